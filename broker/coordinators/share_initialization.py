@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from moldau.coordinator.group.events import ShardRequest
 
 RequestT = TypeVar("RequestT", bound=StateRequest)
+ASKED_AT_ONCE: Final = 16
+"""The most share partitions that are asked for in one step: the share coordinator writes a record for each."""
 
 
 def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
@@ -80,7 +83,9 @@ def read_summaries(
 
 
 def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
-    """Ask for several share partitions of a group; `answered` is called once, with all answers."""
+    """Ask for several share partitions of a group; `answered` is called once, with all answers. Between every few of
+    them others have their turn on the event loop.
+    """
     answers: dict[tuple[bytes, int], StateAnswer] = {}
     left = len(requests)
 
@@ -91,10 +96,18 @@ def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: 
         if not left:
             answered(answers)
 
-    for request in requests:
-        persister.ask(request, partial(noted, request))
+    rest = iter(requests)
+
+    def ask_some() -> None:
+        asked = [*islice(rest, ASKED_AT_ONCE)]
+        for request in asked:
+            persister.ask(request, partial(noted, request))
+        if len(asked) == ASKED_AT_ONCE:
+            persister.soon(ask_some)
+
     if not requests:
         answered(answers)
+    ask_some()
 
 
 def succeeded(answers: Answers) -> frozenset[tuple[bytes, int]]:

@@ -99,6 +99,10 @@ class ShareStatePersister:
         """Ask the coordinator of the request's key. `answered` is called once, at once or later, on the loop."""
         self._attempt(request, answered, 1)
 
+    def soon(self, go_on: Callable[[], None]) -> None:
+        """Let a caller with many requests go on after others had their turn on the event loop."""
+        self._loop.call_soon(go_on)
+
     def _attempt(self, request: StateRequest, answered: Answered, number: int) -> None:
         def ended(answer: StateAnswer) -> None:
             if answer.error in RETRIABLE and number < ATTEMPTS:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Never, TypeVar, cast
 
 from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
 from moldau.broker.requests import authorization
-from moldau.broker.requests.parts import Parts, bounded, in_parts
+from moldau.broker.requests.list_bounds import bounded
+from moldau.broker.requests.parts import Parts, in_parts
 from moldau.broker.requests.services import Services
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
@@ -191,7 +192,7 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool,
 
         answer = guarded(row.rule_of(role), role, services, answer)
     if row.bounds:
-        answer = bounded(row.bounds, answer)
+        answer = bounded(row.bounds, answer, is_cut=row.parts is not None)
     if row.parts is not None:
         answer = in_parts(row.parts, lambda: services.long_requests, answer)
     if wrap is not None:

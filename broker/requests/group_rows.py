@@ -48,21 +48,22 @@ if TYPE_CHECKING:
     )
 
 TASK_ROLES: Final = ("active", "standby", "warmup")
+MEMBER_TOPICS_MAX: Final = 2 * ENTRIES_MAX
+"""The most topics that a member of a group may name: its heartbeat is one step of about 20 ms."""
 TASKS_MAX: Final = 10 * ENTRIES_MAX
-"""The most tasks of one subtopology that a member of a streams group may report in one role."""
+"""The most tasks that a member of a streams group may report in one role."""
 SUBTOPOLOGY_LISTS: Final = (
-    "",
-    ".source_topics",
-    ".source_topic_regex",
-    ".state_changelog_topics",
-    ".state_changelog_topics.topic_configs",
-    ".repartition_sink_topics",
-    ".repartition_source_topics",
-    ".repartition_source_topics.topic_configs",
-    ".copartition_groups",
-    ".copartition_groups.source_topics",
-    ".copartition_groups.source_topic_regex",
-    ".copartition_groups.repartition_source_topics",
+    "source_topics",
+    "source_topic_regex",
+    "state_changelog_topics",
+    "state_changelog_topics.topic_configs",
+    "repartition_sink_topics",
+    "repartition_source_topics",
+    "repartition_source_topics.topic_configs",
+    "copartition_groups",
+    "copartition_groups.source_topics",
+    "copartition_groups.source_topic_regex",
+    "copartition_groups.repartition_source_topics",
 )
 
 NODE_LISTS: Final = ("source_topics", "stores", "successors")
@@ -74,7 +75,8 @@ GROUP_ROWS: Final = (
         broker=lambda: handlers.streams_group_heartbeat.handle,
         rule=lambda: authorization.group_rules.MEMBER,
         bounds={
-            **{f"topology.subtopologies{part}": ENTRIES_MAX for part in SUBTOPOLOGY_LISTS},
+            "topology.subtopologies": ENTRIES_MAX,
+            **{f"topology.subtopologies.{part}": MEMBER_TOPICS_MAX for part in SUBTOPOLOGY_LISTS},
             **{f"{role}_tasks": ENTRIES_MAX for role in TASK_ROLES},
             **{f"{role}_tasks.partitions": TASKS_MAX for role in TASK_ROLES},
             **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets"), ENTRIES_MAX),
@@ -151,8 +153,8 @@ GROUP_ROWS: Final = (
         broker=lambda: handlers.consumer_group_heartbeat.handle,
         rule=lambda: authorization.group_rules.consumer_group_heartbeat,
         bounds={
-            "subscribed_topic_names": 10 * ENTRIES_MAX,
-            "topic_partitions": 10 * ENTRIES_MAX,
+            "subscribed_topic_names": MEMBER_TOPICS_MAX,
+            "topic_partitions": MEMBER_TOPICS_MAX,
             "topic_partitions.partitions": NEW_PARTITIONS_MAX,
         },
     ),

@@ -14,24 +14,17 @@ import asyncio
 import heapq
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from moldau.broker.metadata.refusals import refused
 from moldau.broker.requests.list_lengths import LengthGuard, exceeds, weight
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.broker.runtime.tasks import Spawn
-from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    ResponseEntryData,
-)
 from moldau.protocol.schema import fields_of
 
 if TYPE_CHECKING:
@@ -343,6 +336,8 @@ class LongRequests:
                         break
         except StopIteration as done:
             if done.value is not None:  # None: the client is gone, and the generator is closed
+                if isinstance(done.value, Pending):
+                    reply.on_abandon = done.value.abandon
                 when_ready(done.value, reply.complete)
         finally:
             if begins:
@@ -553,40 +548,3 @@ def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) ->
         return LongRequest(plan, turns(), context, request, answer).begin()
 
     return LengthGuard(plan.names, max(plan.size, plan.long_from), answer, answer_long).handle
-
-
-# Lists that are handled whole
-
-
-def bounded(limits: Mapping[str, int], answer: Handler) -> Handler:
-    """A handler that refuses a request in which a list has too many elements: it is handled in one step.
-
-    DIVERGES: Apache Kafka limits these requests by their size alone, those of members of groups among them.
-    """
-    paths = [(path.split("."), most) for path, most in limits.items()]
-
-    def handle(context: RequestContext, request: object) -> object:
-        for path, most in paths:
-            if _exceeds(request, path, most):
-                return _refused(request)
-        return answer(context, request)
-
-    return handle
-
-
-def _refused(request: object) -> object:
-    if isinstance(request, AlterClientQuotasRequest):
-        # The entities are left out, because they may be what is too long.
-        return AlterClientQuotasResponse(
-            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
-        )
-    return refused(request, ErrorCode.INVALID_REQUEST)
-
-
-def _exceeds(holder: object, path: Sequence[str], most: int) -> bool:
-    elements = getattr(holder, path[0]) or ()
-    if len(path) == 1:
-        return len(elements) > most
-    if not isinstance(elements, list | tuple):
-        return _exceeds(elements, path[1:], most)  # a struct that holds the list
-    return any(_exceeds(each, path[1:], most) for each in elements)

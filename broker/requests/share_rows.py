@@ -22,6 +22,7 @@ from moldau.protocol.messages.share_fetch import ShareFetchRequest
 from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from moldau.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from moldau.broker.requests.authorization import (  # noqa: F401  the rows name them through their package
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 STATES_SIZE: Final = 256
 """Share partitions of a part: their records are that many batches at most."""
 SHARED_MAX: Final = 10_000
-"""The most elements of a list in a request of a share session: about as many records are in flight at most."""
+"""The most acknowledgements in a request of a share session: about as many records are in flight at most."""
 
 SHARE_ROWS: Final = (
     api(
@@ -65,25 +66,25 @@ SHARE_ROWS: Final = (
         AlterShareGroupOffsetsRequest,
         broker=lambda: handlers.share_group_offsets.alter,
         rule=handler_asks,
-        bounds={"topics": SHARED_MAX, "topics.partitions": SHARED_MAX},
+        bounds={"topics": SESSION_PARTITIONS_MAX, "topics.partitions": SESSION_PARTITIONS_MAX},
     ),
     api(
         DeleteShareGroupOffsetsRequest,
         broker=lambda: handlers.share_group_offsets.delete,
         rule=handler_asks,
-        bounds={"topics": SHARED_MAX},
+        bounds={"topics": SESSION_PARTITIONS_MAX},
     ),
     api(
         ShareFetchRequest,
         broker=lambda: handlers.share_fetch.handle,
         rule=handler_asks,
         bounds={
-            "topics": SHARED_MAX,
-            "topics.partitions": SHARED_MAX,
+            "topics": SESSION_PARTITIONS_MAX,
+            "topics.partitions": SESSION_PARTITIONS_MAX,
             "topics.partitions.acknowledgement_batches": SHARED_MAX,
             "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
-            "forgotten_topics_data": SHARED_MAX,
-            "forgotten_topics_data.partitions": SHARED_MAX,
+            "forgotten_topics_data": SESSION_PARTITIONS_MAX,
+            "forgotten_topics_data.partitions": SESSION_PARTITIONS_MAX,
         },
     ),
     api(
@@ -91,8 +92,8 @@ SHARE_ROWS: Final = (
         broker=lambda: handlers.share_acknowledge.handle,
         rule=handler_asks,
         bounds={
-            "topics": SHARED_MAX,
-            "topics.partitions": SHARED_MAX,
+            "topics": SESSION_PARTITIONS_MAX,
+            "topics.partitions": SESSION_PARTITIONS_MAX,
             "topics.partitions.acknowledgement_batches": SHARED_MAX,
             "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
         },

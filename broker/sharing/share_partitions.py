@@ -187,6 +187,11 @@ class SharedPartition:
         return self.is_loaded and self.error is None
 
     @property
+    def has_unread(self) -> bool:
+        """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
+        return self.machine.next_fetch_offset() != self.partition.high_watermark
+
+    @property
     def is_storing(self) -> bool:
         """Whether a write is under way."""
         return self._is_writing

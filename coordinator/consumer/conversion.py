@@ -31,7 +31,7 @@ from moldau.coordinator.consumer.embedded_protocol import (
     read_version,
     written_assignment,
 )
-from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer, hash_of_topics
+from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember
 from moldau.coordinator.consumer.member_update import Refused
 from moldau.coordinator.consumer.records import (
@@ -44,6 +44,7 @@ from moldau.coordinator.consumer.records import (
 )
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupRequestProtocol

@@ -25,7 +25,6 @@ from moldau.coordinator.consumer.records import group_tombstones
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
-from moldau.coordinator.group.metadata_hash import group_hash
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
 
@@ -305,12 +304,6 @@ def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> 
             del counts[name]
     for name in come:
         counts[name] += 1
-
-
-def hash_of_topics(topics: Iterable[str], image: CoordinatorImage) -> int:
-    """The hash of those topics that exist."""
-    found = ((name, image.topic_of_name(name)) for name in topics)
-    return group_hash({name: image.topic_hash(topic) for name, topic in found if topic is not None})
 
 
 def consumer_group(groups: Mapping[str, Group], group_id: str) -> ConsumerGroup | None:

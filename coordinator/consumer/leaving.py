@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from moldau.coordinator.consumer.conversion import downgrade_without
-from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, hash_of_topics, settings_of
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
 from moldau.coordinator.consumer.member import (
     LEAVE_STATIC_EPOCH,
     NO_PARTITIONS,
@@ -17,6 +17,7 @@ from moldau.coordinator.consumer.member import (
 )
 from moldau.coordinator.consumer.records import current_change, epoch_change, member_tombstones, regex_tombstone
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
 MEMBER_TIMERS = (ConsumerTimer.SESSION, ConsumerTimer.REBALANCE, ConsumerTimer.JOIN, ConsumerTimer.SYNC)

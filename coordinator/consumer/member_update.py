@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
-from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, Subscriptions, hash_of_topics
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, Subscriptions
 from moldau.coordinator.consumer.member import ConsumerMember, MemberState, pattern_of
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions, Reconciliation
 from moldau.coordinator.consumer.records import (
@@ -28,6 +28,7 @@ from moldau.coordinator.consumer.regular_expressions import regex_fault
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
 

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
-from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, hash_of_topics
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import epoch_change, regex_change
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
 REFRESH_INTERVAL_MIN_MS: Final = 10_000

@@ -7,11 +7,11 @@ Numbers are little-endian, text is UTF-16 followed by its length in units of 16 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import pack
 from typing import Final
 
-from moldau.coordinator.group.image import CoordinatorTopic
+from moldau.coordinator.group.image import CoordinatorImage, CoordinatorTopic
 from moldau.protocol.xxh3 import xxh3_64
 
 HASH_VERSION: Final = 0
@@ -36,6 +36,12 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
     if not topic_hashes:
         return NO_TOPICS_HASH
     return _signed(xxh3_64(b"".join(pack("<q", value) for _, value in sorted(topic_hashes.items()))))
+
+
+def hash_of_topics(names: Iterable[str], image: CoordinatorImage) -> int:
+    """The hash of a group that subscribes to these topics; those that do not exist do not count."""
+    found = ((name, image.topic_of_name(name)) for name in names)
+    return group_hash({name: image.topic_hash(topic) for name, topic in found if topic is not None})
 
 
 def _units(text: str) -> int:

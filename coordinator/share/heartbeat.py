@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
-from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.assignor import NOTHING, Assigned, assign
 from moldau.coordinator.share.events import ShareHeartbeat
@@ -32,7 +32,7 @@ from moldau.coordinator.share.records import (
     target_change,
     target_epoch_change,
 )
-from moldau.coordinator.share.state_topics import initialize_new
+from moldau.coordinator.share.state_topics import NO_PARTITIONS, initialize_new, partitions_by_topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import (
     Assignment,
@@ -190,7 +190,7 @@ class Update:
             self._is_raised = awaits_assignment(step, group)
         if not self._is_raised and group.seen_image is step.image:
             return
-        metadata_hash = hash_of(step, group.topics_with(member))
+        metadata_hash = hash_of_topics(group.topics_with(member), step.image)
         if metadata_hash != group.metadata_hash:
             self._is_raised = True
         elif not self._is_raised:
@@ -245,11 +245,11 @@ def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
     if not group.members or not group.state_topics.initialized:
         return False
     subscribed = group.topics_with(None)
-    assigned = frozenset[tuple[bytes, int]]().union(*group.targets.values())
+    assigned = partitions_by_topic(frozenset[tuple[bytes, int]]().union(*group.targets.values()))
     return any(
         topic.name in subscribed
         and step.image.topic_of_id(topic_id) is not None
-        and topic.partitions != {index for each, index in assigned if each == topic_id}
+        and topic.partitions != assigned.get(topic_id, NO_PARTITIONS)
         for topic_id, topic in group.state_topics.initialized.items()
     )
 
@@ -266,18 +266,13 @@ def topic_ids(step: GroupStep, names: Iterable[str]) -> frozenset[bytes]:
     return frozenset(topic.id for topic in found if topic is not None)
 
 
-def hash_of(step: GroupStep, names: Iterable[str]) -> int:
-    found = [topic for name in names if (topic := step.image.topic_of_name(name)) is not None]
-    return group_hash({topic.name: topic_hash(topic) for topic in found})
-
-
 def remove_member(step: GroupStep, group: ShareGroup, member: Member) -> None:
     """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
     step.cancel(ShareTimer.SESSION, group, member.member_id)
     left = group.topics_with(None, without=member.member_id)
     step.write(
         *member_tombstones(group.group_id, member.member_id),
-        epoch_change(group.group_id, group.epoch + 1, hash_of(step, left)),
+        epoch_change(group.group_id, group.epoch + 1, hash_of_topics(left, step.image)),
     )
 
 

@@ -51,14 +51,14 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
         step.reply(event.waiter, ShareRefusal(ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY))
         return
     offsets: list[InitialOffset] = []
-    new: dict[bytes, TopicState] = {}
+    named: dict[bytes, tuple[str, set[int]]] = {}
     for name, partition, start_offset in event.offsets:
         topic = step.image.topic_of_name(name)
         if topic is not None and partition < topic.partitions_count:
             offsets.append(InitialOffset(topic.id, partition, start_offset))
-            before = new[topic.id].partitions if topic.id in new else frozenset[int]()
-            new[topic.id] = TopicState(name, before | {partition})
-    if new:
+            named.setdefault(topic.id, (name, set()))[1].add(partition)
+    if named:
+        new = {topic_id: TopicState(name, frozenset(partitions)) for topic_id, (name, partitions) in named.items()}
         known = own.state_topics
         deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
         changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
@@ -106,11 +106,9 @@ def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> 
     states: dict[bytes, frozenset[int]] = {}
     if isinstance(group, ShareGroup) and not group.members:
         known = group.state_topics
-        topics = combined(known.initialized, known.initializing)
-        for topic_id in known.deleting:
-            topic = step.image.topic_of_id(topic_id)
-            if topic is not None:
-                topics = combined(topics, {topic_id: TopicState(topic.name, frozenset(range(topic.partitions_count)))})
+        found = [topic for topic_id in known.deleting if (topic := step.image.topic_of_id(topic_id)) is not None]
+        again = {topic.id: TopicState(topic.name, frozenset(range(topic.partitions_count))) for topic in found}
+        topics = combined(combined(known.initialized, known.initializing), again)
         states = {topic_id: topic.partitions for topic_id, topic in topics.items()}
         changed = StateTopics(deleting={topic_id: topic.name for topic_id, topic in topics.items()})
         if changed != known:

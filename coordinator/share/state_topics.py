@@ -8,8 +8,8 @@ A topic that is deleted leaves the group's record at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.runtime.step import APPENDED
@@ -19,6 +19,7 @@ from moldau.coordinator.share.records import StateTopics, Topics, TopicState, st
 from moldau.protocol.errors import ErrorCode
 
 NO_OFFSET = -1
+NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 
 def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> None:
@@ -62,6 +63,14 @@ def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -
     return new
 
 
+def partitions_by_topic(partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, set[int]]:
+    """The indexes of partitions by the id of their topic."""
+    result: dict[bytes, set[int]] = {}
+    for topic_id, index in partitions:
+        result.setdefault(topic_id, set()).add(index)
+    return result
+
+
 def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
     """The partitions of both."""
     result = dict(one)
@@ -79,11 +88,12 @@ def states_initialized(step: GroupStep, group: Group | None, event: StatesInitia
     if not isinstance(group, ShareGroup):
         return
     known = group.state_topics
+    all_done, all_failed = partitions_by_topic(event.partitions), partitions_by_topic(event.failed)
     initialized: dict[bytes, TopicState] = {}
     initializing: dict[bytes, TopicState] = {}
     for topic_id, (name, partitions) in known.initializing.items():
-        done = partitions & {index for each, index in event.partitions if each == topic_id}
-        failed = partitions & {index for each, index in event.failed if each == topic_id}
+        done = partitions & all_done.get(topic_id, NO_PARTITIONS)
+        failed = partitions & all_failed.get(topic_id, NO_PARTITIONS)
         if done:
             initialized[topic_id] = TopicState(name, done)
         if partitions - done - failed:

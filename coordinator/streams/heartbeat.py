@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
-from moldau.coordinator.group.metadata_hash import group_hash, topic_hash
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.streams.configured_topology import (
@@ -232,7 +232,7 @@ class Heartbeat:
             self.statuses.append(GroupStatus(StatusCode.STALE_TOPOLOGY, detail))
         configured = group.configured
         if configured is None or group.topology is None or group.seen_image is not image:
-            metadata_hash = hash_of_topics(self.topology, self.step)
+            metadata_hash = hash_of_topics(self.topology.required_topics, image)
             if configured is None or group.topology is None or configured.metadata_hash != metadata_hash:
                 found = configure(self.topology, partial(partitions_count, self.step), metadata_hash)
                 if isinstance(found, Refusal):
@@ -441,11 +441,6 @@ def has_doubles(request: StreamsGroupHeartbeatRequest) -> bool:
 def partitions_count(step: GroupStep, name: str) -> int | None:
     topic = step.image.topic_of_name(name)
     return None if topic is None else topic.partitions_count
-
-
-def hash_of_topics(topology: Topology, step: GroupStep) -> int:
-    found = [topic for name in topology.required_topics if (topic := step.image.topic_of_name(name)) is not None]
-    return group_hash({topic.name: topic_hash(topic) for topic in found})
 
 
 def shutdown_status(member_id: str) -> GroupStatus:

@@ -19,6 +19,10 @@ from moldau.protocol.errors import ErrorCode
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 0x7FFFFFFF
+SESSION_PARTITIONS_MAX: Final = 2_000
+"""The most partitions of a session. DIVERGES: a request that would add more is refused with INVALID_REQUEST; Apache
+Kafka has no such limit.
+"""
 
 
 class SessionPartition(NamedTuple):
@@ -105,6 +109,9 @@ class ShareSessions:
             return ShareFetchContext(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if session.epoch != wish.epoch:
             return ShareFetchContext(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        added = {each for each in wish.partitions if each not in session.partitions}
+        if len(session.partitions) + len(added) > SESSION_PARTITIONS_MAX:
+            return ShareFetchContext(ErrorCode.INVALID_REQUEST)
         for partition in wish.partitions:
             session.partitions.setdefault(partition, True)
         for partition in wish.forgotten:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.requests.handlers.coordinator_request import submit_event
-from moldau.broker.requests.parts import ANSWERED_AT_ONCE, Answering, LongRequests
+from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refusal
@@ -26,23 +24,14 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
 
-class ConsumerGroupHeartbeatServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
+class ConsumerGroupHeartbeatServices(MemberServices, Protocol):
     @property
     def cluster(self) -> ClusterView: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
 
 
 def handle(
     services: ConsumerGroupHeartbeatServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> object:
-    """A long subscription takes the time of the machine for the hashes of its topics: they are computed before, in
-    slices.
-    """
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
         return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
@@ -58,13 +47,6 @@ def handle(
         )
 
     names = request.subscribed_topic_names
-    if names is None or len(names) < ANSWERED_AT_ONCE:
+    if not names:
         return submitted()
-
-    def looking() -> Answering:
-        for name in dict.fromkeys(names):
-            services.groups.look_at_topic(name)
-            yield
-        return submitted()
-
-    return services.long_requests.answer(context, looking())
+    return services.long_requests.answer(context, after_hashes(services, names, submitted))

@@ -1,18 +1,23 @@
 """The generic handler of coordinators' APIs: the runner of a key steps its machine with the event of a request.
 
 `submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) has one machine.
-`join_answers` makes one response of the answers to several parts.
+`join_answers` makes one response of the answers to several parts. `after_hashes` does first, and may do in slices, what
+would take the time of a machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from moldau.broker.requests.parts import Answering, LongRequests
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from moldau.broker.coordinators.groups import Groups
 
 EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
@@ -72,3 +77,23 @@ def join_answers(
     for place, answer in enumerate(answers):
         when_ready(answer, partial(answered, place))
     return reply
+
+
+class MemberServices(Protocol):
+    """What the heartbeats of members use."""
+
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def long_requests(self) -> LongRequests: ...
+
+
+def after_hashes(services: MemberServices, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
+    """Submit the heartbeat of a member that subscribes to these topics. Their hashes, which the machine of the group
+    needs, are computed before.
+    """
+    for name in dict.fromkeys(topics):
+        services.groups.look_at_topic(name)
+        yield
+    return submitted()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.current_leaders import current_leader, endpoints_of
+from moldau.broker.requests.parts import Answering, LongRequests
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.broker.sharing.share_partitions import SharePartitions
 from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
@@ -65,10 +66,11 @@ class ShareServices(Protocol):
     @property
     def share_partitions(self) -> SharePartitions: ...
 
+    @property
+    def long_requests(self) -> LongRequests: ...
 
-def handle(
-    services: ShareServices, context: RequestContext, request: ShareAcknowledgeRequest
-) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
+
+def handle(services: ShareServices, context: RequestContext, request: ShareAcknowledgeRequest) -> object:
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     error = refusal_of(services, context, group_id, member_id)
     if error is not ErrorCode.NONE:
@@ -90,8 +92,11 @@ def handle(
             release_session(services, key)
         reply.complete(response_of(services, context, group_id, outcomes))
 
-    acknowledge(services, context, key, named, ended, is_renewal=request.is_renew_ack)
-    return reply
+    def acknowledging() -> Answering:
+        yield from acknowledge(services, context, key, named, ended, is_renewal=request.is_renew_ack)
+        return reply
+
+    return services.long_requests.answer(context, acknowledging())
 
 
 def refusal_of(
@@ -128,8 +133,8 @@ def acknowledge(
     ended: Callable[[Outcomes], None],
     *,
     is_renewal: bool,
-) -> None:
-    """Acknowledge, and call `ended` once with the outcome for each partition."""
+) -> Iterator[None]:
+    """Acknowledge, and call `ended` once with the outcome for each partition. Yields at every partition."""
     outcomes: Outcomes = {}
     wanted: dict[SessionPartition, list[AcknowledgementBatch]] = {}
     for partition, about in named:
@@ -139,6 +144,7 @@ def acknowledge(
             outcomes[partition] = Outcome(error)
         else:
             wanted[partition] = batches
+        yield
     if not any(wanted.values()):
         # Where nothing is acknowledged, partitions without batches are not answered.
         wanted.clear()
@@ -162,6 +168,7 @@ def acknowledge(
             answered(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
         else:
             shared.acknowledge(key.member_id, batches, partial(answered, partition))
+        yield
 
 
 def batches_of(about: AboutPartition) -> Iterator[AcknowledgementBatch]:

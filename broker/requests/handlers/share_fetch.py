@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
@@ -32,6 +33,7 @@ from moldau.broker.requests.handlers.share_acknowledge import (
     refusal_of,
     release_session,
 )
+from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.pending import DATA, Pending
 from moldau.broker.sharing.share_partitions import SharedPartition
 from moldau.coordinator.share_state.state import ShareKey
@@ -76,6 +78,8 @@ RECORD_LIMIT: Final = 1
 """The acquire mode with a strict limit."""
 CONSUMER_VERSION: Final = 10
 """The version of Fetch as which the reads are planned: consumers read from the leader."""
+PLANNED_MAX: Final = 128
+"""The most share partitions that are read at once. Each request begins with another partition of its session."""
 NO_LEADER: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
 Fetched: TypeAlias = dict[SessionPartition, PartitionData]
 
@@ -97,9 +101,7 @@ class ShareFetchServices(ShareServices, RecordServices, Protocol):
     def purgatory(self) -> Purgatory: ...
 
 
-def handle(
-    services: ShareFetchServices, context: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Pending[ShareFetchResponse]:
+def handle(services: ShareFetchServices, context: RequestContext, request: ShareFetchRequest) -> object:
     group_id, member_id = request.group_id, request.member_id
     error = refusal_of(services, context, group_id, member_id)
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
@@ -122,7 +124,8 @@ def handle(
         return refused_later(services, request, found.error)
     if found.error is not ErrorCode.NONE:
         return refused(found.error)
-    return ShareFetch(services, context, request, wish, found, is_renewal=is_renewal).answer()
+    fetch = ShareFetch(services, context, request, wish, found, is_renewal=is_renewal)
+    return services.long_requests.answer(context, fetch.answering())
 
 
 def refused(error: ErrorCode, throttle_ms: int = 0) -> ShareFetchResponse:
@@ -211,7 +214,16 @@ class ShareFetch:
 
     # The two halves of the request
 
-    def answer(self) -> ShareFetchResponse | Pending[ShareFetchResponse]:
+    def answering(self) -> Answering:
+        """Yields at every partition that is looked at."""
+        try:
+            yield from self._begin()
+        except GeneratorExit:
+            self._abandon()
+            raise
+        return self._reply
+
+    def _begin(self) -> Iterator[None]:
         request, wish = self._request, self._wish
         if wish.has_acknowledgements:
             named = (
@@ -219,12 +231,16 @@ class ShareFetch:
                 for topic in request.topics
                 for each in topic.partitions
             )
-            acknowledge(
+            yield from acknowledge(
                 self._services, self._context, wish.key, named, self._acknowledged, is_renewal=request.is_renew_ack
             )
         else:
             self._outcomes = {}
-        if self._is_renewal or wish.epoch == FINAL_EPOCH or not self._find_partitions():
+        if self._is_renewal or wish.epoch == FINAL_EPOCH:
+            self._ended(self._fetched)
+            return
+        yield from self._find_partitions()
+        if not self._shared or request.max_records <= 0 or request.max_bytes <= 0:
             self._ended(self._fetched)
         else:
             fetched = self._attempt(request.max_wait_ms <= 0) or self._wait()
@@ -232,7 +248,6 @@ class ShareFetch:
                 fetched.listen(self._ended)
             else:
                 self._ended(fetched)
-        return self._reply
 
     def _acknowledged(self, outcomes: Outcomes) -> None:
         self._outcomes = outcomes
@@ -255,8 +270,8 @@ class ShareFetch:
 
     # Fetching
 
-    def _find_partitions(self) -> bool:
-        """Find the share partitions; False where there is nothing to fetch."""
+    def _find_partitions(self) -> Iterator[None]:
+        """Find the share partitions."""
         services, access, group_id = self._services, self._context.access, self._wish.key.group_id
         topics = services.cluster.image.topics.by_id
         for partition in self._found.partitions:
@@ -273,7 +288,7 @@ class ShareFetch:
                     self._fail(partition, shared)
                 else:
                     self._shared[partition] = shared
-        return bool(self._shared) and self._request.max_records > 0 and self._request.max_bytes > 0
+            yield
 
     def _fail(self, partition: SessionPartition, error: ErrorCode) -> None:
         self._fetched[partition] = empty(partition, error)
@@ -284,13 +299,16 @@ class ShareFetch:
             if shared.error is not None:
                 del self._shared[partition]
                 self._fail(partition, shared.error)
-        ready = {
+        able = {
             partition: shared
             for partition, shared in self._shared.items()
             if shared.is_active and not shared.is_read and shared.machine.can_acquire
         }
+        ready = dict(islice(((each, shared) for each, shared in able.items() if shared.has_unread), PLANNED_MAX))
         if not ready:
-            return self._fetched if is_last or not self._shared else None
+            if not is_last and self._shared:
+                return None
+            return self._fetched | nothing_of(able)
         reads = self._plan(ready)
         if isinstance(reads, PageCacheMiss):
             return self._warm(reads, is_last)
@@ -303,6 +321,7 @@ class ShareFetch:
         self._throttle_ms = self._throttled_ms(0)
         if self._throttle_ms:
             return self._fetched
+        self._fetched |= nothing_of(able)
         return self._read(ready, reads)
 
     def _throttled_ms(self, size: int) -> int:
@@ -525,6 +544,11 @@ def response_size(response: ShareFetchResponse, version: int) -> int:
     pieces: list[Chunk] = []
     encoder_of(ShareFetchResponse, version)(response, pieces)
     return SIZE_SIZE + sum(map(len, pieces))
+
+
+def nothing_of(partitions: Iterable[SessionPartition]) -> Fetched:
+    """No records of these partitions."""
+    return {each: empty(each, ErrorCode.NONE) for each in partitions}
 
 
 def empty(partition: SessionPartition, error: ErrorCode) -> PartitionData:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.heartbeat import Refusal, refused
@@ -21,22 +20,25 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
 
-class ShareGroupServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
+class ShareGroupServices(MemberServices, Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
 
-def handle(
-    services: ShareGroupServices, context: RequestContext, request: ShareGroupHeartbeatRequest
-) -> ShareGroupHeartbeatResponse | Pending[ShareGroupHeartbeatResponse]:
+def handle(services: ShareGroupServices, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
-    return submit_event(
-        services.groups.runner_of(request.group_id),
-        context.version,
-        lambda waiter: ShareHeartbeat(waiter, request, context.client_id or "", f"/{context.client_host}"),
-        lambda error: refused(Refusal(error)),
-    )
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+
+    def submitted() -> ShareGroupHeartbeatResponse | Pending[ShareGroupHeartbeatResponse]:
+        return submit_event(
+            services.groups.runner_of(request.group_id),
+            context.version,
+            lambda waiter: ShareHeartbeat(waiter, request, client_id, client_host),
+            lambda error: refused(Refusal(error)),
+        )
+
+    names = request.subscribed_topic_names
+    if not names:
+        return submitted()
+    return services.long_requests.answer(context, after_hashes(services, names, submitted))

@@ -6,6 +6,7 @@ the records after the start offset whose delivery is not complete; the leader of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -331,6 +332,9 @@ def removed(
     services: ShareOffsetsServices, names: Iterable[str], hidden: set[str], answers: Answers
 ) -> DeleteShareGroupOffsetsResponse:
     response = DeleteShareGroupOffsetsResponse()
+    by_topic: defaultdict[bytes, list[StateAnswer]] = defaultdict(list)
+    for (topic_id, _), each in answers.items():
+        by_topic[topic_id].append(each)
     for name in names:
         topic = services.cluster.image.topics.by_name(name)
         answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
@@ -338,7 +342,7 @@ def removed(
         if name in hidden:
             answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic is not None:
-            found = [each for (key, _), each in answers.items() if key == topic.id]
+            found = by_topic[topic.id]
             failed = [each for each in found if each.error is not ErrorCode.NONE]
             topic_id = topic.id if found else ZERO_UUID
             answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_TO_DELETE)

@@ -9,16 +9,16 @@ tasks, and the lag is -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.requests.authorization.rule import cluster, topic
-from moldau.broker.requests.handlers.coordinator_request import submit_event
+from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
+from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.streams.configured_topology import StatusCode
@@ -42,10 +42,7 @@ LISTED_ERRORS_MAX: Final = 3
 """The most topics that could not be created of which a status tells the reason."""
 
 
-class StreamsGroupHeartbeatServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
+class StreamsGroupHeartbeatServices(MemberServices, Protocol):
     @property
     def cluster(self) -> ClusterView: ...
 
@@ -58,39 +55,58 @@ class StreamsGroupHeartbeatServices(Protocol):
 
 def handle(
     services: StreamsGroupHeartbeatServices, context: RequestContext, request: StreamsGroupHeartbeatRequest
-) -> StreamsGroupHeartbeatResponse | Pending[StreamsGroupHeartbeatResponse]:
+) -> object:
     # DIVERGES: Apache Kafka looks at the feature first; here a client without rights on the group is told so even where
     # the feature is off.
     if not services.cluster.image.features.levels.get(FEATURE, 0):
         return refusal_response(ErrorCode.UNSUPPORTED_VERSION)
-    if request.topology is not None:
-        refusal = refusal_of_topics(request.topology, context.access)
-        if refusal is not None:
-            return refusal
-    client_id, client_host = context.client_id or "", f"/{context.client_host}"
-    return submit_event(
-        services.groups.runner_of(request.group_id),
-        context.version,
-        lambda waiter: StreamsHeartbeat(waiter, request, client_id, client_host),
-        lambda error: refusal_response(error if request.group_id else ErrorCode.INVALID_REQUEST),
-        partial(with_topics_created, services, context.access),
-    )
+    client_id, client_host, access = context.client_id or "", f"/{context.client_host}", context.access
+
+    def submitted() -> StreamsGroupHeartbeatResponse | Pending[StreamsGroupHeartbeatResponse]:
+        return submit_event(
+            services.groups.runner_of(request.group_id),
+            context.version,
+            lambda waiter: StreamsHeartbeat(waiter, request, client_id, client_host),
+            lambda error: refusal_response(error if request.group_id else ErrorCode.INVALID_REQUEST),
+            partial(with_topics_created, services, access),
+        )
+
+    if request.topology is None:
+        return submitted()
+    topology = request.topology
+
+    def looking() -> Answering:
+        names = topics_of(topology)
+        refusal = yield from refusal_of_topics(names, access)
+        return refusal or (yield from after_hashes(services, names, submitted))
+
+    return services.long_requests.answer(context, looking())
 
 
-def refusal_of_topics(topology: Topology, access: Access) -> StreamsGroupHeartbeatResponse | None:
-    """Refuse a topology with topics of Kafka's own, with invalid names, or that the client may not describe."""
-    names = topics_of(topology)
-    own = [name for name in names if name in INTERNAL_TOPICS]
+def refusal_of_topics(
+    names: Sequence[str], access: Access
+) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
+    """Refuse a topology with topics of Kafka's own, with invalid names, or that the client may not describe. Yields at
+    every name.
+    """
+    own, invalid = [], []
+    for name in names:
+        if name in INTERNAL_TOPICS:
+            own.append(name)
+        elif refusal_of_name(name) is not None:
+            invalid.append(name)
+        yield
     if own:
         message = f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited."
         return refusal_response(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    invalid = [name for name in names if refusal_of_name(name) is not None]
     if invalid:
         message = f"Topic names {','.join(invalid)} are not valid topic names."
         return refusal_response(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
-    if denied_of(names, AclOperation.DESCRIBE, access):
-        return refusal_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return None
+    is_denied = False
+    for name in names:
+        is_denied |= bool(denied_of([name], AclOperation.DESCRIBE, access))
+        yield
+    return refusal_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if is_denied else None
 
 
 def topics_of(topology: Topology) -> list[str]:

@@ -15,6 +15,8 @@ from tests.simulation.groups.consumer_rules import ConsumerRules
 from tests.simulation.groups.heartbeat_swarm import GROUPS, TOPICS, HeartbeatSwarm, Topics
 
 REGEXES: Final = ("t", "[tu]", "u|v", ".*", "w.*")
+LATE_TOPIC: Final = "w"
+"""A topic that nobody names, and some regular expressions match."""
 
 
 class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
@@ -77,6 +79,12 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
         topics = {regex: frozenset(name for name in names if re.fullmatch(regex, name)) for regex in search.regexes}
         begun_ms = self.shell.wall_ms - self.random.choice((0, 0, 2_000))
         self.shell.step(RegexesResolved(search.group_id, topics, search.image.version, begun_ms))
+
+    def quieten(self) -> None:
+        """Sometimes one more topic comes, and nothing else that would let the regular expressions be resolved again."""
+        if self._patterns.random() < 0.5:
+            self.topics.set_partitions(LATE_TOPIC, 2)
+            self.shell.image = self.topics.image()
 
     # Members
 

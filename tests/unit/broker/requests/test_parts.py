@@ -297,6 +297,28 @@ def test_an_answer_that_is_not_there_yet_completes_the_reply_later() -> None:
     assert asyncio.run(story()) == ["answer"]
 
 
+def test_a_client_that_leaves_abandons_the_answer_that_is_not_there_yet() -> None:
+    abandoned: list[str] = []
+    inner: Pending[object] = Pending(lambda: abandoned.append("inner"))
+
+    def answering() -> Answering:
+        for _ in range(2 * parts.ANSWERED_AT_ONCE):
+            yield
+        return inner
+
+    async def story() -> None:
+        works: list[Coroutine[object, object, None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+        )
+        reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
+        await works[0]
+        cast("Pending[object]", reply).abandon()
+
+    asyncio.run(story())
+    assert abandoned == ["inner"]
+
+
 def test_an_answer_that_fails_in_a_later_slice_fails_on_its_connection_alone() -> None:
     """As one that fails at once: it is no task of its own, whose failure would stop the broker."""
 

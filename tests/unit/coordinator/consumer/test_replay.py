@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
-from moldau.coordinator.consumer.group import ConsumerGroup, hash_of_topics
+from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState, with_assignment
 from moldau.coordinator.consumer.records import (
     current_change,
@@ -19,6 +19,7 @@ from moldau.coordinator.consumer.records import (
     target_epoch_change,
 )
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change, RecordChange
 from moldau.coordinator.runtime.machine import Loaded, Waiter
 from moldau.coordinator.shard.kinds import change_of, record_of

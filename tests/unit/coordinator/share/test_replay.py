@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.runtime.machine import Loaded, Waiter
 from moldau.coordinator.shard.kinds import change_of, record_of
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.group import ShareGroup
-from moldau.coordinator.share.heartbeat import hash_of
 from moldau.coordinator.share.records import (
     StateTopics,
     TopicState,
@@ -117,7 +117,7 @@ def test_a_group_that_is_taken_over_keeps_its_epoch() -> None:
     step = shard.begin(1_000, 2_000_000_000_000)
     for name in LIVING:
         group = group_of(shard, name)
-        assert hash_of(step, group.topics_with(None)) == group.metadata_hash
+        assert hash_of_topics(group.topics_with(None), step.image) == group.metadata_hash
         member = next(iter(group.members.values()))
         request = ShareGroupHeartbeatRequest(group_id=name, member_id=member.member_id, member_epoch=member.epoch)
         event = ShareHeartbeat(Waiter(1, 1), request, "cli", "/127.0.0.1")

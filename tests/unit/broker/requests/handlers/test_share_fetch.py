@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from moldau.broker.coordinators.share_state import coordinator_key
+from moldau.broker.requests.handlers.share_fetch import PLANNED_MAX
 from moldau.broker.sharing.share_partitions import READ_SIZE_MIN, SharedPartition
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import initialize_share_group_state as initialize
+from moldau.protocol.messages import share_fetch
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
 from tests.support.node import Client, Node, batch, serve_and
 from tests.support.share_consumer import ACCEPT, FINAL, GROUP, NONE, RELEASE, RENEW, SETTINGS, Consumer, Taken
 from tests.support.share_fetch_conversation import REQUESTS, converse
@@ -201,6 +204,44 @@ def test_what_is_stored_survives_another_load(tell: Callable[[Story], None]) -> 
         node.broker.services.share_partitions.group_left(GROUP)
         again = Consumer(client, topic_id, "n")
         assert [each.acquired for each in await again.take(wait_ms=1_000)] == [[(1, 1, 2), (2, 2, 1)]]
+
+    tell(story)
+
+
+def partitions_of(topic_id: bytes, indexes: Iterable[int]) -> list[share_fetch.FetchTopic]:
+    partitions = [share_fetch.FetchPartition(partition_index=index) for index in indexes]
+    return [share_fetch.FetchTopic(topic_id=topic_id, partitions=partitions)]
+
+
+def test_of_many_partitions_the_one_with_records_is_read(tell: Callable[[Story], None]) -> None:
+    """More than are looked at, and than are read, at once."""
+    count = 2 * PLANNED_MAX + 1
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        wide_id = await client.create("wide", count)
+        data = [initialize.PartitionData(partition=each, state_epoch=1, start_offset=0) for each in range(count)]
+        topic = initialize.InitializeStateData(topic_id=wide_id, partitions=data)
+        await client.ask(initialize.InitializeShareGroupStateRequest(group_id=GROUP, topics=[topic]), 0)
+        consumer = Consumer(client, wide_id)
+        waiting = asyncio.ensure_future(consumer.take(topics=partitions_of(wide_id, range(count)), wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await (await node.connect()).produce("wide", batch("a"), partition=count - 1)
+        taken = await waiting
+        assert len(taken) == count
+        assert [each for each in taken if each != Taken(0, [], [], 0)] == [Taken(0, [b"a"], [(0, 0, 1)], 0)]
+
+    tell(story)
+
+
+def test_a_session_has_a_limited_number_of_partitions(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        consumer = Consumer(client, topic_id)
+        most = partitions_of(topic_id, range(SESSION_PARTITIONS_MAX))
+        assert (await consumer.fetch(topics=most)).error_code == NONE
+        assert (await consumer.fetch(topics=partitions_of(topic_id, [0]))).error_code == NONE
+        more = partitions_of(topic_id, [0, SESSION_PARTITIONS_MAX])
+        assert (await consumer.fetch(topics=more)).error_code == ErrorCode.INVALID_REQUEST
 
     tell(story)
 
