@@ -22,12 +22,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import COMPILED_SOURCES, GROUP, NEEDS_LIBRT, ROOT, digest_of
+from building.hot_path import COMPILED_SOURCES, GROUP, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -128,8 +127,7 @@ class Aside:
             copy_tree(self._root, work)
             digest = digest_of(work)
             compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
-            tried = [name for name in COMPILED_SOURCES if name not in NEEDS_LIBRT or find_spec("librt")]
-            run(["-c", TRY, *tried], work, "the extension modules cannot be loaded")
+            run(["-c", TRY, *COMPILED_SOURCES], work, "the extension modules cannot be loaded")
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
                 (finished / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 """The list of the compiled modules: the code that handles a produce, a fetch and a replicated record, and the loops of
-the log cleaner and of the Spark data source.
+the log cleaner and of readers of tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ HOT_PATH: Final = (
     "coordinator/shard/offset_walk.py",
     "protocol/primitives.py",
     "protocol/record_batch.py",
-    "protocol/record_spans.py",
     "protocol/record_validation.py",
     "replication/fetch_plan.py",
     "replication/fetch_session.py",
@@ -59,19 +58,19 @@ HOT_PATH: Final = (
     "storage/segment/sparse_index.py",
 )
 """For mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
-what the log cleaner does with each batch, and the Spark data source with each record.
+and what the log cleaner does with each batch.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
-C_SOURCES: Final = ("moldau/storage/compaction/offset_map.c",)
+C_SOURCES: Final = ("moldau/protocol/record_spans.c", "moldau/storage/compaction/offset_map.c")
 """For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
-HEADERS: Final = ("moldau/storage/compaction/offset_map.h",)
+HEADERS: Final = ("moldau/protocol/record_spans.h", "moldau/storage/compaction/offset_map.h")
 """What these include, beside them and with the same name."""
 COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
 """Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
-NEEDS_LIBRT: Final = ("moldau/protocol/record_spans.py",)
-"""These need librt to be loaded, which the extra `arrow` brings: nothing else imports them."""
+FOR_TABLES: Final = ("moldau/protocol/record_spans.c",)
+"""These are for readers of tables; a node does not load them."""
 GROUP: Final = "moldau.hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
 

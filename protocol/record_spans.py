@@ -1,32 +1,25 @@
-"""The kernel that finds the fields of records for Arrow: compiled, it takes some tens of nanoseconds a record.
+"""The kernel that finds the fields of records for Arrow, in Python; `record_spans.c` is its compiled form.
 
-It writes one number or pair of numbers for each record into vectors that numpy and Arrow read in place. A key or a
-value is a view of Arrow (16 bytes: its size, then up to 12 bytes of it, or four bytes of it, the number of a buffer
-and a position there), so that no byte of a long field is copied here. This module needs librt, which readers of
-records otherwise do without: only the Spark data source imports it, and reads with numpy where it cannot.
+It is used in two passes over the records of some batches: `RecordSpans.read` notes where each key and value lies, and
+writes offsets, timestamps and the positions of headers; then the caller knows what the columns of keys and values need,
+and `RecordSpans.copy` writes them into Arrow's layout, each byte once. Compiled, both passes let other threads run.
+This form is slow. It is what the compiled one is held equal to, and readers take numpy in place of it.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from librt.strings import read_i32_le, read_i64_le
-from librt.vecs import vec
-from mypy_extensions import i64
+from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import BatchHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 KEYS: Final = 1
 VALUES: Final = 2
-TIMESTAMPS: Final = 4
-HEADERS: Final = 8
-"""The number of the headers column in `wanted`; the columns before it have smaller numbers."""
+NO_HEADERS: Final = -1
+"""The position of the headers of a record without headers."""
 NULL: Final = -1
-"""Both numbers of a view that stands for null, and the place of the headers of a record without headers."""
-INLINE_SIZE: Final = 12
-"""Bytes of a field that lie inside its view."""
-PADDING: Final = bytes(INLINE_SIZE)
 TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
 """The range of milliseconds that fits into 64 bits as microseconds."""
 DELTA_MAX: Final = 1 << 61
@@ -34,160 +27,145 @@ DELTA_MAX: Final = 1 << 61
 
 
 class RecordSpans:
-    """The fields that were found, in the order of the records."""
+    """The fields of the records that were read, in their order."""
 
-    def __init__(self, capacity: i64, wanted: i64, start_offset: i64, end_offset: i64) -> None:
-        """Room for `capacity` records with offsets in [start, end). `wanted` is a sum of `KEYS`, `VALUES`, `TIMESTAMPS`
-        and `HEADERS`."""
-        self.wanted: i64 = wanted
-        self.start_offset: i64 = start_offset
-        self.end_offset: i64 = end_offset
-        self.count: i64 = 0
-        self.offsets = zeros(capacity)
-        self.timestamps = zeros(capacity if wanted & 4 else 0)
-        """The timestamps in microseconds."""
-        self.keys = zeros(2 * capacity if wanted & 1 else 0)
-        self.values = zeros(2 * capacity if wanted & 2 else 0)
-        self.headers = zeros(capacity if wanted & 8 else 0)
-        """The place of the headers: buffer << 32 | position of the count of headers."""
+    def __init__(
+        self,
+        capacity: int,
+        start_offset: int,
+        end_offset: int,
+        fields: int,
+        offsets: Buffer,
+        timestamps: Buffer | None,
+        headers: Buffer | None,
+    ) -> None:
+        """Room for `capacity` records; those with offsets in [start, end) are taken.
+
+        `fields` is a sum of `KEYS` and `VALUES`. The other columns are written into buffers for `capacity` numbers of
+        64 bits: offsets, timestamps in microseconds, and the positions of the counts of headers in the records of their
+        batches. None leaves a column out.
+        """
+        self.count = 0
+        self._capacity = capacity
+        self._wanted = range(start_offset, end_offset)
+        self._fields: dict[int, list[memoryview | None]] = {each: [] for each in (KEYS, VALUES) if fields & each}
+        self._offsets = _numbers(offsets)
+        self._timestamps = None if timestamps is None else _numbers(timestamps)
+        self._headers = None if headers is None else _numbers(headers)
+
+    def read(
+        self,
+        data: Buffer,
+        start: int,
+        end: int,
+        records_count: int,
+        base_offset: int,
+        last_offset_delta: int,
+        base_time: int,
+        has_append_time: bool,
+    ) -> None:
+        """Append the records of a batch; they must fill `data[start:end]`. The bytes may change when the columns
+        were copied, not before.
+
+        `base_time` is the batch's first timestamp in milliseconds, or with `has_append_time` that of all its records.
+        Raises `MalformedMessage` where the framing of a record, the count and the end do not agree, or a wanted
+        timestamp is out of range. The contents of headers are not checked.
+        """
+        view = memoryview(data)
+        if not 0 <= records_count <= end - start:
+            raise MalformedMessage(f"{records_count} records do not fill the {end - start} bytes of their batch")
+        assert records_count <= self._capacity - self.count
+        at = start
+        for _ in range(records_count):
+            size, at = _read_raw(view, at, end, 5)
+            record_end = at + (size >> 1)
+            if size & 1 or record_end > end:
+                raise MalformedMessage("a record goes past the end of its batch")
+            raw_time, at = _read_raw(view, at + 1, record_end, 10)  # The byte before it holds the attributes.
+            delta, at = _read_raw(view, at, record_end, 5)
+            if delta & 1 or delta >> 1 > last_offset_delta:
+                raise MalformedMessage("a record's offset is not one of its batch")
+            key, at = _read_field(view, at, record_end)
+            value, at = _read_field(view, at, record_end)
+            if at >= record_end:
+                raise MalformedMessage("a record goes past its end")
+            has_headers = view[at] != 0
+            if (at + 1 >= record_end) if has_headers else (at + 1 != record_end):
+                raise MalformedMessage("a record is not as long as it says")
+            if base_offset + (delta >> 1) in self._wanted:
+                self._offsets[self.count] = base_offset + (delta >> 1)
+                if self._timestamps is not None:
+                    self._timestamps[self.count] = _microseconds(base_time, 0 if has_append_time else _zigzag(raw_time))
+                if self._headers is not None:
+                    self._headers[self.count] = at - start if has_headers else NO_HEADERS
+                for column, field in ((KEYS, key), (VALUES, value)):
+                    if column in self._fields:
+                        self._fields[column].append(field)
+                self.count += 1
+            at = record_end
+        if at != end:
+            raise MalformedMessage(f"{records_count} records do not fill the {end - start} bytes of their batch")
+
+    def needs(self, column: int) -> tuple[int, int]:
+        """The bytes of all fields of a column, and how many of them are null."""
+        fields = self._fields[column]
+        return sum(len(field) for field in fields if field is not None), fields.count(None)
+
+    def copy(self, column: int, ends: Buffer, data: Buffer, validity: Buffer | None) -> None:
+        """Write a column in the layout of Arrow's binary, which holds less than 2 GiB: `ends` takes a number of 32 bits
+        more than there are records, `data` the bytes, and `validity` a bit for each record; it may be None where none
+        is null.
+        """
+        numbers, out = memoryview(ends).cast("B").cast("i"), memoryview(data).cast("B")
+        bits = None if validity is None else memoryview(validity).cast("B")
+        numbers[0] = end = 0
+        for row, field in enumerate(self._fields[column]):
+            start, end = end, end + (0 if field is None else len(field))
+            if field is not None:
+                out[start:end] = field
+            if bits is not None:
+                if row % 8 == 0:
+                    bits[row // 8] = 0
+                bits[row // 8] |= (field is not None) << row % 8
+            numbers[row + 1] = end
 
 
-def zeros(count: i64) -> vec[i64]:
-    return vec[i64]([0] * count)
+def _numbers(buffer: Buffer) -> memoryview:
+    return memoryview(buffer).cast("B").cast("q")
 
 
-def read_spans(spans: RecordSpans, data: bytes, buffer: i64, position: i64, end: i64, header: BatchHeader) -> None:
-    """Append the records of a batch that have wanted offsets; they must fill `data[position:end]`.
-
-    `buffer` is the number of `data` in views. Raises `MalformedMessage` where the framing of a record, the count and
-    the end do not agree. The contents of headers are not checked.
-    """
-    try:
-        _read_spans(spans, data, buffer, position, end, header)
-    except IndexError:
-        raise MalformedMessage("a record goes past the end of its batch") from None
-
-
-def _read_spans(spans: RecordSpans, data: bytes, buffer: i64, at: i64, end: i64, header: BatchHeader) -> None:
-    count: i64 = header.records_count
-    base_offset: i64 = header.base_offset
-    delta_max: i64 = header.last_offset_delta
-    has_append_time = header.attributes & 8 != 0
-    base_time: i64 = header.max_timestamp if has_append_time else header.base_timestamp
-    wanted: i64 = spans.wanted
-    size: i64
-    start_offset: i64 = spans.start_offset
-    end_offset: i64 = spans.end_offset
-    if count < 0 or count > end - at:
-        raise MalformedMessage(f"{count} records in {end - at} bytes")
-    for _ in range(count):
-        size = data[at]
-        at += 1
-        if size >= 0x80:
-            size, at = read_long(data, at - 1, 5)
-        record_end: i64 = at + (size >> 1)
-        if size & 1 or record_end > end:
-            raise MalformedMessage("a record goes past the end of its batch")
-        timestamp: i64 = data[at + 1]  # Byte 0 holds the attributes; no bit of them is defined.
-        at += 2
-        if timestamp >= 0x80:
-            timestamp, at = read_long(data, at - 1, 10)
-        timestamp = ((timestamp >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(timestamp & 1)
-        delta: i64 = data[at]
-        at += 1
-        if delta >= 0x80:
-            delta, at = read_long(data, at - 1, 5)
-        if delta & 1 or delta >> 1 > delta_max:
-            raise MalformedMessage("a record's offset is not one of its batch")
-        offset: i64 = base_offset + (delta >> 1)
-        size = data[at]
-        at += 1
-        if size >= 0x80:
-            size, at = read_long(data, at - 1, 5)
-        key_at: i64 = at
-        key_size: i64 = (size >> 1) ^ -(size & 1)
-        if key_size > 0:
-            at += key_size
-        if at >= record_end or key_size < NULL:
+def _read_raw(view: memoryview, at: int, end: int, size_max: int) -> tuple[int, int]:
+    """Read a number of at most `size_max` bytes before `end`. Returns it without zig-zag decoding, and its end."""
+    value = 0
+    for number in range(size_max):
+        if at >= end:
             raise MalformedMessage("a record goes past its end")
-        size = data[at]
+        byte = view[at]
         at += 1
-        if size >= 0x80:
-            size, at = read_long(data, at - 1, 5)
-        value_at: i64 = at
-        value_size: i64 = (size >> 1) ^ -(size & 1)
-        if value_size > 0:
-            at += value_size
-        if at >= record_end or value_size < NULL:
-            raise MalformedMessage("a record goes past its end")
-        has_headers = data[at] != 0
-        if (at + 1 >= record_end) if has_headers else (at + 1 != record_end):
-            raise MalformedMessage("a record is not as long as it says")
-        if start_offset <= offset < end_offset:
-            spans.offsets[spans.count] = offset
-            if wanted & 4:
-                microseconds = to_microseconds(base_time, 0 if has_append_time else timestamp)
-                spans.timestamps[spans.count] = microseconds
-            if wanted & 1:
-                put_view(spans.keys, 2 * spans.count, data, buffer, key_at, key_size)
-            if wanted & 2:
-                put_view(spans.values, 2 * spans.count, data, buffer, value_at, value_size)
-            if wanted & 8:
-                spans.headers[spans.count] = buffer << 32 | at if has_headers else NULL
-            spans.count += 1
-        at = record_end
-    if at != end:
-        raise MalformedMessage(f"{count} records end at {at}, their batch at {end}")
+        if number == 9 and byte > 1:
+            break
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value, at
+    raise MalformedMessage("a number of too many bytes")
 
 
-def put_view(views: vec[i64], slot: i64, data: bytes, buffer: i64, at: i64, size: i64) -> None:
-    """Write the view of `data[at:at + size]` into a slot; the slot is the index of the view's first half."""
-    first: i64
-    rest: i64 = 0
-    bit: i64 = (size | 1) & 1  # Not a constant: mypyc would shift it as a C int of 32 bits.
-    if size > INLINE_SIZE:
-        first = i64(read_i32_le(data, at))
-        rest = buffer | at << 32
-    elif size <= 0:
-        views[slot] = size
-        views[slot + 1] = size
-        return
-    elif at + INLINE_SIZE > len(data):
-        put_view(views, slot, data[at : at + size] + PADDING, buffer, 0, size)
-        return
-    else:
-        first = i64(read_i32_le(data, at))
-        if size < 4:
-            first &= (bit << (size << 3)) - 1
-        else:
-            rest = read_i64_le(data, at + 4)
-            if size < INLINE_SIZE:
-                rest &= (bit << ((size - 4) << 3)) - 1
-    views[slot] = size | first << 32
-    views[slot + 1] = rest
+def _read_field(view: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:
+    raw, at = _read_raw(view, at, end, 5)
+    size = _zigzag(raw)
+    if size < NULL or size > end - at:
+        raise MalformedMessage("a record goes past its end")
+    return (None, at) if size == NULL else (view[at : at + size], at + size)
 
 
-def to_microseconds(base: i64, delta: i64) -> i64:
-    """The microseconds of a sum of milliseconds. Raises `MalformedMessage` where they do not fit into 64 bits."""
+def _zigzag(raw: int) -> int:
+    return raw >> 1 ^ -(raw & 1)
+
+
+def _microseconds(base: int, delta: int) -> int:
+    """The microseconds of a sum of milliseconds."""
     if -DELTA_MAX < base < DELTA_MAX and -DELTA_MAX < delta < DELTA_MAX:
-        timestamp: i64 = base + delta
+        timestamp = base + delta
         if -TIMESTAMP_MS_MAX <= timestamp <= TIMESTAMP_MS_MAX:
             return timestamp * 1000
     raise MalformedMessage("a timestamp is out of range for Spark, which counts microseconds in 64 bits")
-
-
-def read_long(data: bytes, at: i64, size_max: i64) -> tuple[i64, i64]:
-    """Read a varint of at most `size_max` bytes. Returns its 64 bits before zig-zag decoding, as a signed number, and
-    the position after it. Raises `MalformedMessage` where it is longer."""
-    value: i64 = 0
-    shift: i64 = 0
-    while shift < 7 * size_max:
-        byte: i64 = data[at]
-        at += 1
-        if shift == 63 and byte > 1:
-            break
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise MalformedMessage(f"a number of more than {size_max} bytes")

@@ -1,15 +1,21 @@
-"""Decompressing batch after batch of a slice: one call of the library for each batch, and buffers that are kept between
-the calls.
+"""Decompressing batch after batch of a slice, one behind the other, into a buffer that is kept.
 
 `moldau.protocol.compression` decompresses in pieces of a few KiB, because a broker shares its interpreter with an event
-loop. A task has its interpreter for itself, so it uses a buffer for a whole batch, of the size that earlier batches
-needed. Data that does not fit, is corrupt, or has an unusual form is decompressed by `moldau.protocol.compression`,
-which has the limits and the messages.
+loop. A task has its interpreter for itself, so one call of a codec's library decompresses a whole batch, without a copy
+and without new memory. The Python packages of the codecs have no such call, but the C libraries inside them do: they
+are called by ctypes. Data that does not fit, is corrupt, or has an unusual form is decompressed by
+`moldau.protocol.compression`, which has the limits and the messages; so is all data where no library is found.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from ctypes import CDLL, POINTER, byref, c_size_t, c_uint, c_void_p
+from importlib.util import find_spec
+from typing import Any, Final, Protocol
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.protocol.compression import (
     LZ4_FLAGS_MASK,
@@ -19,71 +25,147 @@ from moldau.protocol.compression import (
     Codec,
     decompress,
 )
+from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 
-if TYPE_CHECKING:
-    from lz4.frame import LZ4FrameDecompressor  # type: ignore[import-untyped]
-    from zstandard import ZstdDecompressor
-
-ROOM_MIN: Final = 32 << 10
 ROOM_MAX: Final = 4 << 20
-"""Bytes that are allocated at once for a decompressed batch, whatever its header claims."""
-LZ4_CONTENT_SIZE_BIT: Final = 0x08
-LZ4_HEADER_SIZE_MIN: Final = 7
+"""The most bytes of a decompressed batch that go into the buffer."""
+LZ4_VERSION: Final = 100
+SIZE_POINTER: Final = POINTER(c_size_t)
+LZ4_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "LZ4F_createDecompressionContext": (c_size_t, c_void_p, c_uint),
+    "LZ4F_resetDecompressionContext": (None, c_void_p),
+    "LZ4F_freeDecompressionContext": (c_size_t, c_void_p),
+    "LZ4F_decompress": (c_size_t, c_void_p, c_void_p, SIZE_POINTER, c_void_p, SIZE_POINTER, c_void_p),
+}
+"""The functions that are called: the type of the result, and those of the arguments."""
+ZSTD_FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "ZSTD_createDCtx": (c_void_p,),
+    "ZSTD_freeDCtx": (c_size_t, c_void_p),
+    "ZSTD_findFrameCompressedSize": (c_size_t, c_void_p, c_size_t),
+    "ZSTD_decompressDCtx": (c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
+    "ZSTD_isError": (c_uint, c_size_t),
+}
+LIBRARIES: Final = {
+    Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1"),
+    Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1"),
+}
+"""The extension module that a library is part of, and the library of the system, which is taken else."""
+
+
+class Frames(Protocol):
+    """Decompresses frames of one codec."""
+
+    def expand(self, target: int, stored: memoryview) -> int | None:
+        """Decompress one frame to an address with room for `ROOM_MAX` bytes. Returns the size; None where the frame
+        does not fit, is corrupt, is not alone, or has an unusual form.
+        """
 
 
 class Expander:
     """Decompresses the records of batches. Only one thread may use it."""
 
-    def __init__(self) -> None:
-        self._room = ROOM_MIN
-        self._lz4: LZ4FrameDecompressor | None = None
-        self._zstd: ZstdDecompressor | None = None
+    def __init__(self, kept_size: int) -> None:
+        """Room for batches of `kept_size` bytes in all, and one more."""
+        self._size = kept_size + ROOM_MAX
+        self._room = memoryview(b"")
+        self._end = 0
+        """The end of the last batch in the room."""
+        self._frames: dict[Codec, Frames | None] = {}
 
-    def expand(self, codec: Codec, stored: memoryview) -> bytes:
-        """The decompressed records of a batch. Raises `MalformedMessage`."""
-        plain = None
-        if codec is Codec.LZ4:
-            plain = self._expand_lz4(stored)
-        elif codec is Codec.ZSTD:
-            plain = self._expand_zstd(stored)
-        if plain is not None:
-            return plain
-        plain = bytes(decompress(codec, stored, size_max=RECORDS_SIZE_MAX))
-        self._room = max(self._room, min(2 * len(plain), ROOM_MAX))
-        return plain
+    def expand(self, codec: Codec, stored: memoryview) -> tuple[BytesLike, int, int]:
+        """The decompressed records of a batch: data[start:end]. They stay there until `reuse`. Raises
+        `MalformedMessage`.
+        """
+        if codec not in self._frames:
+            self._frames[codec] = frames_of(codec)
+        frames = self._frames[codec]
+        if frames is not None:
+            start = self._end
+            if len(self._room) - start < ROOM_MAX:
+                self._room, start = np.empty(self._size, np.uint8).data, 0
+            size = frames.expand(address_of(self._room) + start, stored)
+            if size is not None:
+                self._end = start + size
+                return self._room, start, self._end
+        plain = decompress(codec, stored, size_max=RECORDS_SIZE_MAX)
+        return plain, 0, len(plain)
 
-    def _expand_lz4(self, stored: memoryview) -> bytes | None:
-        """The contents of one frame; None where the frame does not fit into the room, is corrupt or is not alone."""
-        if len(stored) < LZ4_HEADER_SIZE_MIN or stored[: len(LZ4_MAGIC)] != LZ4_MAGIC:
-            return None
-        flags = stored[len(LZ4_MAGIC)]
-        if flags & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS or flags & LZ4_CONTENT_SIZE_BIT:
-            return None
-        if self._lz4 is None:
-            from lz4.frame import LZ4FrameDecompressor
+    def reuse(self) -> None:
+        """Let the next batches overwrite those before them."""
+        self._end = 0
 
-            self._lz4 = LZ4FrameDecompressor()
-        try:
-            plain: bytes = self._lz4.decompress(stored, self._room)
-        except RuntimeError:
-            self._lz4 = None
+
+class Lz4Frames:
+    def __init__(self, library: CDLL) -> None:
+        self._library = library
+        self._context = c_void_p()
+        library.LZ4F_createDecompressionContext(byref(self._context), LZ4_VERSION)
+        finalize(self, library.LZ4F_freeDecompressionContext, self._context)
+
+    def expand(self, target: int, stored: memoryview) -> int | None:
+        flags = stored[len(LZ4_MAGIC) : len(LZ4_MAGIC) + 1]
+        if stored[: len(LZ4_MAGIC)] != LZ4_MAGIC or not flags or flags[0] & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
             return None
-        if self._lz4.eof and not self._lz4.unused_data:
-            return plain
-        self._lz4 = None
+        written, read = c_size_t(ROOM_MAX), c_size_t(len(stored))
+        left = self._library.LZ4F_decompress(
+            self._context, target, byref(written), address_of(stored), byref(read), None
+        )
+        if left == 0 and read.value == len(stored):
+            return written.value
+        self._library.LZ4F_resetDecompressionContext(self._context)
         return None
 
-    def _expand_zstd(self, stored: memoryview) -> bytes | None:
-        """The contents of one frame; None where the frame does not fit into the room, is corrupt or is not alone."""
+
+class ZstdFrames:
+    def __init__(self, library: CDLL) -> None:
+        self._library = library
+        self._context = c_void_p(library.ZSTD_createDCtx())
+        finalize(self, library.ZSTD_freeDCtx, self._context)
+
+    def expand(self, target: int, stored: memoryview) -> int | None:
         import zstandard
 
-        if self._zstd is None:
-            self._zstd = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)
+        source, source_size = address_of(stored), len(stored)
+        if self._library.ZSTD_findFrameCompressedSize(source, source_size) != source_size:
+            return None
         try:
-            size = zstandard.frame_content_size(stored)
-            if size > ROOM_MAX or not size:  # The library does not look at a frame that claims to be empty.
-                return None
-            return self._zstd.decompress(stored, max_output_size=self._room, allow_extra_data=False)
+            frame = zstandard.get_frame_parameters(stored)
         except zstandard.ZstdError:
             return None
+        if frame.window_size > ZSTD_WINDOW_SIZE_MAX:
+            return None
+        size: int = self._library.ZSTD_decompressDCtx(self._context, target, ROOM_MAX, source, source_size)
+        return None if self._library.ZSTD_isError(size) else size
+
+
+def frames_of(codec: Codec) -> Frames | None:
+    """None where the codec's library is not found."""
+    if codec is Codec.LZ4:
+        library = library_with(codec, LZ4_FUNCTIONS)
+        return None if library is None else Lz4Frames(library)
+    if codec is Codec.ZSTD:
+        library = library_with(codec, ZSTD_FUNCTIONS)
+        return None if library is None else ZstdFrames(library)
+    return None
+
+
+def library_with(codec: Codec, functions: dict[str, tuple[Any, ...]]) -> CDLL | None:
+    """The library of a codec, with these functions; None where there is none."""
+    module, system = LIBRARIES[codec]
+    spec = find_spec(module)
+    for name in (system if spec is None or spec.origin is None else spec.origin, system):
+        try:
+            library = CDLL(name)
+            for function, (result, *arguments) in functions.items():
+                declared = getattr(library, function)
+                declared.restype, declared.argtypes = result, arguments
+        except (OSError, AttributeError):
+            continue
+        return library
+    return None
+
+
+def address_of(data: memoryview) -> int:
+    address: int = pa.py_buffer(data).address
+    return address

@@ -88,7 +88,7 @@ def newest_chunks(
     `stored` are the batches in order. They are taken out of the list, so that their memory becomes free. Raises
     `MalformedMessage`, which names the file and the position.
     """
-    expander = Expander()
+    expander = Expander(chunk_size)
     chunk = Chunk()
     while stored:
         found = stored.pop()
@@ -109,6 +109,7 @@ def newest_chunks(
         if chunk.size >= chunk_size:
             yield chunk.in_other_order()
             chunk = Chunk()
+            expander.reuse()
     if chunk.bodies:
         yield chunk.in_other_order()
 

@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from moldau.protocol import record_spans
 from moldau.protocol.primitives import MalformedMessage
 from moldau.tables.decoding import segment_batches
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES, DecodedRows
 from moldau.tables.decoding.segment_batches import Chunk, chunks_of
+from moldau.tables.decoding.span_rows import decode_spans
 from moldau.tables.decoding.vectored_rows import decode_vectored
 from moldau.tables.origins.port import Slice
 
@@ -37,12 +39,7 @@ class TimeRange(NamedTuple):
 
 
 def best_decoder() -> Decoder:
-    """The compiled kernel where it can be imported, else numpy."""
-    try:
-        from moldau.protocol import record_spans
-        from moldau.tables.decoding.span_rows import decode_spans
-    except ImportError:  # librt is missing, or older than the one for which the kernel was compiled.
-        return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
+    """The kernel where it is compiled, else numpy."""
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     return Decoder(decode_spans, segment_batches.CHUNK_SIZE)

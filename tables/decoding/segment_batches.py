@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moldau.protocol.batch_iterator import iterate_batches
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment.batch_scan import walk_headers
@@ -46,13 +46,13 @@ class Body(NamedTuple):
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive batches that are decoded together, with the buffers that hold their records."""
+    """Consecutive batches that are decoded together, with the buffers that hold their records until the next chunk."""
 
     bodies: list[Body] = field(default_factory=list)
-    buffers: list[bytes] = field(default_factory=list)
+    buffers: list[BytesLike] = field(default_factory=list)
     size: int = 0
 
-    def add(self, header: BatchHeader, data: bytes, start: int, end: int) -> None:
+    def add(self, header: BatchHeader, data: BytesLike, start: int, end: int) -> None:
         if not self.buffers or self.buffers[-1] is not data:
             self.buffers.append(data)
         self.bodies.append(Body(header, len(self.buffers) - 1, start, end))
@@ -84,12 +84,12 @@ class AbortedBatches:
 
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
-    """The records of a slice, without those of batches whose records are all before a time. Raises as
-    `batches_with_records` and `expanded`.
+    """The records of a slice, without those of batches whose records are all before a time. The buffers of a chunk are
+    used for the next one. Raises as `batches_with_records` and `expanded`.
     """
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
-    expander = Expander()
+    expander = Expander(limit)
     lost: DataLost | None = None
     try:
         for found in batches_with_records(wanted):
@@ -100,6 +100,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
             if chunk.size >= limit:
                 yield chunk
                 chunk = Chunk()
+                expander.reuse()
     except DataLost as missing:  # It is raised after the last batch: with failOnDataLoss=false all of them are read.
         lost = missing
     if chunk.bodies:
@@ -126,7 +127,7 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
             yield found
 
 
-def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[bytes, int, int]:
+def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
     """The decompressed records of a batch: data[start:end]. Raises `MalformedMessage`, which names the file and the
     position, also where the checksum of the batch does not match.
     """
@@ -135,10 +136,9 @@ def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[byte
         check(piece, inside, header)
         if not header.is_compressed:
             return piece, inside + HEADER_SIZE, inside + header.size
-        body = expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
+        return expander.expand(header.codec, memoryview(piece)[inside + HEADER_SIZE : inside + header.size])
     except MalformedMessage as malformed:
         raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
-    return body, 0, len(body)
 
 
 def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:

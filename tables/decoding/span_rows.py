@@ -1,71 +1,74 @@
-"""Decoding a chunk by `moldau.protocol.record_spans`: Arrow copies long keys and values out of their views."""
+"""Decoding a chunk by `moldau.protocol.record_spans`, which writes into the buffers of the columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
+from typing import Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from librt.vecs import vec
-from mypy_extensions import i64
 from numpy.typing import NDArray
 
 from moldau.protocol.record_batch import TIMESTAMP_TYPE_BIT
-from moldau.protocol.record_spans import HEADERS, KEYS, NULL, TIMESTAMPS, VALUES, RecordSpans, read_spans
+from moldau.protocol.record_spans import KEYS, NO_HEADERS, VALUES, RecordSpans
 from moldau.tables.decoding.decoded_rows import DecodedRows, headers_column
 from moldau.tables.decoding.segment_batches import Chunk
 
-_COLUMNS = {"key": KEYS, "value": VALUES, "timestamp": TIMESTAMPS, "headers": HEADERS}
+_FIELDS: Final = {"key": KEYS, "value": VALUES}
 
 
 def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
     """The records with offsets in [start, end). Raises `MalformedMessage`."""
-    wanted = sum(flag for name, flag in _COLUMNS.items() if name in columns)
     capacity = sum(max(0, min(each.header.records_count, each.end - each.start)) for each in chunk.bodies)
-    spans = RecordSpans(capacity, wanted, start_offset, end_offset)
+    offsets = np.empty(capacity, np.int64)
+    timestamps = np.empty(capacity, np.int64) if "timestamp" in columns else None
+    headers = np.empty(capacity, np.int64) if "headers" in columns else None
+    fields = sum(flag for name, flag in _FIELDS.items() if name in columns)
+    outputs = [None if each is None else each.data for each in (timestamps, headers)]
+    spans = RecordSpans(capacity, start_offset, end_offset, fields, offsets.data, *outputs)
     types: list[tuple[int, int]] = []
     for header, buffer, start, end in chunk.bodies:
         before = spans.count
-        read_spans(spans, chunk.buffers[buffer], buffer, start, end, header)
-        types.append((1 if header.attributes & TIMESTAMP_TYPE_BIT else 0, spans.count - before))
+        has_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
+        spans.read(
+            chunk.buffers[buffer],
+            start,
+            end,
+            header.records_count,
+            header.base_offset,
+            header.last_offset_delta,
+            header.max_timestamp if has_append_time else header.base_timestamp,
+            has_append_time,
+        )
+        types.append((int(has_append_time), spans.count - before))
     count = spans.count
     return DecodedRows(
-        offsets=_numbers(spans.offsets, count),
-        timestamps=_numbers(spans.timestamps, count) if wanted & TIMESTAMPS else None,
-        keys=_fields(spans.keys, count, chunk) if wanted & KEYS else None,
-        values=_fields(spans.values, count, chunk) if wanted & VALUES else None,
-        headers=_headers(spans, count, chunk) if wanted & HEADERS else None,
+        offsets=pa.array(offsets[:count]),
+        timestamps=None if timestamps is None else pa.array(timestamps[:count]),
+        keys=_column(spans, KEYS) if fields & KEYS else None,
+        values=_column(spans, VALUES) if fields & VALUES else None,
+        headers=None if headers is None else _headers(headers[:count], chunk, types),
         timestamp_types=types,
     )
 
 
-def _numbers(numbers: vec[i64], count: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(numbers)])
+def _column(spans: RecordSpans, name: int) -> pa.Array:
+    size, nulls_count = spans.needs(name)
+    ends, data = pa.allocate_buffer(4 * (spans.count + 1)), pa.allocate_buffer(size)
+    validity = pa.allocate_buffer((spans.count + 7) // 8) if nulls_count else None
+    spans.copy(name, ends, data, validity)
+    return pa.Array.from_buffers(pa.binary(), spans.count, [validity, ends, data], nulls_count)
 
 
-def _fields(views: vec[i64], count: int, chunk: Chunk) -> pa.Array:
-    if not count:
-        return pa.array([], pa.binary())
-    validity = None
-    buffer = pa.py_buffer(views)
-    halves = np.frombuffer(buffer, np.int64)[: 2 * count]
-    is_null = halves[0::2] == NULL
-    nulls_count = int(np.count_nonzero(is_null))
-    if nulls_count:
-        halves = halves.copy()
-        halves.reshape(-1, 2)[is_null] = 0
-        validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
-        buffer = pa.py_buffer(halves)
-    data = [pa.py_buffer(each) for each in chunk.buffers]
-    return pa.Array.from_buffers(pa.binary_view(), count, [validity, buffer, *data], nulls_count).cast(pa.binary())
-
-
-def _headers(spans: RecordSpans, count: int, chunk: Chunk) -> pa.Array:
-    places: NDArray[np.int64] = np.frombuffer(pa.py_buffer(spans.headers), np.int64)[:count]
-    has_headers = places != NULL
-
+def _headers(positions: NDArray[np.int64], chunk: Chunk, types: Sequence[tuple[int, int]]) -> pa.Array:
     def found() -> Iterator[tuple[bytes, int]]:
-        for place in places[has_headers].tolist():
-            yield chunk.buffers[place >> 32], place & 0xFFFFFFFF
+        row = 0
+        for (_, buffer, start, end), (_, count) in zip(chunk.bodies, types, strict=True):
+            mine = positions[row : row + count]
+            present = mine[mine != NO_HEADERS].tolist()
+            records = bytes(memoryview(chunk.buffers[buffer])[start:end]) if present else b""
+            for position in present:
+                yield records, position
+            row += count
 
-    return headers_column(has_headers, found())
+    return headers_column(positions != NO_HEADERS, found())

@@ -116,11 +116,11 @@ def test_a_second_ctrl_c_ends_a_node_at_once(tmp_path: Path) -> None:
 def test_a_node_that_serves_has_loaded_its_whole_hot_path() -> None:
     """The extension modules of a checkout may be exchanged beside it."""
     program = (
-        "import sys; from building.hot_path import COMPILED_SOURCES, NEEDS_LIBRT;"
+        "import sys; from building.hot_path import COMPILED_SOURCES, FOR_TABLES;"
         " import moldau.broker.node.main, moldau.broker.node.node;"
         " moldau.broker.node.main.load_hot_path();"
         " left = [n for n in COMPILED_SOURCES if n.rpartition('.')[0].replace('/', '.') not in sys.modules];"
-        " print([n for n in left if n not in NEEDS_LIBRT])"
+        " print([n for n in left if n not in FOR_TABLES])"
     )
     left_out = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
     assert left_out == "[]\n"
