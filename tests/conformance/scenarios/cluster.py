@@ -123,20 +123,23 @@ def reassignments(box: Toolbox, nodes: Sequence[Node]) -> None:
 
 
 def shell(box: Toolbox, nodes: Sequence[Node]) -> None:
-    def snapshots() -> list[Path]:
-        found = (nodes[0].data / "__cluster_metadata-0").glob("*.checkpoint")
-        return sorted(path for path in found if not path.name.startswith("0" * 20 + "-"))
+    """The tool says what it has read until then: it is asked again until it has read a snapshot with the topic."""
+    topic = box.name("shown")
+    box.run("kafka-topics", "--create", "--topic", topic, "--partitions", "2")
+    words = ("/image", "/image/topics/byName", "/image/cluster")
+    listed: list[list[str]] = []
 
-    box.run("kafka-topics", "--create", "--topic", box.name("shown"), "--partitions", "2")
-    time.sleep(3)
-    box.run("kafka-topics", "--create", "--topic", box.name("more"), "--partitions", "1")
-    until(box, "a snapshot of the metadata", lambda: bool(snapshots()))
-    newest = box.directory / snapshots()[-1].name  # the tool locks the log directory that a snapshot lies in
-    newest.write_bytes(snapshots()[-1].read_bytes())
-    for word in ("/image", "/image/topics/byName", "/image/cluster"):
-        box.observe(
-            f"ls {word}", sorted(box.run_offline("kafka-metadata-shell", "--snapshot", str(newest), "ls", word).split())
-        )
+    def has_topic() -> bool:
+        newest = max((nodes[0].data / "__cluster_metadata-0").glob("*.checkpoint"), key=lambda path: path.name)
+        copy = box.directory / newest.name  # the tool locks the log directory that a snapshot lies in
+        copy.write_bytes(newest.read_bytes())
+        said = box.run_offline("kafka-metadata-shell", "--snapshot", str(copy), "ls", *words)
+        listed[:] = [sorted(part.split()[1:]) for part in said.split("\n\n")]  # without the name of the directory
+        return len(listed) == len(words) and topic in listed[1]
+
+    until(box, "a snapshot with the topic", has_topic)
+    for word, names in zip(words, listed, strict=True):
+        box.observe(f"ls {word}", names)
 
 
 def unregistration(box: Toolbox, nodes: Sequence[Node]) -> None:
