@@ -9,6 +9,7 @@ from tests.conformance.connect import campaign as connect_campaign
 from tests.conformance.outcome import Unavailable
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.streams import campaign as streams_campaign
+from tests.conformance.streams.campaign import CLASSIC, STREAMS
 from tests.conformance.toolchain import Missing
 
 SEED: Final = 1
@@ -27,10 +28,14 @@ def application(run: Callable[[Workshop, str], None], side: str) -> Callable[[Wo
     return story
 
 
-def streams(work: Workshop, side: str) -> None:
-    shop = streams_campaign.Shop.plain(side, work.toolchain, work.ports, work.directory)
+def streams(work: Workshop, side: str, protocol: str = CLASSIC) -> None:
+    shop = streams_campaign.Shop.plain(side, work.toolchain, work.ports, work.directory, protocol=protocol)
     figures = streams_campaign.campaign(shop, STREAMS_KILLS[side], SEED, lambda line: None)
     work.facts["outputs that equal the truth"] = sorted(figures.records)
+
+
+def streams_group(work: Workshop, side: str) -> None:
+    streams(work, side, STREAMS)
 
 
 def connect(work: Workshop, side: str) -> None:
@@ -39,11 +44,13 @@ def connect(work: Workshop, side: str) -> None:
 
 
 STREAMS_DEMANDS: Final = "exactly_once_v2: joins, windows, aggregates equal the truth; instances and brokers are killed"
+STREAMS_GROUP_DEMANDS: Final = "the same with group.protocol=streams (KIP-1071)"
 CONNECT_DEMANDS: Final = "exactly-once file source and a file sink: each line once, in order; workers are killed"
 APPLICATION_SCENARIOS: Final = tuple(
     DirectoryScenario(name, demands, application(run, side), side)
     for name, demands, run in (
         ("streams-exactly-once", STREAMS_DEMANDS, streams),
+        ("streams-group-exactly-once", STREAMS_GROUP_DEMANDS, streams_group),
         ("connect-exactly-once", CONNECT_DEMANDS, connect),
     )
     for side in ("moldau", "apache")
