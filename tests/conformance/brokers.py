@@ -152,7 +152,7 @@ class Broker:
 
     def format(self) -> None:
         command = [*self.format_command(), *self.format_words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_S)
         if done.returncode != 0:
             raise Failed(f"{self.name} format: {done.stdout[-600:]}{done.stderr[-600:]}")
 

@@ -6,7 +6,9 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from tests.conformance.client import Client
 from tests.conformance.toolchain import Missing, Toolchain
 
 
@@ -56,3 +58,9 @@ CLIENTS = (
     ClientKind("sarama", _go("sarama")),
     ClientKind("java", _java),
 )
+
+
+def driver_of(name: str, toolchain: Toolchain, bootstrap: str, log: Path) -> Client:
+    """A driver process of the client of this name. Raises `Missing`."""
+    kind = next(kind for kind in CLIENTS if kind.name == name)
+    return Client(name, [*kind.command(toolchain), bootstrap], log)

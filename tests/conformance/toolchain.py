@@ -47,8 +47,13 @@ class Toolchain:
         """`java` for a broker, a controller or the formatting of a directory. MOLDAU_KAFKA_SERVER_LIB names the jars of
         another release for them; tools and clients stay those of `jars`.
         """
+        return self.java_command(*options, jars=self.server_jars())
+
+    @staticmethod
+    def server_jars() -> Path | None:
+        """The jars of another release for brokers and controllers, if there are any."""
         given = os.environ.get("MOLDAU_KAFKA_SERVER_LIB")
-        return self.java_command(*options, jars=Path(given) if given else None)
+        return Path(given) if given else None
 
     def java_command(self, *options: str, jars: Path | None = None) -> list[str]:
         """`java` with the peer's class path, or that of other jars; a class name and arguments go after it."""

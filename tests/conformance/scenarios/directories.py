@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.conformance.brokers import Apache, Broker, Guest, Moldau, MoldauGuest, Ports
 from tests.conformance.client import Client
-from tests.conformance.clients import CLIENTS
+from tests.conformance.clients import driver_of
 from tests.conformance.outcome import Facts, Failed, Unavailable
 from tests.conformance.record import Record
 from tests.conformance.scenarios.stored import codecs_stored
@@ -83,12 +83,10 @@ class Workshop:
 
     @contextmanager
     def client(self, name: str, broker: Broker) -> Iterator[Client]:
-        kind = next(kind for kind in CLIENTS if kind.name == name)
         try:
-            command = kind.command(self.toolchain)
+            client = driver_of(name, self.toolchain, broker.bootstrap, self.directory / f"{name}.log")
         except Missing as missing:
             raise Unavailable(str(missing)) from None
-        client = Client(name, [*command, broker.bootstrap], self.directory / f"{name}.log", timeout_s=120)
         try:
             yield client
         finally:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from tests.conformance.client import Client
-from tests.conformance.clients import CLIENTS
+from tests.conformance.clients import driver_of
 from tests.conformance.committed import administrator
 from tests.conformance.outcome import Failed, Unavailable
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
@@ -51,9 +51,8 @@ class Changing:
         self.crowd = Crowd(session, CLASSIC)
 
     def _driver(self, kind: str, name: str) -> Client:
-        client = next(each for each in CLIENTS if each.name == kind)
-        command = [*client.command(self._work.toolchain), self._brokers.bootstrap]
-        driver = self._drivers[name] = Client(name, command, self._work.directory / f"{name}.log")
+        log = self._work.directory / f"{name}.log"
+        driver = self._drivers[name] = driver_of(kind, self._work.toolchain, self._brokers.bootstrap, log)
         self._stack.callback(driver.close)
         return driver
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -14,13 +14,22 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.conformance.client import Client
-from tests.conformance.clients import CLIENTS
+from tests.conformance.clients import driver_of
 from tests.conformance.committed import await_in_sync
 from tests.conformance.outcome import Failed, Unavailable
 from tests.conformance.record import Record
 from tests.conformance.scenarios.directories import DirectoryScenario, Workshop
 from tests.conformance.session import expect
-from tests.conformance.share_member import ACCEPT, LATE, REJECT, RELEASE, Delivery, ShareMember
+from tests.conformance.share_member import (
+    ACCEPT,
+    LATE,
+    REJECT,
+    RELEASE,
+    ShareMember,
+    confirmed_ends,
+    deliveries_after_end,
+    deliveries_by_place,
+)
 from tests.conformance.toolbox import Toolbox
 from tests.conformance.toolchain import Missing
 from tests.conformance.trio import NODES, Trio, pairs_of
@@ -70,9 +79,8 @@ class Workers:
         self._producer = self._driver("confluent", "producer")
 
     def _driver(self, kind: str, name: str) -> Client:
-        client = next(each for each in CLIENTS if each.name == kind)
-        command = [*client.command(self._work.toolchain), self._brokers.bootstrap]
-        driver = self._drivers[name] = Client(name, command, self._work.directory / f"{name}.log")
+        log = self._work.directory / f"{name}.log"
+        driver = self._drivers[name] = driver_of(kind, self._work.toolchain, self._brokers.bootstrap, log)
         self._stack.callback(driver.close)
         return driver
 
@@ -123,13 +131,11 @@ class Workers:
         self._producer.produce(TOPIC, records)
         self.sent |= dict.fromkeys(values, batch)
 
-    def deliveries(self) -> list[Delivery]:
+    def _look(self) -> list[ShareMember]:
+        """Every member, with what happened until now."""
         for member in self._members.values():
             member.look()
-        every = (*self._members.values(), *self._former)
-        return sorted(
-            (each for member in every for each in member.deliveries), key=lambda each: (each.at_ms, each.count)
-        )
+        return [*self._members.values(), *self._former]
 
     def await_done(self) -> None:
         """Until no record is left to deliver."""
@@ -148,52 +154,33 @@ class Workers:
 
     def check(self) -> Counter[str]:
         """Each record was delivered until its end, in no order, and no record after its end was confirmed."""
-        by_place: dict[tuple[int, int], list[Delivery]] = defaultdict(list)
-        for delivery in self.deliveries():
-            by_place[delivery.place].append(delivery)
+        members = self._look()
+        by_place = deliveries_by_place(members)
         seen = {each[0].value for each in by_place.values()}
         missing = sorted(self.sent.keys() - seen)
         expect(not missing, f"{len(missing)} records were never delivered: {missing[:5]}")
         expect(seen == self.sent.keys() and len(by_place) == len(self.sent), "records were delivered that nobody sent")
-        ends = self._confirmed_ends(by_place)
         for place, delivered in by_place.items():
             counts = [each.count for each in delivered]
             expect(min(counts) >= 1 and max(counts) <= LIMIT, f"{place} was delivered with the counts {counts}")
-            if place in ends:
-                at_ms, count = ends[place]
-                again = [each for each in delivered if each.count > count or each.at_ms > at_ms]
-                expect(not again, f"{place} came again after its acknowledgement {ends[place]}: {again[:3]}")
-        return Counter({"records": len(by_place), "deliveries": sum(map(len, by_place.values())), "ended": len(ends)})
-
-    def _confirmed_ends(
-        self, by_place: dict[tuple[int, int], list[Delivery]]
-    ) -> dict[tuple[int, int], tuple[int, int]]:
-        """The confirmed acknowledgements that end a record: when, and of which delivery count."""
-        ends: dict[tuple[int, int], tuple[int, int]] = {}
-        for member in (*self._members.values(), *self._former):
-            own: dict[tuple[int, int], list[Delivery]] = defaultdict(list)
-            for delivery in member.deliveries:
-                own[delivery.place].append(delivery)
-            for place, at_ms in member.confirmed:
-                before = [each for each in own[place] if each.at_ms <= at_ms]
-                if before and before[-1].is_final:
-                    ends[place] = at_ms, before[-1].count
-        return ends
+        again = deliveries_after_end(members)
+        expect(not again, f"records came again after an acknowledgement that ends them was confirmed: {again[:3]}")
+        ended = len(confirmed_ends(members))
+        return Counter({"records": len(by_place), "deliveries": sum(map(len, by_place.values())), "ended": ended})
 
     def check_counts(self, batches: int) -> None:
         """Of the records of the first batches, which met no kill: each count once, in order, as often as it must be."""
-        by_value: dict[str, list[int]] = defaultdict(list)
-        for delivery in self.deliveries():
-            by_value[delivery.value].append(delivery.count)
+        delivered = deliveries_by_place(self._look()).values()
+        counts = {each[0].value: [delivery.count for delivery in each] for each in delivered}
         times = {ACCEPT: 1, REJECT: 1, LATE: 2, RELEASE: LIMIT}
         for value, batch in self.sent.items():
             if batch <= batches:
                 wanted = list(range(1, times[value.partition(":")[2]] + 1))
-                expect(by_value[value] == wanted, f"{value} was delivered with the counts {by_value[value]}")
+                expect(counts[value] == wanted, f"{value} was delivered with the counts {counts[value]}")
 
     def dead_letters(self) -> Counter[str]:
         """The values whose records the queue tells of, by partition and offset."""
-        values = {each.place: each.value for each in self.deliveries()}
+        values = {place: each[0].value for place, each in deliveries_by_place(self._look()).items()}
         wanted = {value for value in self.sent if value.partition(":")[2] in (REJECT, RELEASE)}
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -231,6 +218,8 @@ def places_of_letters(bootstrap: str) -> list[tuple[int, int]]:
 
 @contextmanager
 def workers(work: Workshop, side: str, *, has_queue: bool) -> Iterator[Workers]:
+    if side == "apache" and has_queue and work.toolchain.server_jars() is None:
+        raise Unavailable("MOLDAU_KAFKA_SERVER_LIB names no jars of Apache Kafka 4.4")
     with ExitStack() as stack:
         try:
             brokers = Trio(side, work.toolchain, pairs_of(work.ports), work.directory, extra=SETTINGS)
@@ -289,9 +278,13 @@ SHARE_GROUP_SCENARIOS: Final = (
         )
         for side in ("moldau", "apache")
     ),
-    DirectoryScenario(
-        "share-groups-dead-letters",
-        "the same, at the metadata version of Apache Kafka 4.4, with a dead-letter queue",
-        worked("moldau", has_queue=True),
+    *(
+        DirectoryScenario(
+            "share-groups-dead-letters",
+            "the same, at the metadata version of Apache Kafka 4.4, with a dead-letter queue",
+            worked(side, has_queue=True),
+            side,
+        )
+        for side in ("moldau", "apache")
     ),
 )
