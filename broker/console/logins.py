@@ -12,7 +12,6 @@ import asyncio
 import ipaddress
 from collections.abc import Mapping
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from moldau.broker.config.sasl import sasl_settings
@@ -230,11 +229,11 @@ async def done(response: object) -> object:
 
 def session_id_of(request: HttpRequest) -> str:
     """The id in the cookie of a request; empty for none."""
-    try:
-        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+    for each in request.headers.get("cookie", "").split(";"):
+        name, _, value = each.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
 
 
 def check_origin(request: HttpRequest) -> None:

@@ -11,10 +11,10 @@ import json
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from time import gmtime, strftime
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,8 @@ SLICE_NS: Final = 1_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 LOOKS: Final = 16
 """Pieces of a page between two looks at the clock."""
-EPOCH: Final = datetime(1970, 1, 1)
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999."""
 UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -167,10 +168,9 @@ def size_text(value: int | None) -> str:
 
 def time_text(ms: int) -> str:
     """A timestamp (ms) in UTC; a dash for none."""
-    try:
-        return (EPOCH + timedelta(milliseconds=ms)).isoformat(" ", "milliseconds") if ms >= 0 else "–"
-    except OverflowError:
+    if ms > TIME_MS_MAX:
         return f"{ms} ms"
+    return f"{strftime('%Y-%m-%d %H:%M:%S', gmtime(ms // 1000))}.{ms % 1000:03}" if ms >= 0 else "–"
 
 
 def duration_text(ms: int | None) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
@@ -72,6 +71,15 @@ Resources = Mapping[str, Mapping[str, Handler]]
 
 def plain(status: int, text: str) -> Answer:
     return Answer(status, "text/plain; charset=utf-8", text + "\n")
+
+
+def phrase_of(status: int) -> str:
+    """The name of a status."""
+    if status == 200:
+        return "OK"
+    from http import HTTPStatus  # 200 KB, for what most nodes never answer.
+
+    return HTTPStatus(status).phrase
 
 
 class HttpServer:
@@ -267,7 +275,7 @@ class HttpConnection(asyncio.Protocol):
             if transport is None:
                 return
             headers = [("Content-Type", stream.content_type), ("Connection", "close"), *stream.headers]
-            head = h11.Response(status_code=200, headers=headers, reason=HTTPStatus.OK.phrase)
+            head = h11.Response(status_code=200, headers=headers, reason=phrase_of(200))
             transport.write(self._h11.send(head) or b"")
             if self._head is None or self._head.method != b"HEAD":
                 async for piece in stream.pieces:
@@ -303,7 +311,7 @@ class HttpConnection(asyncio.Protocol):
             ("Connection", "close"),
             *answer.headers,
         ]
-        response = h11.Response(status_code=answer.status, headers=headers, reason=HTTPStatus(answer.status).phrase)
+        response = h11.Response(status_code=answer.status, headers=headers, reason=phrase_of(answer.status))
         events: list[h11.Event] = [response, h11.EndOfMessage()]
         if self._head is None or self._head.method != b"HEAD":
             events.insert(1, h11.Data(data=body))
