@@ -57,6 +57,7 @@ class Group(NamedTuple):
 GROUPS: Final = (
     Group("start", "bench.start", "from exec to the first acknowledged produce", rounds=5),
     Group("memory", "bench.memory", "an idle broker", rounds=2),
+    Group("console", "bench.console", "memory, pages and the live tail of the console", is_in_quick=False),
     Group("imports", "bench.imports", "memory that libraries cost once they are imported", rounds=5),
     Group("kit", "bench.kit", "what a test waits for, and a node in memory", is_in_quick=False),
     Group("partitions", "bench.partitions", "start and memory with 1,000 partitions", is_in_quick=False, rounds=2),

@@ -24,7 +24,7 @@ class Changed(NamedTuple):
     """The page that shows the result."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Preview:
     """What a change would do. Its form sends `fields` and `confirm=yes` to `action`."""
 

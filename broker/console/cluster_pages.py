@@ -43,7 +43,7 @@ SOURCES: Final = {
 DEFAULT_SOURCE: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionCounts:
     """The partitions of the topics that the user may describe, by health."""
 
@@ -59,7 +59,7 @@ class PartitionCounts:
     """With replicas that are added or removed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Voter:
     node_id: int
     log_end_offset: int
@@ -68,7 +68,7 @@ class Voter:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class QuorumState:
     leader_id: int
     epoch: int
@@ -76,7 +76,7 @@ class QuorumState:
     replicas: list[Voter]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BrokerRow:
     id: int
     address: str
@@ -86,7 +86,7 @@ class BrokerRow:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClusterOverview:
     cluster_id: str
     moldau: str
@@ -201,7 +201,7 @@ async def _quorum(visit: Visit) -> QuorumState | None:
 # One broker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SettingRow:
     name: str
     value: str | None
@@ -214,7 +214,7 @@ class SettingRow:
     """The same setting in other places, in the order of precedence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LogDirectory:
     path: str
     error: str
@@ -225,7 +225,7 @@ class LogDirectory:
     is_cordoned: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BrokerDescription:
     id: int
     endpoints: dict[str, str]
@@ -315,7 +315,7 @@ async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Directories:
     brokers: dict[int, list[LogDirectory]]
     errors: list[str]

@@ -23,7 +23,7 @@ CLASSIC_MEMBER: Final = 0
 """The type of a member that speaks the classic protocol in a consumer group."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemberRow:
     id: str
     instance_id: str | None

@@ -36,7 +36,7 @@ GROUP_BUDGET: Final = (1 << 24, 1 << 21)
 """Bytes that are read in order to count records: for the whole page, for a partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupRow:
     id: str
     kind: str
@@ -53,7 +53,7 @@ class GroupRow:
     """How many records the lag has grown by in the last hour, or since it is known; None where there is one point."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupList:
     q: str
     kind: str
@@ -183,7 +183,7 @@ def growth(points: Sequence[int | None]) -> int | None:
 # One group
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GroupDescription:
     id: str
     kind: str

@@ -37,7 +37,7 @@ ROWS: Final[Mapping[int, Api]] = {row.key: row for row in APIS}
 Response = TypeVar("Response")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConsolePorts:
     """What the console uses of its node, which is a broker."""
 

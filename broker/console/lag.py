@@ -64,7 +64,7 @@ class OffsetSet:
 NO_OFFSETS: Final = OffsetSet()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionLag:
     topic: str
     partition: int
@@ -82,7 +82,7 @@ class PartitionLag:
     """What the group committed with its offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ends:
     """The offsets between which partitions have records, as their leaders tell them."""
 
@@ -226,7 +226,7 @@ def _count_batch(counted: Counted, records: BytesLike, position: int, header: Ba
         counted.first_ms = timestamp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fetched:
     """What the leader of a partition gave for one Fetch."""
 

@@ -22,8 +22,6 @@ from moldau.broker.http.server import HttpRequest
 from moldau.broker.network.route import FrameHook, RequestContext, Route
 from moldau.broker.requests.authorization.in_process import LocalClient
 from moldau.broker.runtime.pending import when_ready
-from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from moldau.protocol.schema import spec_of
 from moldau.security.access import Access
 from moldau.security.principal import ANONYMOUS
@@ -165,6 +163,9 @@ class Logins:
 
     async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
         """A SASL exchange with the listener, in the process. Raises `LoginFailed`."""
+        from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+        from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
         ports = self._ports
         connection = LoginClient(ports, client_host)
         # An exchange uses the few parts of a connection that `LoginClient` has.

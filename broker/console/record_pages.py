@@ -48,7 +48,7 @@ TAIL_ROWS: Final = 100
 TAIL_PIECE: Final = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RecordList:
     topic: str
     partition: int | None

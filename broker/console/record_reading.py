@@ -36,7 +36,7 @@ HEADERS_SHOWN: Final = 20
 FORMS: Final = ("auto", "json", "text", "hex")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShownBytes:
     """A key or a value as text."""
 
@@ -49,7 +49,7 @@ class ShownBytes:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShownRecord:
     partition: int
     offset: int
@@ -61,7 +61,7 @@ class ShownRecord:
     """What it is besides a record: a marker, a record of an aborted transaction, a batch that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Wanted:
     """Which records are shown, and how."""
 

@@ -26,7 +26,7 @@ SHOWN_MAX: Final = 500
 """The most rows of each table; the parameter `q` narrows them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AclRow:
     principal: str
     host: str
@@ -37,19 +37,19 @@ class AclRow:
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UserRow:
     name: str
     credentials: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class QuotaRow:
     entity: dict[str, str]
     values: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TokenRow:
     id: str
     owner: str
@@ -59,7 +59,7 @@ class TokenRow:
     lasts_at_most_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Permissions:
     q: str
     acls: list[AclRow]

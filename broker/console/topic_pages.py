@@ -26,7 +26,7 @@ RATE_MS: Final = 60_000
 """The time (ms) over which rates are found."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicRow:
     name: str
     partitions: int
@@ -39,7 +39,7 @@ class TopicRow:
     is_internal: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicList:
     q: str
     internal: str
@@ -76,7 +76,7 @@ async def describe_topics(visit: Visit) -> TopicList:
     return TopicList(visit.field("q"), internal, Rows(rows, total, next_page))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionRow:
     index: int
     leader: int
@@ -102,7 +102,7 @@ class PartitionRow:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicDescription:
     name: str
     id: str

@@ -28,7 +28,7 @@ OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochF
 STATES: Final = ("", *OPEN_STATES, "CompleteCommit", "CompleteAbort", "Empty", "Dead")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OpenTransaction:
     """A transaction that a partition has open."""
 
@@ -42,7 +42,7 @@ class OpenTransaction:
     """The age of the producer's last record in the partition."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TransactionRow:
     id: str
     state: str
@@ -56,7 +56,7 @@ class TransactionRow:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TransactionList:
     q: str
     state: str
@@ -229,7 +229,7 @@ async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
     return opened, SEARCHED_MAX if has_more else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProducerRow:
     producer_id: int
     producer_epoch: int
@@ -239,7 +239,7 @@ class ProducerRow:
     """The first offset of the transaction that it has open; None for none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProducerList:
     topic: str
     partition: int
