@@ -62,14 +62,22 @@ class MemberJoined(NamedTuple):
     is_downgrade: bool
 
     def committed(self, step: GroupStep) -> None:
+        self._begin_session(step)
+        step.reply(self.waiter, self.response)
+
+    def _begin_session(self, step: GroupStep) -> None:
         member_id = self.response.member_id
         step.cancel(ConsumerTimer.JOIN, self.group, member_id)
         if not self.is_downgrade:
             step.schedule(ConsumerTimer.SESSION, self.group, self.session_timeout_ms, member_id)
             step.schedule(ConsumerTimer.SYNC, self.group, self.rebalance_timeout_ms, member_id)
-        step.reply(self.waiter, self.response)
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        """DIVERGES: after REQUEST_TIMED_OUT the member's record may still be committed, and its session begins; in
+        Apache Kafka a member that does not come back stays in the group then, with its partitions.
+        """
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            self._begin_session(step)
         step.reply(self.waiter, join_refusal(self.waiter.version, write_error(error), ""))
 
 

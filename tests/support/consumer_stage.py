@@ -16,7 +16,7 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
-from moldau.coordinator.runtime.machine import Appended, AppendRefused, Effects, Loaded, Tick, Waiter
+from moldau.coordinator.runtime.machine import Appended, AppendRefused, Committed, Effects, Loaded, Tick, Waiter
 from moldau.coordinator.shard.kinds import change_of
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.errors import ErrorCode
@@ -66,6 +66,8 @@ class ConsumerStage:
     commands: list[object] = field(default_factory=list)
     append_error: ErrorCode = ErrorCode.NONE
     """The error of the next append."""
+    commits: bool = True
+    """Whether what is appended is committed at once."""
     written: list[str] = field(default_factory=list)
     """The types of the records of the last step."""
 
@@ -99,7 +101,9 @@ class ConsumerStage:
                 self.log += effects.records
                 self.written += [type_of(record) for record in effects.records]
                 end_offset = len(self.log)
-                effects = self.shard.step(Appended(end_offset, end_offset), self.now_ms, self.now_ms)
+                effects = self.shard.step(
+                    Appended(end_offset, end_offset if self.commits else 0), self.now_ms, self.now_ms
+                )
             self._take(effects)
         return effects
 
@@ -116,6 +120,11 @@ class ConsumerStage:
             self.answers[reply.token], self.written = reply.response, []
         self.check()
         return self.answers.pop(self.token, None)
+
+    def commit_log(self) -> None:
+        """Commit what is appended, and what will be."""
+        self.commits = True
+        self._step(Committed(len(self.log)))
 
     def waiter(self, version: int = 1) -> Waiter:
         self.token += 1

@@ -367,6 +367,20 @@ def test_a_classic_member_has_the_session_of_its_join() -> None:
     assert [*classic.stage.group.members] == ["m2"]
 
 
+def test_a_classic_member_whose_join_is_committed_too_late_has_a_session() -> None:
+    """Otherwise a member that does not come back would keep its partitions."""
+    classic, member_id = upgraded()
+    stage = classic.stage
+    stage.commits = False
+    assert classic.join("late") is None
+    stage.wait(GroupConfig().offsets_commit_timeout_ms)
+    stage.commit_log()
+    assert "late" in stage.group.members
+    assert classic.heartbeat(member_id, 1) == REBALANCE
+    stage.wait(10_000)
+    assert "late" not in stage.group.members
+
+
 def test_a_classic_member_commits_with_its_generation() -> None:
     classic, member_id = upgraded()
     stage = classic.stage
