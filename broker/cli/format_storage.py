@@ -38,6 +38,9 @@ Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that i
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments: those of kafka-storage format."""
+    from moldau.kraft.features import METADATA_VERSION_NAMES
+
+    releases = [name.partition("-")[0] for name in METADATA_VERSION_NAMES.values()]
     parser.add_argument("-c", "--config", metavar="FILE", help="the node's server.properties (without: a node of one)")
     parser.add_argument(
         "-t",
@@ -55,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-r",
         "--release-version",
         metavar="VERSION",
-        help="format with the metadata.version of this release: 4.0 to 4.3",
+        help=f"format with the metadata.version of this release: {releases[0]} to {releases[-1]}",
     )
     parser.add_argument(
         "-S",

@@ -114,15 +114,15 @@ class DeadLetterWriting:
         self._originals = Originals({}, 0, self._next_offset, is_full=False)
         self._failed_attempts = 0
 
-    async def run(self) -> None:
-        """Write the records. Returns when the queue has them, when it cannot have them, or when they are not wanted
-        any more.
+    async def run(self) -> bool:
+        """Write the records. True once the queue has them, or cannot have them; False where they are not wanted any
+        more.
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
             queue = self._queue()
             if isinstance(queue, Refused):
                 self._give_up(queue.reason)
-                return
+                return True
             if queue is None:
                 await self._pause()
                 continue
@@ -133,7 +133,8 @@ class DeadLetterWriting:
                 await self._pause()
             elif error is not ErrorCode.NONE:
                 self._give_up(error.name)
-                return
+                return True
+        return self._next_offset > self._letter.last_offset
 
     @property
     def _copies_records(self) -> bool:
@@ -159,7 +160,9 @@ class DeadLetterWriting:
     async def _pause(self) -> None:
         pause_ms = min(RETRY_MS_FIRST << min(self._failed_attempts, 16), RETRY_MS_MAX)
         self._failed_attempts += 1
-        await asyncio.sleep(pause_ms / 1000)
+        while pause_ms > 0 and self._is_wanted():
+            await asyncio.sleep(RETRY_MS_FIRST / 1000)
+            pause_ms -= RETRY_MS_FIRST
 
     # The topic
 

@@ -181,20 +181,22 @@ class SharedPartition:
         self._alarm_ms = 0
         self._letters: deque[DeadLetter] = deque()
         """What the dead-letter queue is to have; the first one is being written."""
+        self._is_left = False
+        """Whether it is gone because its group has no session: it still writes its dead letters."""
+        self._is_succeeded = False
+        """Whether another one of this key waits to be loaded, and will write them."""
 
     @property
     def is_active(self) -> bool:
         return self.is_loaded and self.error is None
 
     @property
-    def has_unread(self) -> bool:
-        """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
-        return self.machine.next_fetch_offset() != self.partition.high_watermark
-
-    @property
-    def is_storing(self) -> bool:
-        """Whether a write is under way."""
-        return self._is_writing
+    def _writes_letters(self) -> bool:
+        """Whether the dead letters are for this one to write."""
+        if self.error is None:
+            return True
+        leads = self.partition.is_leader and self.partition.leader_epoch == self.machine.leader_epoch
+        return self._is_left and not self._is_succeeded and leads
 
     # Loading
 
@@ -204,7 +206,7 @@ class SharedPartition:
         if former is None:
             self._ask_state()
         else:
-            former.when_stored(self._ask_state)
+            former.when_stored(self._ask_state, is_loading=True)
 
     def _ask_state(self) -> None:
         if self.error is None:
@@ -330,29 +332,33 @@ class SharedPartition:
         if self._writes:
             self._send()
         else:
+            self._tell_stored()
+        self.wake()
+
+    def _tell_stored(self) -> None:
+        if not self._is_writing and not self._letters:
             ready, self._when_stored = self._when_stored, []
             for each in ready:
                 each()
-        self.wake()
 
-    def when_stored(self, ready: Callable[[], None]) -> None:
-        """Call once nothing is being stored any more.
+    def when_stored(self, ready: Callable[[], None], *, is_loading: bool = False) -> None:
+        """Call once nothing is being stored any more. `is_loading`: another one of this key is loaded then, and writes
+        the dead letters that this one leaves.
 
         DIVERGES: Apache Kafka loads a share partition anew while writes of the one before it are under way. Such a
         write has the same leader epoch, so that it is not refused: it may move the start offset back, or lose what is
         acknowledged to a higher delivery count.
         """
-        if self._is_writing:
-            self._when_stored.append(ready)
-        else:
-            ready()
+        self._is_succeeded = self._is_succeeded or is_loading
+        self._when_stored.append(ready)
+        self._tell_stored()
 
     # Dead letters
 
     def _queue_dead_letters(self) -> None:
         """Write what became dead letters, one run after the other; what this broker leaves, the next leader writes."""
         letters = self.machine.take_dead_letters()
-        if not letters or self.error is not None:
+        if not letters or not self._writes_letters:
             return
         is_idle = not self._letters
         self._letters.extend(letters)
@@ -360,13 +366,16 @@ class SharedPartition:
             self._ports.spawn(self._write_dead_letters())
 
     async def _write_dead_letters(self) -> None:
-        while self._letters and self.error is None:
+        while self._letters and self._writes_letters:
             letter = self._letters[0]
-            await DeadLetterWriting(self._ports.dead_letters, self.key, letter, lambda: self.error is None).run()
-            self._letters.popleft()
-            if self.error is None:
+            writing = DeadLetterWriting(self._ports.dead_letters, self.key, letter, lambda: self._writes_letters)
+            has_ended = await writing.run()
+            if has_ended and (self.error is None or self._is_left):
                 self._store(self.machine.end_dead_letter(letter), None)
                 self.wake()
+            self._letters.popleft()
+        self._letters.clear()
+        self._tell_stored()
 
     # Locks
 
@@ -394,13 +403,16 @@ class SharedPartition:
 
     # The end
 
-    def fence(self, error: ErrorCode, message: str | None = None) -> None:
-        """Deliver nothing any more. A later fetch loads the share partition anew, where this broker leads it."""
+    def fence(self, error: ErrorCode, message: str | None = None, *, is_left: bool = False) -> None:
+        """Deliver nothing any more. A later fetch loads the share partition anew, where this broker leads it.
+
+        `is_left`: the group has no session any more. What is in flight is forgotten, but for dead letters.
+        """
         if self.error is not None:
             return
         if error not in FENCING:
             log.warning("share partition %s: %s", self.key, message or error.name)
-        self.error = error
+        self.error, self._is_left = error, is_left
         self.partition.remove_listener(self)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -488,8 +500,8 @@ class SharePartitions:
     def _forget(self, shared: SharedPartition) -> None:
         if self._of.get(shared.key) is shared:
             del self._of[shared.key]
-        if shared.is_storing:
-            self._former[shared.key] = shared
+        # Where the one before it still stores something, this one was not loaded, and has nothing to store.
+        if self._former.setdefault(shared.key, shared) is shared:
             shared.when_stored(lambda: self._stored(shared))
 
     def _stored(self, shared: SharedPartition) -> None:
@@ -499,7 +511,7 @@ class SharePartitions:
     def group_left(self, group_id: str) -> None:
         """No member of the group has a session here any more."""
         for key in [key for key in self._of if key.group_id == group_id]:
-            self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, is_left=True)
 
 
 def duration_ms(strategy: str) -> int:

@@ -161,6 +161,11 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
     )
 
 
+def has_unread(shared: SharedPartition) -> bool:
+    """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
+    return shared.machine.next_fetch_offset() != shared.partition.high_watermark
+
+
 class ShareFetch:
     """One request until its response is there; the `FetchRoom` of its plans."""
 
@@ -304,7 +309,7 @@ class ShareFetch:
             for partition, shared in self._shared.items()
             if shared.is_active and not shared.is_read and shared.machine.can_acquire
         }
-        ready = dict(islice(((each, shared) for each, shared in able.items() if shared.has_unread), PLANNED_MAX))
+        ready = dict(islice(((each, shared) for each, shared in able.items() if has_unread(shared)), PLANNED_MAX))
         if not ready:
             if not is_last and self._shared:
                 return None

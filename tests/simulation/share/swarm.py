@@ -134,13 +134,15 @@ class DeadLetters:
         self._letter = letter
         self._is_open = is_open
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         await Pause()
-        if self._is_open():
-            owner = cast(Any, self._is_open).__closure__[0].cell_contents
-            life = self._rules.life_of(owner)
-            assert life is not None
-            self._rules.lettered(life, self._letter.first_offset, self._letter.last_offset)
+        if not self._is_open():
+            return False
+        owner = cast(Any, self._is_open).__closure__[0].cell_contents
+        life = self._rules.life_of(owner)
+        assert life is not None
+        self._rules.lettered(life, self._letter.first_offset, self._letter.last_offset)
+        return True
 
 
 class ShareRecordsSwarm(DrawnSwarm):

@@ -23,7 +23,7 @@ from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFea
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.share_consumer import ACCEPT, GROUP, NONE, RELEASE, SETTINGS, Consumer
+from tests.support.share_consumer import ACCEPT, FINAL, GROUP, NONE, RELEASE, SETTINGS, Consumer
 from tests.unit.broker.metrics.test_service import LISTENER, scrape
 
 BROKER_KIND, TOPIC_KIND, GROUP_KIND = 4, 2, 32
@@ -176,6 +176,45 @@ def test_a_queue_is_created_where_the_broker_may() -> None:
         assert overrides == {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
 
     tell(story)
+
+
+async def reject_and_leave(client: Client, consumer: Consumer) -> None:
+    """The only member rejects records 0 and 1, and its session ends with the acknowledgement."""
+    await client.produce("t", batch("a", "b"))
+    while not (await consumer.take(wait_ms=1_000))[0].acquired:
+        pass
+    assert await consumer.acknowledge(0, 1, REJECT, epoch=FINAL) == NONE
+    consumer.epoch = 0
+
+
+def test_the_last_member_may_leave_before_its_dead_letters_are_written() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        await reject_and_leave(client, consumer)
+        assert node.broker.services.share_partitions.find(ShareKey(GROUP, consumer.topic_id, 0)) is None
+        found = {told(each) for each in await letters(client, 2)}
+        assert found == {(b"0", b"1", REJECTED), (b"1", b"1", REJECTED)}
+
+    serve_and(story, errors_deadletterqueue_auto_create_topics_enable="true", **SETTINGS)
+
+
+def test_a_member_that_comes_meanwhile_is_served_and_its_partition_writes_the_dead_letters() -> None:
+    async def story(node: Node) -> None:
+        client, consumer = await began(node)
+        await reject_and_leave(client, consumer)
+        await client.produce("t", batch("c"))
+        while not (taken := (await consumer.take(wait_ms=1_000))[0].acquired):
+            pass
+        assert taken == [(2, 2, 1)]
+        await client.create(QUEUE, errors_deadletterqueue_group_enable="true")
+        await asyncio.sleep(60)
+        assert len(await letters(client, 2)) == 2
+
+    settings = SETTINGS | {
+        "errors_deadletterqueue_auto_create_topics_enable": "true",
+        "default_replication_factor": "3",
+    }
+    serve_and(story, **settings)
 
 
 @pytest.mark.parametrize("queue", ["missing", "not enabled", "another prefix"])
