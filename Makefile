@@ -82,7 +82,7 @@ leftovers: $(VENV)/.installed-tests compiled ## 200 test runs with clusters, end
 limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside, and long lists; about six minutes
 	$(BIN)/python -m tests.limits
 
-limits-bounded: $(VENV)/.installed-tests compiled ## the same without slow readers and lists of 100,000 elements: a minute
+limits-bounded: $(VENV)/.installed-tests compiled ## the same without slow readers and long lists: half a minute
 	$(BIN)/python -m tests.limits --quick
 
 $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
