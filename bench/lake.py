@@ -70,6 +70,7 @@ def lag(running: Running, warehouse: Path, form: Form, number: int) -> tuple[flo
     topic = f"{FOLLOWED}-{number}"
     wanted_s = FOLLOWED_S_QUICK if form.is_quick else FOLLOWED_S
     address = f"127.0.0.1:{running.server.port}"
+    running.connect().close()
     source = paced(address, topic, wanted_s)
     next(source)  # The topic exists from the first record on.
     await_high_watermarks(running.server.data, topic, 1)
