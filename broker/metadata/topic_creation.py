@@ -45,6 +45,8 @@ class TopicCreation:
         self._under_way: dict[str, None] = {}
         self._failures: dict[str, CreationFailure] = {}
         """Of the topics of streams groups."""
+        self._told: dict[str, str] = {}
+        """The last reasons that are in the log, by name: clients ask again and again."""
 
     def create(
         self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
@@ -61,7 +63,7 @@ class TopicCreation:
             del self._under_way[name]
             for topic in response.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    log.warning("topic %s was not created: %s", name, topic.error_message)
+                    self._tell(name, topic.error_message or ErrorCode(topic.error_code).name)
 
         topic = CreatableTopic(
             name=name,
@@ -87,13 +89,21 @@ class TopicCreation:
             for each in response.topics:
                 if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     reason = each.error_message or ErrorCode(each.error_code).name
-                    log.warning("topic %s was not created: %s", topic.name, reason)
+                    self._tell(topic.name, reason)
                     self._failures.pop(topic.name, None)
                     while len(self._failures) >= FAILURES_MAX:
                         del self._failures[next(iter(self._failures))]
                     self._failures[topic.name] = CreationFailure(reason, retry_ms)
 
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
+
+    def _tell(self, name: str, reason: str) -> None:
+        """Log why a topic was not created, once for each reason."""
+        if self._told.pop(name, None) != reason:
+            log.warning("topic %s was not created: %s", name, reason)
+        while len(self._told) >= FAILURES_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[name] = reason
 
     def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
         """The reasons of those topics of streams groups that could not be created lately, by name."""
