@@ -146,7 +146,7 @@ class Sharers:
     def kill(self, kind: str) -> None:
         """Kill -9: what it has not acknowledged is delivered again once its locks are over."""
         member = self._members.pop(kind)
-        member.look()
+        member.look_before_death()
         self._drivers.pop(kind).close()
         self._former.append(member)
         self.killed += 1

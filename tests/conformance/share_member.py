@@ -59,6 +59,10 @@ class ShareMember:
             self.deliveries.append(Delivery(each["p"], each["o"], each["n"], each["v"], each["t"]))
         self.confirmed += [((each["p"], each["o"]), each["t"]) for each in told["confirmed"] or ()]
 
+    def look_before_death(self) -> None:
+        """The last look before the driver is killed: what it would get from now on it does not acknowledge."""
+        self._note(self._client.call("share_state", member=self.name, last=True))
+
     def close(self) -> None:
         """It leaves the group once what it has is acknowledged."""
         self._note(self._client.call("share_close", member=self.name))

@@ -190,8 +190,8 @@ class Confluent(ConfluentTransactions):
         self._sharers[member] = ShareMember({**config, "max.poll.records": count}, topic)
         return None
 
-    def share_state(self, member: str) -> object:
-        return self._sharers[member].state()
+    def share_state(self, member: str, last: bool = False) -> object:
+        return self._sharers[member].state(is_last=last)
 
     def share_close(self, member: str) -> object:
         gone = self._sharers.pop(member)

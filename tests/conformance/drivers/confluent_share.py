@@ -59,10 +59,13 @@ class ShareMember:
                     {"p": place.partition, "o": offset, "t": now} for place, each in offsets.items() for offset in each
                 ]
 
-    def state(self) -> object:
-        with self._lock:
-            told: object = {"delivered": self._delivered, "confirmed": self._confirmed}
-            self._delivered, self._confirmed = [], []
+    def state(self, *, is_last: bool = False) -> object:
+        """What happened since the last call. After the last one no further record is acknowledged."""
+        self._lock.acquire()
+        told: object = {"delivered": self._delivered, "confirmed": self._confirmed}
+        self._delivered, self._confirmed = [], []
+        if not is_last:
+            self._lock.release()
         return told
 
     def close(self) -> None:

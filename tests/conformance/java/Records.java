@@ -146,12 +146,12 @@ final class Records {
     }
 
     JsonNode shareState(JsonNode args) {
-        return sharers.get(args.get("member").asText()).state();
+        return sharers.get(args.get("member").asText()).state(args.path("last").asBoolean());
     }
 
     JsonNode shareClose(JsonNode args) throws InterruptedException {
         ShareMember member = sharers.remove(args.get("member").asText());
         member.close();
-        return member.state();
+        return member.state(true);
     }
 }

@@ -19,6 +19,7 @@ final class ShareMember {
     private ArrayNode delivered = Wire.JSON.createArrayNode();
     private ArrayNode confirmed = Wire.JSON.createArrayNode();
     private volatile boolean stopping;
+    private boolean told;
     private volatile RuntimeException failure;
 
     ShareMember(Properties config, String topic) {
@@ -41,6 +42,8 @@ final class ShareMember {
                 consumer.commitSync();
             }
             consumer.close();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
         } catch (RuntimeException error) {
             failure = error;
         }
@@ -56,7 +59,11 @@ final class ShareMember {
         return verb.equals("reject") ? AcknowledgeType.REJECT : isReleased ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT;
     }
 
-    private synchronized void note(ConsumerRecord<byte[], byte[]> record) {
+    /** A record that can not be told any more is not acknowledged. */
+    private synchronized void note(ConsumerRecord<byte[], byte[]> record) throws InterruptedException {
+        while (told) {
+            wait();
+        }
         place(delivered, record.partition(), record.offset())
             .put("n", (int) record.deliveryCount().orElseThrow()).put("v", text(record));
     }
@@ -71,10 +78,12 @@ final class ShareMember {
         }
     }
 
-    synchronized JsonNode state() {
+    /** What happened since the last call; after the last one no further record is acknowledged. */
+    synchronized JsonNode state(boolean isLast) {
         if (failure != null) {
             throw failure;
         }
+        told = isLast;
         ObjectNode state = Wire.JSON.createObjectNode();
         state.set("delivered", delivered);
         state.set("confirmed", confirmed);

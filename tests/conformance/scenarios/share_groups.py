@@ -109,7 +109,7 @@ class Workers:
     def kill_member(self, name: str) -> None:
         """What it has and has not acknowledged is delivered again once its locks are over."""
         member = self._members.pop(name)
-        member.look()
+        member.look_before_death()
         self._drivers.pop(name).close()
         self._former.append(member)
 

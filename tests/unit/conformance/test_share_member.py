@@ -40,6 +40,18 @@ def test_a_record_that_comes_again_after_it_was_accepted_is_found() -> None:
     assert [each.count for each in deliveries_after_end(members)] == [2]
 
 
+def test_a_member_is_told_before_it_dies_that_it_is_looked_at_for_the_last_time() -> None:
+    asked: list[Json] = []
+
+    class Driver(Told):
+        def call(self, op: str, **args: Json) -> Json:
+            asked.append(args)
+            return super().call(op, **args)
+
+    ShareMember(cast("Client", Driver([], [])), "a", "group", "topic", count=1).look_before_death()
+    assert asked[-1] == {"member": "a", "last": True}
+
+
 def test_a_released_record_comes_again() -> None:
     members = [member("a", [(1, 100, "1:late")], [150]), member("b", [(2, 200, "1:late")], [])]
     assert deliveries_after_end(members) == []

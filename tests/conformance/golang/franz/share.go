@@ -108,13 +108,15 @@ func (s *sharer) acknowledged(_ *kgo.Client, results kgo.ShareAckResults) {
 }
 
 func (d *driver) shareState(args wire.Args) (any, error) {
-	return d.sharers[args.Member].told(), nil
+	return d.sharers[args.Member].told(args.Last), nil
 }
 
-// What happened since it was last asked.
-func (s *sharer) told() wire.ShareState {
+// What happened since it was last asked. After the last time no further record is acknowledged.
+func (s *sharer) told(isLast bool) wire.ShareState {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
+	if !isLast {
+		defer s.mutex.Unlock()
+	}
 	state := s.state
 	s.state = wire.ShareState{}
 	return state
@@ -126,5 +128,5 @@ func (d *driver) shareClose(args wire.Args) (any, error) {
 	s.cancel()
 	<-s.done
 	s.client.Close()
-	return s.told(), nil
+	return s.told(true), nil
 }

@@ -25,7 +25,7 @@ type Args struct {
 	TimeoutMs                                                          int     `json:"timeout_ms"`
 	WaitS                                                              int     `json:"wait_s"`
 	Isolation                                                          *string
-	Idempotent, Commit                                                 bool
+	Idempotent, Commit, Last                                           bool
 	States                                                             []string
 	Configs                                                            map[string]string
 	Changes                                                            [][3]string
