@@ -33,11 +33,11 @@ def test_rows_are_there_once_and_files_of_failed_attempts_are_deleted(
     store = boto3.client(
         "s3", endpoint_url=server.endpoint, aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1"
     )
-    store.create_bucket(Bucket="lake")
+    store.create_bucket(Bucket="lakehouse")
     properties = {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": "s3://lake/house",
+        "warehouse": "s3://lakehouse/house",
         "s3.endpoint": server.endpoint,
         "s3.access-key-id": "k",
         "s3.secret-access-key": "s",
@@ -66,7 +66,7 @@ def test_rows_are_there_once_and_files_of_failed_attempts_are_deleted(
     table = opening.catalog_of(stage.choices(**chosen)).load_table("sales.orders")
     rows = table.scan().to_arrow().select(["partition", "offset"]).to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in rows) == all_offsets(stage.ends.items())
-    listed = {each["Key"] for each in store.list_objects_v2(Bucket="lake")["Contents"]}
+    listed = {each["Key"] for each in store.list_objects_v2(Bucket="lakehouse")["Contents"]}
     stored = {each for each in listed if not each.endswith("/")}  # Arrow keeps the folder of a file that it deletes.
-    needed = {each.removeprefix("s3://lake/") for each in referenced(table)}
+    needed = {each.removeprefix("s3://lakehouse/") for each in referenced(table)}
     assert stored == needed and any(ATTEMPT_NAME.search(each) for each in stored)
