@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from moldau.broker.cli.invocation import CommandError, Terminal
-from moldau.broker.config.sources import internal_topics
+from moldau.broker.config.sources import internal_topic_settings
 from moldau.broker.runtime.log_output import LEVEL_WORDS, STYLES
 from moldau.storage.files.port import FileLock, FileSystem
 
@@ -252,7 +252,7 @@ class Layout:
             "log.dirs": f"{self.directory_of(node_id)}/data",
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
-            **internal_topics(replicas),
+            **internal_topic_settings(replicas),
             "moldau.http.listener": f"http://{self._host}:{self.http_port_of(node_id)}",
             "moldau.console": "true",
         }

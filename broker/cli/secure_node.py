@@ -32,7 +32,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.config.catalogue import broker_catalogue
 from moldau.broker.config.setting import Stance
-from moldau.broker.config.sources import internal_topics
+from moldau.broker.config.sources import internal_topic_settings
 from moldau.storage.files.local_files import OwnDirectory
 
 AUTHORITY_DAYS: Final = 3_650
@@ -149,7 +149,7 @@ def server_settings(
         "inter.broker.listener.name": "SECURE",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data,
-        **internal_topics(replicas=1),
+        **internal_topic_settings(replicas=1),
         "sasl.enabled.mechanisms": MECHANISM,
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
         "sasl.mechanism.controller.protocol": MECHANISM,

@@ -92,11 +92,11 @@ def single_node_defaults(data_directory: str) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": data_directory,
-        **internal_topics(replicas=1),
+        **internal_topic_settings(replicas=1),
     }
 
 
-def internal_topics(replicas: int) -> dict[str, str]:
+def internal_topic_settings(replicas: int) -> dict[str, str]:
     """The settings of the internal topics for so many brokers: without them a cluster of one or two could not create
     the topics of transactions and of share groups, whose replication factor is 3 by default.
     """

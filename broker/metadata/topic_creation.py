@@ -44,9 +44,8 @@ class TopicCreation:
         self._controller = controller
         self._under_way: dict[str, None] = {}
         self._failures: dict[str, CreationFailure] = {}
-        """Of the topics of streams groups."""
-        self._told: dict[str, str] = {}
-        """The last reasons that are in the log, by name: clients ask again and again."""
+        """The last failure of each topic that was not created since. The log has it once: clients ask again and again.
+        """
 
     def create(
         self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
@@ -55,31 +54,22 @@ class TopicCreation:
 
         A request in progress is not repeated.
         """
-        if name in self._under_way:
-            return
-        self._under_way[name] = None
-
-        def created(response: CreateTopicsResponse) -> None:
-            del self._under_way[name]
-            for topic in response.topics:
-                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    self._tell(name, topic.error_message or ErrorCode(topic.error_code).name)
-
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
-        # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic, and
-        # that of an internal topic as one of the broker; here neither is counted.
-        self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
+        self._request(topic)
 
     def create_for_group(self, topic: CreatableTopic, retry_ms: int) -> None:
         """Request an internal topic of a streams group without waiting. A request in progress is not repeated.
 
-        `retry_ms`: until when (monotonic clock) a failure is remembered.
+        `retry_ms`: until when (monotonic clock) `failures` tells a failure.
         """
+        self._request(topic, retry_ms)
+
+    def _request(self, topic: CreatableTopic, retry_ms: int = 0) -> None:
         if topic.name in self._under_way:
             return
         self._under_way[topic.name] = None
@@ -87,36 +77,24 @@ class TopicCreation:
         def created(response: CreateTopicsResponse) -> None:
             del self._under_way[topic.name]
             for each in response.topics:
-                if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    reason = each.error_message or ErrorCode(each.error_code).name
-                    self._tell(topic.name, reason)
-                    self._failures.pop(topic.name, None)
-                    while len(self._failures) >= FAILURES_MAX:
-                        del self._failures[next(iter(self._failures))]
-                    self._failures[topic.name] = CreationFailure(reason, retry_ms)
+                before = self._failures.pop(topic.name, None)
+                if each.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    continue
+                reason = each.error_message or ErrorCode(each.error_code).name
+                if before is None or before.reason != reason:
+                    log.warning("topic %s was not created: %s", topic.name, reason)
+                while len(self._failures) >= FAILURES_MAX:
+                    del self._failures[next(iter(self._failures))]
+                self._failures[topic.name] = CreationFailure(reason, retry_ms)
 
+        # DIVERGES: Apache Kafka counts an automatic creation as a mutation of the client that asked for the topic, and
+        # that of an internal topic as one of the broker; here neither is counted.
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
-
-    def _tell(self, name: str, reason: str) -> None:
-        """Log why a topic was not created, once for each reason."""
-        if self._told.pop(name, None) != reason:
-            log.warning("topic %s was not created: %s", name, reason)
-        while len(self._told) >= FAILURES_MAX:
-            del self._told[next(iter(self._told))]
-        self._told[name] = reason
 
     def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
         """The reasons of those topics of streams groups that could not be created lately, by name."""
-        found = {}
-        for name in names:
-            failure = self._failures.get(name)
-            if failure is None:
-                continue
-            if now_ms < failure.retry_ms:
-                found[name] = failure.reason
-            else:
-                del self._failures[name]
-        return found
+        found = ((name, self._failures.get(name)) for name in names)
+        return {name: failure.reason for name, failure in found if failure is not None and now_ms < failure.retry_ms}
 
     def create_internal(self, topic: InternalTopic) -> None:
         """Request an internal topic with the partitions and settings that its coordinator needs."""

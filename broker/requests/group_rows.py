@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 TASK_ROLES: Final = ("active", "standby", "warmup")
 MEMBER_TOPICS_MAX: Final = 2 * ENTRIES_MAX
-"""The most topics that a member of a group may name: its heartbeat is one step of about 20 ms."""
+"""The most topics that a member of a group may name: its heartbeat is one step."""
 TASKS_MAX: Final = 10 * ENTRIES_MAX
 """The most tasks that a member of a streams group may report in one role."""
 SUBTOPOLOGY_LISTS: Final = (

@@ -36,6 +36,15 @@ def test_a_request_in_progress_is_not_repeated() -> None:
     assert len(controller.replies) == 1
 
 
+def test_a_failure_is_told_again_where_the_topic_was_there_in_between(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller()
+    topics = TopicCreation(controller)
+    for error in (ErrorCode.POLICY_VIOLATION, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION):
+        topics.create("t")
+        controller.answer(error)
+    assert len(caplog.records) == 2
+
+
 def test_a_client_that_asks_again_and_again_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller()
     topics = TopicCreation(controller)
