@@ -8,7 +8,7 @@
 | `value` | binary | or, with a registry, the type of the value's schema: the fields of a record are those of a struct |
 
 A record that does not fit is a `Misfit`: its value is not framed, has no schema, or does not have the type that the
-column has evolved to.
+column has evolved to; or its timestamp is in no year that a table can have.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.lake.value_types import TypesDiffer, merged_type, type_of
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
-from moldau.tables.values.decoders import FramedValues
-from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, unframed
+from moldau.tables.values.decoders import NOT_HELD, FramedValues
+from moldau.tables.values.registry import SchemaSource, ValueNotDecoded, unframed
 
 PLACE: Final = ("partition", "offset", "timestamp")
+"""The columns that say where and when a record was written; never null."""
+TIMES_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond of a `datetime`, the years 1 to 9999: pyiceberg describes files by such values."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
 """The columns of records that a table needs, without headers."""
 
@@ -45,10 +49,30 @@ class Rows:
     misfits: Sequence[Misfit] = ()
 
 
+def undated(batch: pa.RecordBatch) -> list[Misfit]:
+    """The records whose timestamps are in no year of a `datetime`. A producer that takes microseconds for milliseconds
+    writes such ones.
+    """
+    times_us = batch.column("timestamp").cast(pa.int64())
+    is_dated = pc.and_(pc.greater_equal(times_us, TIMES_US[0]), pc.less_equal(times_us, TIMES_US[1]))
+    return [
+        Misfit(row, f"the timestamp {times_us[row].as_py() // 1000} ms is not in one of the years 1 to 9999")
+        for row in pc.indices_nonzero(pc.invert(is_dated)).to_pylist()
+    ]
+
+
 def raw_schema(*, has_headers: bool) -> pa.Schema:
     """The columns of a table of raw values."""
     names = [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), "value"]
     return pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=name not in PLACE) for name in names])
+
+
+def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
+    """The other records of a batch."""
+    if not misfits:
+        return batch
+    rows = {each.row for each in misfits}
+    return batch.filter(pa.array([row not in rows for row in range(batch.num_rows)]))
 
 
 class RawColumns:
@@ -82,14 +106,14 @@ class DecodedColumns:
         return self._base.remove(at) if self._type is None else self._base.set(at, pa.field("value", self._type))
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`: then no record is known to be a misfit."""
+        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`, and `Refused` where a library is missing: no
+        record is known to be a misfit then.
+        """
         values = batch.column("value").to_pylist()
         misfits, decoded = {}, []
         for row, value in enumerate(values):
             try:
                 decoded.append(None if value is None else self._decoded(value))
-            except RegistryNotReached:
-                raise
             except ValueNotDecoded as problem:
                 misfits[row] = str(problem)
                 decoded.append(None)
@@ -97,9 +121,8 @@ class DecodedColumns:
         column = pa.nulls(len(values)) if self._type is None else self._column(decoded, misfits)
         columns = [column if name == "value" else batch.column(name) for name in schema.names]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        if misfits:
-            rows = rows.filter(pa.array([row not in misfits for row in range(len(values))]))
-        return Rows(rows, [Misfit(row, reason) for row, reason in sorted(misfits.items())])
+        found = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
+        return Rows(without(rows, found), found)
 
     def _decoded(self, value: bytes) -> object:
         schema_id, _ = unframed(value)
@@ -115,8 +138,6 @@ class DecodedColumns:
         try:
             found = type_of(self._source.schema(schema_id))
             self._type = found if self._type is None else merged_type(self._type, found)
-        except RegistryNotReached:
-            raise
         except (TypesDiffer, ValueNotDecoded) as problem:
             return f"schema {schema_id} does not fit the table: {problem}"
         return None
@@ -124,11 +145,11 @@ class DecodedColumns:
     def _column(self, decoded: list[object], misfits: dict[int, str]) -> pa.Array:
         try:
             return pa.array(decoded, self._type)
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, *NOT_HELD):
             for row, value in enumerate(decoded):
                 try:
                     pa.array([value], self._type)
-                except (pa.ArrowException, TypeError, ValueError) as problem:
+                except (pa.ArrowException, *NOT_HELD) as problem:
                     misfits[row] = f"the value does not fit the column: {problem}"
                     decoded[row] = None
             return pa.array(decoded, self._type)

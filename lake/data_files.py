@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
@@ -45,10 +46,17 @@ class OpenFile:
     location: str
     schema: pa.Schema
     writer: pq.ParquetWriter
-    stream: object
+    stream: OutputStream
     rows: list[pa.RecordBatch] = field(default_factory=list)
     buffered_size: int = 0
     size: int = 0
+
+    def write_rows(self) -> None:
+        """Write the rows that wait as a row group. Raises OSError."""
+        if self.rows:
+            self.writer.write_table(pa.Table.from_batches(self.rows, self.schema), row_group_size=1 << 30)
+        self.size += self.buffered_size
+        self.rows, self.buffered_size = [], 0
 
 
 class AttemptFiles:
@@ -91,13 +99,16 @@ class AttemptFiles:
         return self._finished
 
     def discard(self) -> None:
-        """Delete the files: the attempt was given up. A file that is left is an orphan, which the next run deletes."""
+        """Delete the files: the attempt was given up. A file that cannot be deleted is an orphan, which the next run
+        deletes.
+        """
         for each in self._open.values():
-            each.writer.close()
-            each.stream.close()  # type: ignore[attr-defined]
+            for opened in (each.writer, each.stream):
+                with suppress(OSError, pa.ArrowException):  # On a full disk no file can be closed, and each can go.
+                    opened.close()
         self._open.clear()
         for location in self._written:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 self._table.io.delete(location)
         self._written.clear()
 
@@ -112,28 +123,22 @@ class AttemptFiles:
         self._written.append(location)
         self._step("data file begun")
         is_raw = pa.types.is_large_binary(self.schema.field("value").type) if "value" in self.schema.names else True
-        compression = self._table.metadata.properties.get("write.parquet.compression-codec", "zstd")
-        writer = pq.ParquetWriter(
-            stream, self.schema, compression=compression, use_dictionary=["partition"] if is_raw else True
-        )
+        settings = _get_parquet_writer_kwargs(self._table.metadata.properties)
+        writer = pq.ParquetWriter(stream, self.schema, use_dictionary=["partition"] if is_raw else True, **settings)
         self._open[name] = OpenFile(location, self.schema, writer, stream)
         return self._open[name]
 
     def _flush(self, name: str) -> None:
         file = self._open[name]
-        if file.rows:
-            file.writer.write_table(pa.Table.from_batches(file.rows, file.schema), row_group_size=1 << 30)
-        file.size += file.buffered_size
-        file.rows, file.buffered_size = [], 0
+        file.write_rows()
         if file.size >= self._file_size_max:
             self._close(name)
 
     def _close(self, name: str) -> None:
         file = self._open[name]
-        if file.rows:
-            file.writer.write_table(pa.Table.from_batches(file.rows, file.schema), row_group_size=1 << 30)
+        file.write_rows()
         file.writer.close()
-        file.stream.close()  # type: ignore[attr-defined]
+        file.stream.close()
         del self._open[name]
         described = parquet_file_to_data_file(self._table.io, self._transaction.table_metadata, file.location)
         self._finished.append(described)
@@ -177,8 +182,9 @@ def partitioned(batch: pa.RecordBatch, unit: str | None) -> list[tuple[str, pa.R
     if unit is None:
         return [("", batch)]
     starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)
+    met = pc.unique(starts)
     found = []
-    for start in pc.unique(starts):
-        rows = batch if len(pc.unique(starts)) == 1 else batch.filter(pc.equal(starts, start))
+    for start in met:
+        rows = batch if len(met) == 1 else batch.filter(pc.equal(starts, start))
         found.append((f"{TIME_COLUMN}_{unit}={start.as_py().strftime(FORMATS[unit])}/", rows))
     return found

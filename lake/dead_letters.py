@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
 
-from moldau.lake.columns import raw_schema
+from moldau.lake.columns import TIMES_US, raw_schema
 from moldau.lake.ledger import Ledger
 from moldau.lake.sink import LakeTable
 
@@ -51,8 +52,13 @@ class DeadLetters:
         return set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
 
     def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
-        """Take records that do not fit, with the reason of each."""
+        """Take records that do not fit, with the reason of each. A timestamp outside of the years that a table can have
+        becomes the first or the last one; the reason names it.
+        """
         columns = [*(rows.column(each.name) for each in self.schema if each.name != "reason"), pa.array(list(reasons))]
+        at = self.schema.get_field_index("timestamp")
+        times_us = pc.max_element_wise(columns[at].cast(pa.int64()), TIMES_US[0])
+        columns[at] = pc.min_element_wise(times_us, TIMES_US[1]).cast(columns[at].type)
         self._letters.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
     def commit(self, reached: Mapping[int, int]) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.columns import READ_COLUMNS, DecodedColumns, Misfit, RawColumns
+from moldau.lake.columns import READ_COLUMNS, DecodedColumns, Misfit, RawColumns, undated, without
 from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
@@ -109,6 +109,8 @@ class Follower:
         self._ports = ports
         self._dead_letters = dead_letters
         self._ledger = ledger
+        self._stored_columns = columns.schema
+        """The columns that the table has: a round that was given up may have met schemas that let them grow."""
         self._conflicts = 0
         self._swept_commits = 0
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
@@ -123,6 +125,7 @@ class Follower:
         ends = self._reading.ends(self._ledger.offsets, self._ledger.topic_id)
         listed_ms = self._ports.now_ms()
         self.progress.ends = dict(ends)
+        self.progress.offsets |= {each: self._next_offset(each) for each in ends}
         while not self._ports.is_stopping() and self._is_behind(ends):
             try:
                 self._round(ends)
@@ -146,63 +149,71 @@ class Follower:
             self._ports.say(f"{count:,} small files were joined")
 
     def _is_behind(self, ends: Mapping[int, int]) -> bool:
-        known = self._ledger.offsets
-        return any(end > known.get(each, self._reading.log_start(each)) for each, end in ends.items())
+        return any(end > self._next_offset(each) for each, end in ends.items())
+
+    def _next_offset(self, partition: int) -> int:
+        """The next offset that the table takes of a partition, which may be new."""
+        known = self._ledger.offsets.get(partition)
+        return self._reading.log_start(partition) if known is None else known
 
     def _round(self, ends: Mapping[int, int]) -> None:
         attempt = self._table.begin()
         reached, tasks = self._reading.round(attempt.ledger.offsets, ends, self._settings.round_size)
         names = [*READ_COLUMNS[:-1], *(["headers"] if self._settings.has_headers else []), "value"]
         misfits = Misfits(self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets)
+        changes = Changes() if attempt.ledger.mode == "upsert" else None
         try:
-            changes = Changes() if attempt.ledger.mode == "upsert" else None
+            if not self._columns.schema.equals(self._stored_columns):
+                attempt.evolve(self._columns.schema)
             for batch in self._reading.batches(tasks, names):
                 if self._ports.is_stopping():
                     raise StopAsked
+                records = self._kept(misfits.without_stored(batch), undated, misfits)
                 if changes is None:
-                    self._add(attempt, batch, misfits)
+                    attempt.add(self._rows(attempt, records, misfits))
                 else:
-                    changes.add(self._with_keys(batch, misfits))
+                    self._collect(changes, attempt, records, misfits)
             if changes is not None:
-                self._apply(attempt, changes.rows(), misfits)
+                self._apply(attempt, changes)
             misfits.commit(reached)
         except BaseException:
             attempt.discard()
             raise
         self._ledger = attempt.commit(reached)
-        self._note_commit(attempt, misfits, ends)
+        self._stored_columns = self._columns.schema
+        self._note_commit(attempt, misfits)
 
-    def _with_keys(self, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
-        """The records that have a key; one without is a misfit in a table with a row for each key."""
-        if not batch.column(KEY).null_count:
-            return batch
-        batch = misfits.without_stored(batch)
-        has_key = batch.column(KEY).is_valid()
-        without = [row for row, is_there in enumerate(has_key.to_pylist()) if not is_there]
-        misfits.take(batch, [Misfit(row, "the record has no key") for row in without])
-        return batch.filter(has_key)
+    def _kept(
+        self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]], misfits: Misfits
+    ) -> pa.RecordBatch:
+        """The records of a batch without the misfits that are found in it."""
+        found = find(batch)
+        misfits.take(batch, found)
+        return without(batch, found)
 
-    def _add(self, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
-        """Add the rows of a batch. Returns those that fit."""
-        batch = misfits.without_stored(batch)
+    def _rows(self, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
+        """The rows of the records of a batch that fit. The table gets the columns that they need."""
         before = self._columns.schema
         rows = self._columns.rows(batch)
         misfits.take(batch, rows.misfits)
         if not self._columns.schema.equals(before):
             attempt.evolve(self._columns.schema)
-        attempt.add(rows.batch)
         return rows.batch
 
-    def _apply(self, attempt: Attempt, changes: pa.Table, misfits: Misfits) -> None:
+    def _collect(self, changes: Changes, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> None:
+        """Collect the changes of a batch. A record without a key is a misfit in a table with a row for each key; so a
+        misfit does not count among the records of its key.
+        """
+        batch = self._kept(batch, without_key, misfits)
+        is_deletion = batch.column("value").is_null()
+        changes.add_deletions(batch.filter(is_deletion))
+        changes.add(self._rows(attempt, batch.filter(pc.invert(is_deletion)), misfits))
+
+    def _apply(self, attempt: Attempt, changes: Changes) -> None:
         """Let the changed keys have their new rows: files with one of the keys are written anew."""
-        if not changes.num_rows:
-            return
-        (batch,) = changes.combine_chunks().to_batches()
-        is_deleted = batch.column("value").is_null()
-        deleted = batch.filter(is_deleted).column(KEY)
-        kept = batch.filter(pc.invert(is_deleted))
-        fitting = self._add(attempt, kept, misfits).column(KEY)
-        keys = pa.chunked_array([deleted, fitting.cast(deleted.type)]).combine_chunks()
+        rows, keys = changes.rows_and_keys()
+        for batch in rows.to_batches():
+            attempt.add(batch)
         for file, task in list(replaced_files(attempt.table, keys)):
             if self._ports.is_stopping():
                 raise StopAsked
@@ -210,17 +221,17 @@ class Follower:
             for stays in rows_that_stay(attempt.transaction, task, keys):
                 attempt.add(stays)
 
-    def _note_commit(self, attempt: Attempt, misfits: Misfits, ends: Mapping[int, int]) -> None:
+    def _note_commit(self, attempt: Attempt, misfits: Misfits) -> None:
         progress, self._conflicts = self.progress, 0
         progress.offsets = dict(self._ledger.offsets)
         progress.rows_count += attempt.files.rows_count
         progress.misfits_count += misfits.count
         progress.commits_count += 1
         progress.committed_ms = self._ports.now_ms()
-        lag = sum(max(0, end - self._ledger.offsets.get(each, 0)) for each, end in ends.items())
         named = f", {misfits.count:,} that do not fit" if misfits.count else ""
         self._ports.say(
-            f"commit {progress.commits_count}: {counted_rows(attempt.files.rows_count)}{named}; {lag:,} offsets behind"
+            f"commit {progress.commits_count}: {counted_rows(attempt.files.rows_count)}{named}; "
+            f"{progress.lag:,} offsets behind"
         )
 
     def _note_conflict(self, conflict: CommitConflict) -> None:
@@ -229,6 +240,11 @@ class Follower:
         self._ports.say(f"conflict, the round is made anew: {conflict}")
         if self._conflicts > CONFLICTS_MAX:
             raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
+
+
+def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:
+    """The records that have no key, and so no row in a table by key."""
+    return [Misfit(row, "the record has no key") for row in pc.indices_nonzero(batch.column(KEY).is_null()).to_pylist()]
 
 
 def counted_rows(count: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from moldau.tables.refusals import IsolationDiffers, Refused
+from moldau.tables.refusals import IsolationDiffers, Refused, TopicRecreated
 
 PREFIX: Final = "moldau."
 OFFSETS: Final = "moldau.offsets"
@@ -56,15 +56,23 @@ class Ledger:
 
     def check(self, other: Ledger, table: str) -> None:
         """Raise `Refused` where a process with the ledger `other` would continue something else: another topic, another
-        cluster, another mode; `IsolationDiffers` for the other isolation level. Topic ids are compared where the topic
-        is listed.
+        cluster, another mode; `TopicRecreated` for another topic of the same name, `IsolationDiffers` for the other
+        isolation level.
         """
         if other.topic != self.topic:
             raise Refused(f"table {table} has the topic {self.topic}, not {other.topic}")
         if None not in (self.cluster_id, other.cluster_id) and self.cluster_id != other.cluster_id:
             raise Refused(f"table {table} is of cluster {self.cluster_id}, and these places are of {other.cluster_id}")
+        if None not in (self.topic_id, other.topic_id) and self.topic_id != other.topic_id:
+            raise TopicRecreated(
+                f"table {table} has the topic {self.topic} with the id {self.topic_id}, which was deleted; the topic "
+                f"of this name now has the id {other.topic_id}"
+            )
         if other.mode != self.mode:
-            raise Refused(f"table {table} was begun with --mode {self.mode}, and this run has {other.mode}")
+            raise Refused(
+                f"table {table} was begun with --mode {self.mode}, and this run has {other.mode}: --mode {self.mode} "
+                "continues it"
+            )
         if other.isolation != self.isolation:
             raise IsolationDiffers(
                 f"table {table} was begun with {self.isolation}, and this run has {other.isolation}: "

@@ -114,7 +114,7 @@ def catalog_of(choices: FollowChoices) -> Catalog:
         "moldau",
         type="sql",
         uri=f"sqlite:///{directory / CATALOG_DATABASE}",
-        warehouse=directory.as_uri(),
+        warehouse=f"file://{directory}",  # pyiceberg takes the path as it is, without decoding %20.
         **properties,
     )
 

@@ -20,7 +20,12 @@ from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -146,11 +151,14 @@ class LakeTable:
     def _created(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         properties = PROPERTIES | {OWNED: wanted.topic}
-        making = self._catalog.create_table_transaction(self._identifier, schema, properties=properties)
-        if unit is not None:
-            with making.update_spec() as spec:
-                spec.add_field(TIME_COLUMN, UNITS[unit](), f"{TIME_COLUMN}_{unit}")
-        made = making.commit_transaction()
+        try:
+            making = self._catalog.create_table_transaction(self._identifier, schema, properties=properties)
+            if unit is not None:
+                with making.update_spec() as spec:
+                    spec.add_field(TIME_COLUMN, UNITS[unit](), f"{TIME_COLUMN}_{unit}")
+            made = making.commit_transaction()
+        except (TableAlreadyExistsError, CommitFailedException) as problem:
+            raise CommitConflict(f"{self.name}: another program has made it meanwhile: {problem}") from None
         self._ports.step("table made")
         return made
 
@@ -233,11 +241,31 @@ class Attempt:
         """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `changes_rows`
         is False where the files that are left out have the same rows as the new ones.
 
-        Raises `CommitConflict`, after which the files of the attempt are deleted. After any other error the outcome is
-        unknown; the files stay, and the next claim deletes them if they are orphans.
+        Raises `CommitConflict`, and OSError where a file cannot be written; the files of the attempt are deleted then.
+        After an error of the catalog the outcome is unknown; the files stay, and the next claim deletes them if they
+        are orphans.
         """
         reached = self.ledger.reaching(offsets)
-        files = self._finished()
+        try:
+            snapshot_id = self._written(reached, changes_rows=changes_rows)
+        except (FileNotFoundError, ValidationException) as problem:
+            # The process that has claimed the table meanwhile has deleted a file, or a program has replaced one.
+            raise self._conflict(problem) from None
+        except OSError:
+            self.files.discard()
+            raise
+        try:
+            ManageSnapshots(self._transaction).create_tag(snapshot_id, TAG).commit()
+            self._expire()
+            self._transaction.commit_transaction()
+        except (CommitFailedException, ValidationException) as problem:
+            raise self._conflict(problem) from None
+        self._ports.step("committed")
+        return reached
+
+    def _written(self, reached: Ledger, *, changes_rows: bool) -> int:
+        """Write the files and the manifests of the snapshot. Returns its id."""
+        files = self.files.finish()
         self._ports.step("files written")
         properties = reached.properties(str(self._uuid))
         made = self._transaction.update_snapshot(snapshot_properties=properties)
@@ -250,28 +278,17 @@ class Attempt:
             producer.delete_data_file(file)
         for file in files:
             producer.append_data_file(file)
-        try:
-            producer.commit()
-            self._ports.step("manifests written")
-            ManageSnapshots(self._transaction).create_tag(producer.snapshot_id, TAG).commit()
-            self._expire()
-            self._transaction.commit_transaction()
-        except (CommitFailedException, ValidationException) as problem:
-            self.files.discard()
-            raise CommitConflict(f"{'.'.join(self.table.name())}: {problem}") from None
-        self._ports.step("committed")
-        return reached
+        producer.commit()
+        self._ports.step("manifests written")
+        return int(producer.snapshot_id)
+
+    def _conflict(self, problem: Exception) -> CommitConflict:
+        self.files.discard()
+        return CommitConflict(f"{'.'.join(self.table.name())}: {problem}")
 
     def discard(self) -> None:
-        """Give the attempt up, and delete its files. Raises OSError."""
+        """Give the attempt up, and delete its files."""
         self.files.discard()
-
-    def _finished(self) -> list[DataFile]:
-        try:
-            return self.files.finish()
-        except FileNotFoundError as problem:  # The process that has claimed the table meanwhile has deleted the file.
-            self.files.discard()
-            raise CommitConflict(f"{'.'.join(self.table.name())}: {problem}") from None
 
     def _expire(self) -> None:
         """Remove old snapshots, as part of the commit. The next sweep deletes the files that only they have."""

@@ -1,6 +1,6 @@
 """Rows by key: the changes of a round, applied to the files of a table by writing those anew that have one of the keys.
 
-    changes   the last record of each key of the round; a record without a value deletes the row of its key
+    changes   the last record of each key of the round that fits; one without a value deletes the row of its key
     files     of each the bounds of its keys are compared, then its keys are read; a file with a changed key is replaced
 
 The cost of a round is that of the files it replaces, so a table whose keys change everywhere is written anew by each
@@ -20,30 +20,50 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
 
+from moldau.lake.columns import PLACE
+
 KEY: Final = "key"
+IS_DELETION: Final = "is_deletion"
+"""The name of a column beside those of the table, while the changes of a round are collected."""
 FILE_SIZE_MAX: Final = 64 << 20
 """Bytes of rows in memory of a file of a table by key: a file that is replaced is held in memory."""
 
 
 class Changes:
-    """The last record of each key, from the batches of a round, each with the offsets of a partition in order."""
+    """The last change of each key, from the records of a round in any order."""
 
     def __init__(self) -> None:
         self._kept: list[pa.Table] = []
         self._settled_size = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows, each with a key; of a key the last ones count."""
-        self._kept.append(pa.Table.from_batches([rows]))
-        if sum(each.nbytes for each in self._kept) > 2 * max(self._settled_size, FILE_SIZE_MAX // 4):
-            self._settled_size = self.rows().nbytes
+        """Take rows, each with a key."""
+        self._add(rows, is_deletion=False)
 
-    def rows(self) -> pa.Table:
-        """The last row of each key; of rows of several partitions that with the latest timestamp, then the highest
+    def add_deletions(self, records: pa.RecordBatch) -> None:
+        """Take records with a key and without a value."""
+        self._add(records.select([KEY, *PLACE]), is_deletion=True)
+
+    def rows_and_keys(self) -> tuple[pa.Table, pa.Array]:
+        """The last row of each key that was not deleted after it, and all keys, the deleted ones too."""
+        if not self._kept:
+            return pa.table({}), pa.array([], pa.binary())
+        last = self._settled()
+        rows = last.filter(pc.invert(last[IS_DELETION])).drop_columns([IS_DELETION])
+        return rows, last[KEY].combine_chunks()
+
+    def _add(self, rows: pa.RecordBatch, *, is_deletion: bool) -> None:
+        if not rows.num_rows:
+            return
+        marks = pa.array(np.full(rows.num_rows, is_deletion))
+        self._kept.append(pa.Table.from_batches([rows]).append_column(IS_DELETION, marks))
+        if sum(each.nbytes for each in self._kept) > 2 * max(self._settled_size, FILE_SIZE_MAX // 4):
+            self._settled_size = self._settled().nbytes
+
+    def _settled(self) -> pa.Table:
+        """The last change of each key; of those in several partitions that with the latest timestamp, then the highest
         partition.
         """
-        if not self._kept:
-            return pa.table({})
         joined = pa.concat_tables(self._kept, promote_options="permissive").combine_chunks()
         self._kept = [joined.take(_last_of_keys(joined))]
         return self._kept[0]
@@ -51,7 +71,7 @@ class Changes:
 
 def _last_of_keys(rows: pa.Table) -> pa.Array:
     """The positions of the rows that count, ascending."""
-    columns = rows.select([KEY, "partition", "offset", "timestamp"]).append_column("at", pa.array(np.arange(len(rows))))
+    columns = rows.select([KEY, *PLACE]).append_column("at", pa.array(np.arange(len(rows))))
     in_partition = columns.sort_by([(KEY, "ascending"), ("partition", "ascending"), ("offset", "ascending")])
     last = in_partition.take(_ends_of_runs(in_partition, [KEY, "partition"]))
     ordered = last.sort_by([(KEY, "ascending"), ("timestamp", "ascending"), ("partition", "ascending")])

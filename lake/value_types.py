@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from moldau.tables.refusals import Refused
+from moldau.tables.values.decoders import INSTALL, protobuf_files
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 DEPTH_MAX: Final = 32
@@ -63,15 +65,24 @@ class TypesDiffer(ValueError):
 
 
 def type_of(schema: Schema) -> pa.DataType:
-    """The type of the values of a schema. Raises `ValueNotDecoded` where a table cannot have such a column."""
-    if schema.kind == "AVRO":
-        named: dict[str, Any] = {}
-        for text in schema.references:
-            _avro(json.loads(text), named, "", 0)
-        return _avro(json.loads(schema.text), named, "", 0)
-    if schema.kind == "JSON":
-        return _json(json.loads(schema.text), 0)
-    return _protobuf(schema)
+    """The type of the values of a schema. Raises `ValueNotDecoded` where the schema cannot be read or a table cannot
+    have such a column, and `Refused` where the library of the schema is not installed.
+    """
+    try:
+        if schema.kind == "AVRO":
+            named: dict[str, Any] = {}
+            for text in schema.references:
+                _avro(json.loads(text), named, "", 0)
+            return _avro(json.loads(schema.text), named, "", 0)
+        if schema.kind == "JSON":
+            return _json(json.loads(schema.text), 0)
+        return _protobuf(schema)
+    except ValueNotDecoded:
+        raise
+    except ImportError as missing:
+        raise Refused(f"a schema of the type {schema.kind} needs {missing.name}: {INSTALL}") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise ValueNotDecoded(f"the schema cannot be read: {type(problem).__name__}: {problem}") from None
 
 
 def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa.DataType:
@@ -164,14 +175,7 @@ def _json(schema: Any, depth: int) -> pa.DataType:
 
 def _protobuf(schema: Schema) -> pa.DataType:
     """The type of the first message of a file: a topic whose values have several types does not fit a table."""
-    from google.protobuf import descriptor_pb2  # type: ignore[import-untyped,unused-ignore]
-
-    files = descriptor_pb2.FileDescriptorSet()
-    if schema.is_set:
-        files.ParseFromString(schema.text)
-    else:
-        for text in (*schema.references, schema.text):
-            files.file.add().ParseFromString(text)
+    files = protobuf_files(schema)
     messages: dict[str, Any] = {}
 
     def collect(prefix: str, found: Any) -> None:

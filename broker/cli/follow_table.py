@@ -97,7 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, 130 after SIGINT."""
+    """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
+    not done then; 130 after SIGINT.
+    """
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[iceberg]'")

@@ -19,7 +19,8 @@ from moldau.lake.metrics import CONTENT_TYPE, metrics_text
 from moldau.lake.opening import FollowChoices, LakePorts, open_follower
 from moldau.lake.sink import LakeTable, SinkPorts
 
-EXIT_INTERRUPTED: Final = 130
+EXIT_STATUS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
+"""The exit status after a signal that ended the command before it had done what was asked."""
 
 
 class TableFollower:
@@ -30,7 +31,7 @@ class TableFollower:
         self._choices = choices
         self._invocation = invocation
         self._stopping = asyncio.Event()
-        self._signal: int | None = None
+        self._signal: signal.Signals | None = None
         self._server: HttpServer | None = None
 
     async def run(self, address: HttpAddress | None) -> int:
@@ -48,12 +49,14 @@ class TableFollower:
         finally:
             if self._server is not None:
                 self._server.stop()
-        if self._arguments.once and not self._stopping.is_set():
+        if self._signal is not None:
+            return 0 if self._signal == signal.SIGTERM and not self._arguments.once else EXIT_STATUS[self._signal]
+        if self._arguments.once:
             place = await asyncio.to_thread(lambda: table.metadata_location)
             rows = counted_rows(follower.progress.rows_count)
             self._invocation.out.say(f"{table.name} has all of {self._arguments.topic}: {rows} added")
             self._invocation.out.say(place)
-        return EXIT_INTERRUPTED if self._signal == signal.SIGINT else 0
+        return 0
 
     async def _follow(self, follower: Follower) -> None:
         while not self._stopping.is_set():
@@ -63,7 +66,7 @@ class TableFollower:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self._arguments.interval)
 
-    def _stop(self, number: int) -> None:
+    def _stop(self, number: signal.Signals) -> None:
         self._signal = number
         self._stopping.set()
 

@@ -48,23 +48,25 @@ class Schemas:
     def _json_of(self, data: bytes | None) -> tuple[bytes | None, str]:
         if data is None or len(data) < HEAD_SIZE or data[0] != MAGIC:
             return data, ""
+        from moldau.tables.refusals import Refused
         from moldau.tables.values.decoders import as_text
-        from moldau.tables.values.registry import ValueNotDecoded, unframed
+        from moldau.tables.values.registry import unframed
 
         schema_id, payload = unframed(data)
         try:
             decoded = self._decoder(schema_id)(payload)
             text = json.dumps(json.loads(as_text(decoded)), ensure_ascii=False)
-        except ValueNotDecoded as problem:
+        except Refused as problem:
             return data, str(problem)
         except Exception as problem:  # The libraries raise what Python raises on bytes that do not fit a schema.
             return data, f"schema {schema_id} does not fit: {type(problem).__name__}"
         return text.encode("utf-8", "surrogatepass"), f"schema {schema_id}"
 
     def _decoder(self, schema_id: int) -> Decode:
-        """The decoder of a schema. Raises `ValueNotDecoded`."""
+        """The decoder of a schema. Raises `Refused`."""
+        from moldau.tables.refusals import Refused
         from moldau.tables.values.decoders import decoder_of
-        from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
+        from moldau.tables.values.registry import SchemaSource
 
         found = self._decoders.get(schema_id)
         if found is not None:
@@ -72,12 +74,12 @@ class Schemas:
         now_ms = self._now_ms()
         again_ms, why = self._failed.get(schema_id, (0, ""))
         if now_ms < again_ms:
-            raise ValueNotDecoded(why)
+            raise Refused(why)
         if now_ms < self._silent_until_ms:
-            raise ValueNotDecoded(f"schema {schema_id}: the registry did not answer a moment ago")
+            raise Refused(f"schema {schema_id}: the registry did not answer a moment ago")
         try:
             decoder = decoder_of(SchemaSource(self._registry, TIMEOUT_S).schema(schema_id), schema_id)
-        except ValueNotDecoded as problem:
+        except Refused as problem:
             if self._now_ms() - now_ms >= TIMEOUT_S * 1000:
                 self._silent_until_ms = self._now_ms() + PAUSE_MS
             if len(self._failed) >= SCHEMAS_MAX:

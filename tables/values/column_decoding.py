@@ -28,7 +28,8 @@ def values(
     `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is a struct,
     whose fields are matched by name; None gives JSON. A null value gives null. A value that cannot be decoded raises
     `ValueNotDecoded`, which names its topic, partition and offset where the rows have them; with on_error="null" it
-    becomes null.
+    becomes null. A registry that does not answer is `RegistryNotReached` in both cases, and a library that is not
+    installed `Refused`: no value is known to be wrong then.
     """
     import pyarrow as pa
 
@@ -57,13 +58,15 @@ class ColumnDecoding:
         self._values: Any = None
 
     def decode_column(self, values: Any, *places: Any) -> Any:
-        """An Arrow array of the type of the result. Raises `ValueNotDecoded`."""
+        """An Arrow array of the type of the result. Raises `ValueNotDecoded`, and as `FramedValues.decode`."""
         import pyarrow as pa
+
+        from moldau.tables.values.decoders import NOT_HELD
 
         decoded = [self._decoded(values, row, places) for row in range(len(values))]
         try:
             return pa.array(decoded, self._type)
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, *NOT_HELD):
             return pa.array([self._fitting(each, row, places) for row, each in enumerate(decoded)], self._type)
 
     def _decoded(self, values: Any, row: int, places: Sequence[Any]) -> object:
@@ -87,9 +90,11 @@ class ColumnDecoding:
         """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
         import pyarrow as pa
 
+        from moldau.tables.values.decoders import NOT_HELD
+
         try:
             pa.array([value], self._type)
-        except (pa.ArrowException, TypeError, ValueError) as problem:
+        except (pa.ArrowException, *NOT_HELD) as problem:
             self._fail(ValueNotDecoded(f"the value does not fit the columns: {problem}"), row, places)
             return None
         return value

@@ -6,15 +6,18 @@ import base64
 import io
 import json
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
+NOT_HELD: Final = (TypeError, ValueError, OverflowError)
+"""What `pa.array` raises, besides the exceptions of Arrow, for a decoded value that its type does not hold."""
 
 
 class FramedValues:
@@ -25,7 +28,7 @@ class FramedValues:
         self._decoders: dict[int, Decode] = {}
 
     def decode(self, value: bytes) -> object:
-        """Decode one framed value. Raises `ValueNotDecoded`."""
+        """Decode one framed value. Raises `ValueNotDecoded`, `RegistryNotReached`, and as `decoder_of`."""
         schema_id, payload = unframed(value)
         decoder = self._decoders.get(schema_id)
         if decoder is None:
@@ -41,8 +44,8 @@ class FramedValues:
 
 
 def decoder_of(schema: Schema, schema_id: int) -> Decode:
-    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` where the schema cannot be read, or its
-    library is not installed.
+    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` where the schema cannot be read, and
+    `Refused` where its library is not installed, which says nothing about the value.
     """
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
     if schema.kind not in kinds:
@@ -50,7 +53,7 @@ def decoder_of(schema: Schema, schema_id: int) -> Decode:
     try:
         return kinds[schema.kind](schema)
     except ImportError as missing:
-        raise ValueNotDecoded(f"schema {schema_id} needs {missing.name}: {INSTALL}") from None
+        raise Refused(f"schema {schema_id} needs {missing.name}: {INSTALL}") from None
     except Exception as problem:
         raise ValueNotDecoded(f"schema {schema_id} cannot be read: {problem}") from None
 
@@ -88,18 +91,9 @@ def without_uuids(value: object) -> object:
 
 
 def protobuf_decoder(schema: Schema) -> Decode:
-    from google.protobuf import (  # type: ignore[import-untyped,unused-ignore]
-        descriptor_pb2,
-        descriptor_pool,
-        message_factory,
-    )
+    from google.protobuf import descriptor_pool, message_factory  # type: ignore[import-untyped,unused-ignore]
 
-    files = descriptor_pb2.FileDescriptorSet()
-    if schema.is_set:
-        files.ParseFromString(schema.text)
-    else:
-        for text in (*schema.references, schema.text):
-            files.file.add().ParseFromString(text)
+    files = protobuf_files(schema)
     pool = descriptor_pool.DescriptorPool()
     for each in files.file:
         pool.AddSerializedFile(each.SerializeToString())
@@ -119,6 +113,23 @@ def protobuf_decoder(schema: Schema) -> Decode:
         return fields_of_message(kind.FromString(bytes(message)))
 
     return decode
+
+
+def protobuf_files(schema: Schema) -> Any:
+    """The FileDescriptorSet of a schema, whose last file is its own. Raises `ValueNotDecoded`."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # type: ignore[import-untyped,unused-ignore]
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+
+    files = FileDescriptorSet()
+    try:
+        if schema.is_set:
+            files.ParseFromString(schema.text)
+        else:
+            for text in (*schema.references, schema.text):
+                files.file.add().ParseFromString(text)
+    except DecodeError as problem:
+        raise ValueNotDecoded(f"it is not a descriptor of Protobuf: {problem}") from None
+    return files
 
 
 def fields_of_message(message: Any) -> dict[str, object]:
@@ -153,7 +164,7 @@ def as_text(value: object) -> str:
     def other(each: object) -> object:
         if isinstance(each, bytes):
             return base64.b64encode(each).decode()
-        if isinstance(each, datetime | date):
+        if isinstance(each, datetime | date | time):
             return each.isoformat()
         if isinstance(each, Decimal):
             return str(each)

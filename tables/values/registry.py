@@ -50,7 +50,7 @@ class SchemaSource(NamedTuple):
     """How long a registry is waited for."""
 
     def schema(self, schema_id: int) -> Schema:
-        """The schema with an id. Raises `ValueNotDecoded` where it does not exist or cannot be read."""
+        """The schema with an id. Raises `ValueNotDecoded` where it does not exist, and `RegistryNotReached`."""
         if self.place.startswith(("http://", "https://")):
             return self._asked(f"/schemas/ids/{schema_id}", schema_id)
         return self._read(schema_id)
@@ -63,8 +63,10 @@ class SchemaSource(NamedTuple):
             except FileNotFoundError:
                 continue
             except OSError as problem:
-                raise ValueNotDecoded(f"schema {schema_id}: {problem}") from None
+                raise RegistryNotReached(f"schema {schema_id}: {problem}") from None
             return Schema(kind, text, is_set=kind == "PROTOBUF")
+        if not directory.is_dir():
+            raise RegistryNotReached(f"schema {schema_id}: {directory} is not a directory")
         raise ValueNotDecoded(f"schema {schema_id} is not in {directory}")
 
     def _asked(self, path: str, schema_id: int) -> Schema:
@@ -106,13 +108,26 @@ class SchemaSource(NamedTuple):
             with urlopen(request, timeout=self.timeout_s) as reply:
                 answer = json.load(reply)
         except HTTPError as problem:
-            kind = ValueNotDecoded if problem.code == HTTPStatus.NOT_FOUND else RegistryNotReached
+            kind = ValueNotDecoded if says_unknown(problem) else RegistryNotReached
             raise kind(f"schema {schema_id}: {host} answers {problem.code} to {path}") from None
         except (URLError, OSError, ValueError) as problem:
             raise RegistryNotReached(f"schema {schema_id}: {host}: {problem}") from None
         if not isinstance(answer, dict) or "schema" not in answer:
             raise ValueNotDecoded(f"schema {schema_id}: {host} gives no schema for {path}")
         return answer
+
+
+def says_unknown(answer: HTTPError) -> bool:
+    """Whether a registry answers that it has no such schema. Its answer has a code of its own; a 404 without one is
+    that of another server, or of a wrong path.
+    """
+    if answer.code != HTTPStatus.NOT_FOUND:
+        return False
+    try:
+        told = json.load(answer)
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and "error_code" in told
 
 
 def _references(answer: dict[str, object]) -> list[dict[str, object]]:
@@ -131,8 +146,10 @@ class ValueNotDecoded(Refused):
     """A value is not framed, its schema does not exist, or it does not fit its schema or the columns."""
 
 
-class RegistryNotReached(ValueNotDecoded):
-    """The registry does not answer, or not as one: whether the value has a schema is not known."""
+class RegistryNotReached(Refused):
+    """The registry does not answer, or not as one, or the directory cannot be read: whether the value has a schema is
+    not known.
+    """
 
 
 def unframed(value: bytes) -> tuple[int, memoryview]:

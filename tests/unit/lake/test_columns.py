@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -14,7 +15,8 @@ pytest.importorskip("pyarrow", reason="the extra moldau[iceberg] is not installe
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
-from moldau.tables.values.registry import RegistryNotReached, SchemaSource
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 from tests.support.lake_stage import LakeStage, framed
 
 INT: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
@@ -90,3 +92,23 @@ def test_a_value_that_the_type_of_the_table_does_not_hold(stage: LakeStage) -> N
     rows = columns.rows(batch(frame + b'{"a": 1}', frame + b'{"a": "x"}', frame + b'{"b": 1}'))
     assert rows.batch.column("value").to_pylist() == [{"a": 1}, {"a": None}]
     assert [each.row for each in rows.misfits] == [1] and "does not fit the column" in rows.misfits[0].reason
+
+
+def test_a_number_that_no_column_holds_is_a_misfit(stage: LakeStage) -> None:
+    (stage.schemas / "5.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}', "utf-8")
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    rows = columns.rows(batch(b"\0\0\0\0\5" + b'{"a": %d}' % (1 << 70), b"\0\0\0\0\5" + b'{"a": 2}'))
+    assert rows.batch.column("value").to_pylist() == [{"a": 2}]
+    assert [each.row for each in rows.misfits] == [0] and "does not fit the column" in rows.misfits[0].reason
+
+
+@pytest.mark.parametrize(("library", "number"), [("fastavro", 1), ("google.protobuf.descriptor_pb2", 6)])
+def test_a_library_that_is_not_installed_makes_no_record_a_misfit(
+    stage: LakeStage, monkeypatch: pytest.MonkeyPatch, library: str, number: int
+) -> None:
+    (stage.schemas / "6.desc").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, library, None)
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    with pytest.raises(Refused, match=r"needs .*: pip install 'moldau\[schemas\]'") as problem:
+        columns.rows(batch(b"\0\0\0\0" + bytes([number]) + b"x"))
+    assert not isinstance(problem.value, ValueNotDecoded)

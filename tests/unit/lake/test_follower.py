@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
-from moldau.lake.sink import CommitConflict, WriterReplaced
+from moldau.lake.durable_files import SyncedFile
+from moldau.lake.sink import CommitConflict, LakeTable, WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.local_files import LocalFiles
@@ -230,8 +233,11 @@ def test_a_topic_that_was_created_again_is_refused(stage: LakeStage) -> None:
     write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\1")
     stage.follow()
     write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\2")
-    with pytest.raises(TopicRecreated, match="t: the query has read the topic with the id"):
+    with pytest.raises(TopicRecreated, match=r"table default\.t has the topic t with the id A{21}Q"):
         stage.follow()
+    write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\1")
+    with pytest.raises(Refused, match="begun with --mode append, and this run has upsert: --mode append continues it"):
+        stage.open(mode="upsert")
     with pytest.raises(IsolationDiffers, match="was begun with read_committed"):
         stage.open(options={"path": str(stage.logs)})
 
@@ -249,3 +255,128 @@ def test_without_metadata_the_mode_has_to_be_given(stage: LakeStage) -> None:
     stage.numbered(1)
     with pytest.raises(Refused, match="--mode append or --mode upsert"):
         stage.open(mode="auto")
+
+
+def test_a_topic_that_is_created_again_while_it_is_followed_is_refused(stage: LakeStage) -> None:
+    stage.numbered(10)
+    write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\1")
+    follower = stage.follow()
+    write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\2")
+    with pytest.raises(TopicRecreated, match="t: the query has read the topic with the id"):
+        follower.catch_up()
+
+
+def test_dead_letters_of_a_deleted_topic_hide_no_record_of_the_new_one(stage: LakeStage) -> None:
+    stage.append([Record(b"a", b"not framed", START_MS)])
+    write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\1")
+    chosen = {"registry": str(stage.schemas), "misfits": "dead-letter"}
+    stage.follow(**chosen)
+    table = stage.table()
+    table.catalog.drop_table(table.name())
+    write_topic_id(LocalFiles(), f"{stage.logs}/t-0", bytes(15) + b"\2")
+    with pytest.raises(TopicRecreated, match=r"table default\.t_dead_letters has the topic t with the id"):
+        stage.follow(**chosen)
+
+
+def test_the_values_of_a_schema_survive_the_conflict_of_the_round_that_met_it(stage: LakeStage) -> None:
+    stage.put_schema(1, ORDER)
+    stage.append([Record(b"a", framed(1, ORDER, {"id": 7}), START_MS)])
+    armed: list[str] = []
+
+    def interfere(step: str) -> None:
+        if step == "files written" and armed:
+            armed.clear()
+            table = stage.table()
+            table.append(table.scan().to_arrow().slice(0, 0))
+
+    follower, _ = stage.open(interfere, registry=str(stage.schemas))
+    armed.append("the next round")
+    follower.catch_up()
+    assert follower.progress.conflicts_count == 1
+    assert [row["value"] for row in stage.rows()] == [{"id": 7}]
+
+
+def test_a_misfit_does_not_count_among_the_records_of_its_key(stage: LakeStage) -> None:
+    stage.put_schema(1, ORDER)
+    stage.put_schema(2, WIDER)
+    chosen = {"mode": "upsert", "registry": str(stage.schemas), "misfits": "skip"}
+    stage.append([Record(b"a", framed(1, ORDER, {"id": 1}), START_MS), Record(b"b", b"", START_MS)])
+    stage.follow(**chosen)
+    wide = {"id": 1 << 40, "note": "x"}
+    stage.append([Record(b"a", framed(1, ORDER, {"id": 2}), START_MS), Record(b"a", b"not framed", START_MS)])
+    stage.append([Record(b"b", framed(2, WIDER, wide), START_MS), Record(b"c", framed(1, ORDER, {"id": 3}), START_MS)])
+    stage.append([Record(b"c", None, START_MS), Record(b"d", None, START_MS)])
+    follower = stage.follow(**chosen)
+    assert follower.progress.misfits_count == 1
+    assert [(row["key"], row["value"]) for row in stage.rows()] == [(b"a", {"id": 2, "note": None}), (b"b", wide)]
+
+
+def test_a_new_partition_whose_records_are_deleted_is_no_lag(stage: LakeStage) -> None:
+    stage.numbered(10)
+    follower = stage.follow()
+    stage.numbered(5, partition=1)
+    write_checkpoints(stage.logs, stage.ends, {("t", 1): 5})
+    stage.now_ms += 60_000
+    follower.catch_up()
+    assert follower.progress.lag == 0 and follower.progress.offsets == {0: 10, 1: 5}
+    assert follower.progress.caught_up_ms == stage.now_ms
+
+
+def test_two_processes_make_the_table_at_the_same_time(stage: LakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.numbered(10)
+    stage.follow()
+    loaded = LakeTable._loaded
+    looks: list[object] = []
+
+    def late(self: LakeTable) -> object:
+        looks.append(None)
+        return None if len(looks) == 1 else loaded(self)
+
+    monkeypatch.setattr(LakeTable, "_loaded", late)
+    stage.follow()
+    assert len(looks) == 2 and stage.offsets() == all_offsets(stage.ends.items())
+    stage.follow()
+    assert stage.orphans() == []
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".avro"])
+def test_a_full_disk_ends_the_round_and_keeps_no_rows_of_it(
+    stage: LakeStage, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    stage.numbered(100, days=2)
+    follower, _ = stage.open()
+    write = SyncedFile.write
+
+    def full(self: SyncedFile, data: Any) -> int:
+        if self._path.endswith(suffix) and self.tell():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, data)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(SyncedFile, "write", full)
+        follower.catch_up()
+    assert list(stage.warehouse.rglob("*.parquet")) == []
+    stage.follow()
+    assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
+
+
+def test_a_warehouse_may_have_blanks_and_letters_of_any_script_in_its_path(stage: LakeStage) -> None:
+    stage.warehouse = stage.warehouse.parent / "naše jezero"
+    stage.numbered(10)
+    stage.follow()
+    assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
+    assert sorted(each.name for each in stage.warehouse.parent.iterdir()) == ["logs", "naše jezero", "schemas"]
+    assert (stage.warehouse / "default" / "t" / "data").is_dir()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_time_past_the_year_9999_does_not_fit(stage: LakeStage, mode: str) -> None:
+    """A producer has taken microseconds for milliseconds."""
+    stage.append([Record(b"a", b"1", START_MS), Record(b"b", b"2", START_MS * 1000), Record(b"c", b"3", -1)])
+    with pytest.raises(ValueNotDecoded, match=f"t-0, offset 1: the timestamp {START_MS * 1000} ms is not in one of"):
+        stage.follow(mode=mode)
+    assert stage.rows() == []
+    stage.follow(mode=mode, misfits="dead-letter")
+    assert stage.offsets() == [(0, 0), (0, 2)]
+    (letter,) = stage.rows("t_dead_letters")
+    assert (letter["offset"], letter["timestamp"].year) == (1, 9999) and str(START_MS * 1000) in letter["reason"]

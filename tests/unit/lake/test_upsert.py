@@ -29,7 +29,7 @@ def kept(*batches: pa.RecordBatch) -> set[tuple[bytes, int, int]]:
     changes = Changes()
     for each in batches:
         changes.add(each)
-    return {(row["key"], row["partition"], row["offset"]) for row in changes.rows().to_pylist()}
+    return {(row["key"], row["partition"], row["offset"]) for row in changes.rows_and_keys()[0].to_pylist()}
 
 
 def test_in_a_partition_the_highest_offset_counts_whatever_its_time() -> None:
@@ -43,17 +43,26 @@ def test_between_partitions_the_latest_time_counts_then_the_higher_partition() -
     assert kept(rows([(b"a", 2, 0, 5), (b"a", 0, 1, 7), (b"a", 0, 9, 6)])) == {(b"a", 0, 9)}
 
 
+def test_a_key_that_is_deleted_has_no_row_until_it_is_written_again() -> None:
+    changes = Changes()
+    changes.add(rows([(b"a", 0, 1, 1), (b"b", 0, 4, 1)]))
+    changes.add_deletions(rows([(b"a", 0, 2, 1), (b"b", 0, 3, 1), (b"c", 0, 5, 1)]))
+    found, keys = changes.rows_and_keys()
+    assert found["offset"].to_pylist() == [4] and sorted(keys.to_pylist()) == [b"a", b"b", b"c"]
+    assert found.column_names == ["key", "partition", "offset", "timestamp"]
+
+
 def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upsert, "FILE_SIZE_MAX", 4_000)
     changes = Changes()
     for offset in range(0, 20_000, 100):
         changes.add(rows([(b"key-%d" % (each % 7), 0, offset + each, 1) for each in range(100)]))
         assert sum(each.nbytes for each in changes._kept) < 20_000
-    assert sorted(changes.rows()["offset"].to_pylist()) == [19_993 + each for each in range(7)]
+    assert sorted(changes.rows_and_keys()[0]["offset"].to_pylist()) == [19_993 + each for each in range(7)]
 
 
 def test_nothing_changes_nothing() -> None:
-    assert Changes().rows().num_rows == 0
+    assert [len(each) for each in Changes().rows_and_keys()] == [0, 0]
     assert kept(rows([])) == set()
 
 

@@ -16,6 +16,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 from moldau.broker.cli import follow_table, main
 from moldau.broker.cli.command import parser
 from moldau.broker.cli.follow_table import choices_of
+from moldau.broker.cli.table_follower import TableFollower
 from moldau.lake.compaction import FILES_MIN
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets
@@ -79,7 +80,7 @@ def test_one_run_takes_what_is_there(stage: LakeStage, capsys: pytest.CaptureFix
         (["--catalog-property", "uri=x"], "--catalog-property needs --catalog"),
         (["--table", "t"], "--table t: a table has a namespace and a name"),
         (["--mode", "auto"], "give --mode append or --mode upsert"),
-        (["--topic", "gone"], "no partition of gone is in these log directories"),
+        (["--topic", "gone"], "no partition of gone is in the places that are read"),
     ],
 )
 def test_what_cannot_be_followed_is_said(
@@ -103,6 +104,21 @@ def test_a_record_that_does_not_fit_ends_the_command_with_its_place(
     stage.append([Record(b"k", b"not framed", START_MS)])
     assert main(words(stage, "--once", "--registry", str(stage.schemas))) == 1
     assert "moldau: t-0, offset 0: the value is not framed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_one_run_that_is_ended_by_a_signal_is_no_success(
+    stage: LakeStage,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    status: int,
+) -> None:
+    stage.numbered(30)
+    stop = TableFollower._stop
+    monkeypatch.setattr(TableFollower, "_say_opened", lambda run, *_: stop(run, number))
+    assert main(words(stage, "--once")) == status
+    assert "has all of t" not in capsys.readouterr().out and stage.rows() == []
 
 
 def test_without_the_extra_the_command_says_what_to_install(

@@ -8,7 +8,8 @@ import json
 import struct
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +19,7 @@ import pytest
 
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.values.decoders import FramedValues, as_text
-from moldau.tables.values.registry import SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, message_path, unframed
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "town", "type": "string"}]}
 PERSON = {
@@ -109,6 +110,7 @@ class Answers(BaseHTTPRequestHandler):
     """A registry with a schema that refers to another, and one for Protobuf."""
 
     known: ClassVar[dict[str, object]] = {}
+    unknown: ClassVar[object] = {"error_code": 40403}
     asked: ClassVar[list[tuple[str, str | None]]] = []
 
     def do_GET(self) -> None:
@@ -116,7 +118,7 @@ class Answers(BaseHTTPRequestHandler):
         answer = self.known.get(self.path)
         self.send_response(200 if answer else 404)
         self.end_headers()
-        self.wfile.write(json.dumps(answer or {"error_code": 40403}).encode())
+        self.wfile.write(json.dumps(answer or self.unknown).encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the test reads `asked`."""
@@ -150,6 +152,40 @@ def test_a_registry_gives_schemas_and_those_they_refer_to(registry: str) -> None
     assert "word" not in str(problem.value)
 
 
+def test_a_404_of_another_server_does_not_say_that_there_is_no_schema(
+    registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ({"detail": "Not Found"}, "not found", ["error_code"]):
+        monkeypatch.setattr(Answers, "unknown", answer)
+        with pytest.raises(RegistryNotReached, match="answers 404 to /schemas/ids/9"):
+            FramedValues(SchemaSource(registry)).decode(framed(9, b""))
+
+
+def test_a_directory_that_cannot_be_read_does_not_say_that_there_is_no_schema(tmp_path: Path) -> None:
+    with pytest.raises(RegistryNotReached, match="gone is not a directory"):
+        FramedValues(SchemaSource(f"file://{tmp_path}/gone")).decode(framed(9, b""))
+    (tmp_path / "9.avsc").mkdir()
+    with pytest.raises(RegistryNotReached, match="Is a directory"):
+        FramedValues(SchemaSource(str(tmp_path))).decode(framed(9, b""))
+
+
+def test_where_values_may_be_null_a_registry_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    lenient = ColumnDecoding(SchemaSource(str(tmp_path / "gone")), pa.string(), True, ())
+    with pytest.raises(RegistryNotReached):
+        lenient.decode_column(pa.array([framed(1, b"{}")], pa.binary()))
+
+
+def test_each_kind_of_value_has_a_form_in_json() -> None:
+    value = {"at": AT, "day": AT.date(), "clock": time(12, 30), "bytes": b"\xff", "amount": Decimal("1.50")}
+    assert json.loads(as_text(value)) == {
+        "at": "2026-01-02T00:00:00+00:00",
+        "day": "2026-01-02",
+        "clock": "12:30:00",
+        "bytes": "/w==",
+        "amount": "1.50",
+    }
+
+
 def test_a_registry_gives_protobuf_without_a_compiler(registry: str) -> None:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     text = base64.b64encode(person_file(descriptor_pb2).SerializeToString()).decode()  # type: ignore[attr-defined]
@@ -167,7 +203,7 @@ def test_a_registry_gives_protobuf_without_a_compiler(registry: str) -> None:
 def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("{}")
     source, columns = SchemaSource(str(tmp_path)), pa.struct([("a", pa.int64()), ("b", pa.string())])
-    values = pa.array([framed(1, b'{"a": 1}'), None, framed(1, b'{"a": "x"}'), b"bare"], pa.binary())
+    values = pa.array([framed(1, b'{"a": 1}'), None, framed(1, b'{"a": %d}' % (1 << 70)), b"bare"], pa.binary())
     places = (pa.array(["t"] * 4), pa.array([0] * 4), pa.array([10, 11, 12, 13]))
     strict = ColumnDecoding(source, columns, False, PLACE)
     assert strict.decode_column(values[:2], *(each[:2] for each in places)).to_pylist() == [{"a": 1, "b": None}, None]
