@@ -26,16 +26,16 @@ def duckdb(
     con: DuckDBPyConnection | None,
     place: Place,
     *,
-    names: Mapping[str, str] | Sequence[str] | None = None,
+    names: Mapping[str, str] | Sequence[str] | str | None = None,
     **arguments: Any,
 ) -> DuckDBPyConnection:
     """Give each topic of a place as a view of a connection; None makes a connection in memory. Returns the connection.
 
-    A view has the name of its topic (in double quotes where it has dots or dashes). `names`: only these topics, or view
-    by topic. Tables that describe the cluster are views too: `moldau_topics`, `moldau_segments`, `moldau_offsets`,
-    `moldau_groups`, `moldau_transactions`. Nothing is read before a query, which reads what is there then: the columns
-    that it names, and the partitions, offsets and times that its WHERE leaves. `arguments` are those of
-    `moldau.read_topic`. Raises `Refused` and OSError.
+    A view has the name of its topic (in double quotes where it has dots or dashes). `names`: only this topic or these,
+    or view by topic. Tables that describe the cluster are views too: `moldau_topics`, `moldau_segments`,
+    `moldau_offsets`, `moldau_groups`, `moldau_transactions`. Nothing is read before a query, which reads what is there
+    then: the columns that it names, and the partitions, offsets and times that its WHERE leaves. `arguments` are those
+    of `moldau.read_topic`. Raises `Refused` and OSError.
     """
     import duckdb as library
 
@@ -44,6 +44,8 @@ def duckdb(
     if names is None:
         listed = topics(place, columns=["topic"], options=shown).read_all()
         names = sorted(set(listed.column("topic").to_pylist()))
+    elif isinstance(names, str):
+        names = [names]
     views = names if isinstance(names, Mapping) else {name: name for name in names}
     for topic, view in views.items():
         connection.register(view, dataset(place, topic, **arguments))

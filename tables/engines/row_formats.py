@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -84,7 +84,7 @@ class CommaSeparated:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         columns = [
-            column if is_plain(column.type) else pa.array(map(text_of, column.to_pylist()), pa.string())
+            column if is_plain(column.type) else pa.array(map(text_of, shown_values(column)), pa.string())
             for column in batch.columns
         ]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
@@ -105,7 +105,7 @@ class TextTable:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         kept = batch.slice(0, TABLE_ROWS_MAX - len(self._rows))
         self._left_out += batch.num_rows - kept.num_rows
-        self._rows += [[shortened(text_of(row[name])) for name in self._names] for row in kept.to_pylist()]
+        self._rows += [[shortened(text_of(row[name])) for name in self._names] for row in shown_rows(kept)]
 
     def close(self) -> None:
         widths = [max(map(len, cells)) for cells in zip(self._names, *self._rows, strict=True)]
@@ -147,20 +147,39 @@ def is_plain(kind: pa.DataType) -> bool:
 
 
 def shown_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = batch.to_pylist()
-    return rows
+    """The rows as values of Python, by the names of the columns."""
+    columns = [shown_values(column) for column in batch.columns]
+    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def shown_values(column: pa.Array) -> list[Any]:
+    """A column as values of Python. Times past the year 9999, which Python does not have, are numbers."""
+    try:
+        return list(column.to_pylist())
+    except OverflowError:
+        if not pa.types.is_timestamp(column.type):
+            raise
+        return [shown_time(each) for each in column]
+
+
+def shown_time(value: pa.Scalar) -> object:
+    """A time as a value of Python; past the year 9999 its number of units since the epoch."""
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.value
 
 
 def json_value(value: object) -> object:
-    """A value that JSON does not have: bytes are text where they are UTF-8, else an object with their base64; times are
-    ISO 8601, decimals text.
+    """A value that JSON does not have: bytes are text where they are UTF-8, else an object with their base64; dates and
+    times are ISO 8601, decimals text.
     """
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
@@ -171,7 +190,7 @@ def text_of(value: object) -> str | None:
     """A value as one text: JSON, where it is not a text already; None for null."""
     if value is None:
         return None
-    shown = json_value(value) if isinstance(value, bytes | datetime | date | Decimal) else value
+    shown = json_value(value) if isinstance(value, bytes | datetime | date | time | Decimal) else value
     return shown if isinstance(shown, str) else json.dumps(shown, default=json_value, ensure_ascii=False)
 
 

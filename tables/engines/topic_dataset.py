@@ -17,9 +17,10 @@ from moldau.tables.reading.arguments import Place, Topic
 from moldau.tables.reading.topic_scan import TopicScan
 from moldau.tables.reading.topics import scan_of_every_column
 from moldau.tables.refusals import Refused
+from moldau.tables.views.schemas import every_column
 
 COUNTED: Final = "partition"
-"""The column that is read to count rows: it is made, not decoded."""
+"""The column that is read to count rows, where a table has it: it is made, not decoded."""
 
 
 class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hints
@@ -120,7 +121,12 @@ class TopicScanner(ds.Scanner):  # type: ignore[misc]
         return self.to_reader().read_all()
 
     def count_rows(self) -> int:
-        return sum(batch.num_rows for batch in self._scan.restricted((COUNTED,), None).batches())
+        return sum(batch.num_rows for batch in self._scan.restricted((self._counted(),), None).batches())
+
+    def _counted(self) -> str:
+        """The column that is read to count rows. Tables that are not of partitions are made in Python as a whole."""
+        names = [column.name for column in every_column(self._scan.options)]
+        return COUNTED if COUNTED in names else names[0]
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows. The scan ends with them."""

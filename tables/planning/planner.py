@@ -421,7 +421,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
     if selection.partitions:
         for topic, partition in selection.partitions:
             if (topic, partition) not in keys:
-                raise Refused(f"assign: {topic}-{partition} is not in these log directories")
+                raise Refused(f"assign: {topic}-{partition} is not in the places that are read")
         return sorted(selection.partitions)
     topics = {topic for topic, _ in keys}
     if selection.pattern is not None:
@@ -431,7 +431,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
         wanted = set(selection.topics)
         for topic in selection.topics:
             if topic not in topics and not selection.is_optional:
-                raise Refused(f"subscribe: no partition of {topic} is in these log directories")
+                raise Refused(f"subscribe: no partition of {topic} is in the places that are read")
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_gaps(chosen)
     return chosen
@@ -457,4 +457,4 @@ def warn_of_gaps(chosen: Iterable[TopicPartition]) -> None:
     for topic, numbers in there.items():
         missing = [str(number) for number in range(max(numbers)) if number not in numbers]
         if missing:
-            warn(f"{topic}: partitions {', '.join(missing)} are not in these log directories and are not read")
+            warn(f"{topic}: partitions {', '.join(missing)} are not in the places that are read")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -13,7 +12,8 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[object, ...]
 """The values of all columns of a table."""
 ROWS_MAX: Final = 10_000
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
+"""The last time (ms) that a column of microseconds holds."""
 
 
 def row_batches(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -32,6 +32,9 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
         yield some
 
 
-def time_of(milliseconds: int | None) -> datetime | None:
-    """A time as a value of Arrow's timestamp type; None for -1, which means no time."""
-    return None if milliseconds is None or milliseconds < 0 else EPOCH + timedelta(milliseconds=milliseconds)
+def time_of(milliseconds: int | None) -> int | None:
+    """A time as a value of Arrow's timestamp type, in microseconds: a `datetime` ends with the year 9999, and the times
+    of a producer that takes microseconds for milliseconds are past it. None for -1, which means no time, and for what
+    does not fit.
+    """
+    return milliseconds * 1000 if milliseconds is not None and 0 <= milliseconds <= TIME_MS_MAX else None

@@ -96,7 +96,7 @@ def test_a_view_is_a_snapshot_and_the_next_one_sees_more(spark: SparkSession, di
     ("options", "said"),
     [
         ({"checkpointLocation": "5"}, "the option checkpointlocation is not supported"),
-        ({"subscribe": "u"}, "no partition of u is in these log directories"),
+        ({"subscribe": "u"}, "no partition of u is in the places that are read"),
         ({"endingOffsets": '{"t": {"0": 401, "1": 1}}'}, "the high watermark is 400"),
     ],
 )

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from datetime import time
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,6 +18,7 @@ import pytest
 
 from moldau.broker.cli import read
 from moldau.broker.cli.command import main, parser
+from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.engines import row_formats
 from moldau.tables.options.read_options import TABLES
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -129,3 +131,22 @@ def test_an_interrupt_ends_the_command_and_leaves_no_file(tmp_path: Path) -> Non
     command.send_signal(signal.SIGINT)
     assert command.wait(20) == 130
     assert command.stderr is not None and command.stderr.read() == b""
+
+
+def test_times_past_the_year_9999_are_numbers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A producer has taken microseconds for milliseconds."""
+    at = 1_795_000_000_000_000
+    write_partition(tmp_path, [build_batch([Record(b"a", b"1", 1_000), Record(b"b", b"2", at)])])
+    write_checkpoints(tmp_path, {("t", 0): 2})
+    lines = shown(tmp_path, capfdbinary, "--topic", "t", "--format", "jsonl").splitlines()
+    assert [json.loads(line)["timestamp"] for line in lines] == ["1970-01-01T00:00:01+00:00", at * 1000]
+    assert str(at * 1000) in shown(tmp_path, capfdbinary, "--topic", "t").decode()
+
+
+def test_a_time_of_day_is_text() -> None:
+    column = pa.array([time(12, 30)], pa.time64("us"))
+    batch = pa.RecordBatch.from_arrays([column, pa.array([[time(1)]])], names=["clock", "clocks"])
+    written = io.BytesIO()
+    row_formats.write_rows([batch], batch.schema, "jsonl", written)
+    assert json.loads(written.getvalue()) == {"clock": "12:30:00", "clocks": ["01:00:00"]}
+    assert row_formats.text_of(time(12, 30)) == "12:30:00"

@@ -89,7 +89,7 @@ def test_progress_speaks_of_bytes_while_the_topic_is_read() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--topic", "u"], "no partition of u is in these log directories"),
+        (["--topic", "u"], "no partition of u is in the places that are read"),
         (["--topic", "t", "--starting", "latest"], "startingOffsets=latest is not possible in a batch query"),
         (["--topic", "t", "--output", "{path}/t-0"], "is there already; --overwrite replaces it"),
     ],

@@ -39,6 +39,7 @@ def test_each_topic_is_a_view(directory: Path) -> None:
 def test_a_query_reads_what_is_there_then(tmp_path: Path) -> None:
     end = write_partition(tmp_path, mixed_batches(4, 10))
     write_checkpoints(tmp_path, {("t", 0): end - 10})
+    assert moldau.duckdb(None, tmp_path, names="t").execute("select count(*) from t").fetchall() == [(end - 10,)]
     con = moldau.duckdb(None, tmp_path, names={"t": "orders"})
     assert con.execute("select count(*) from orders").fetchall() == [(end - 10,)]
     write_checkpoints(tmp_path, {("t", 0): end})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -38,6 +39,15 @@ def test_a_scan_has_the_columns_and_rows_that_are_asked_for(topic: TopicDataset)
     assert scanner.projected_schema.names == ["key"] == scanner.to_reader().schema.names
     assert topic.sort_by([("offset", "descending")]).head(1).column("offset").to_pylist() == [399]
     assert pickle.loads(pickle.dumps(topic)).count_rows() == 400
+
+
+@pytest.mark.parametrize("table", ["topics", "segments", "groups", "transactions", "offsets"])
+def test_the_rows_of_each_table_are_counted(tmp_path: Path, table: str) -> None:
+    for topic in ("t", "__consumer_offsets", "__transaction_state"):
+        write_partition(tmp_path, [], topic=topic)
+    write_checkpoints(tmp_path, {(topic, 0): 0 for topic in ("t", "__consumer_offsets", "__transaction_state")})
+    described = moldau.dataset(str(tmp_path), table=table)
+    assert described.count_rows() == described.to_table().num_rows == (3 if table in ("topics", "segments") else 0)
 
 
 def test_what_a_topic_does_not_have_is_refused(topic: TopicDataset) -> None:

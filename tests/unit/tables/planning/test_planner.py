@@ -177,7 +177,7 @@ def test_partitions_are_chosen_by_assignment_and_by_pattern(directory: Path) -> 
     assert read(subscribePattern="te.") == numbered("tea-0", (0, 3))
     assert {name for name, _ in read(subscribePattern=".*")} == {"t-0", "t-1", "tea-0"}
     assert read(subscribe="__consumer_offsets") == numbered("__consumer_offsets-0", (0, 3))
-    with pytest.raises(Refused, match="t-7 is not in these log directories"):
+    with pytest.raises(Refused, match="t-7 is not in the places that are read"):
         read(assign='{"t": [7]}')
 
 
@@ -192,7 +192,7 @@ def test_several_directories_are_one_broker(directory: Path, tmp_path_factory: p
     other = tmp_path_factory.mktemp("other")
     write_partition(other, mixed_batches(1, 10), partition=3)
     write_checkpoints(other, {("t", 3): 10})
-    with pytest.warns(UserWarning, match="t: partitions 2 are not in these log directories"):
+    with pytest.warns(UserWarning, match="t: partitions 2 are not in the places that are read"):
         tasks = planned(directory, path=f"{directory},{other}")
     assert {name for name, _ in offsets(tasks)} == {"t-0", "t-1", "t-3"}
     write_partition(other, mixed_batches(1, 10), partition=1)
