@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from moldau.broker.config.internal_topics import Contents
-from moldau.broker.console.record_contents import Json, contents_of, shown_bytes, shown_id
+from moldau.broker.console.record_contents import Json, contents_of, shown_bytes
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
 from moldau.protocol.record_reader import records_of
-from moldau.storage.checkpoints.partition_metadata import parse_uuid
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
 from moldau.storage.producers import producer_snapshot
 from moldau.storage.segment import sparse_index, transaction_index
@@ -188,7 +188,7 @@ def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
     settings: dict[str, Json] = {**read_properties(path.read_text("utf-8"))}
     topic_id = settings.get("topic_id")
     if isinstance(topic_id, str):
-        settings["topic_id"] = shown_id(parse_uuid(topic_id))
+        settings["topic_id"] = uuid_text(parse_uuid(topic_id))
     yield {"type": path.name, **settings}
 
 

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from moldau.broker.console.page import Refusal, Visit, error_name
 
 TIMEOUT_MS: Final = 30_000
+PARTITIONS_MAX: Final = 1_000
+"""The most partitions of one change: the form of its preview has a field for each."""
 
 
 class Changed(NamedTuple):

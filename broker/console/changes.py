@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.broker.console.change import Change, Changed, Preview, is_confirmed, number, refuse_error
+from moldau.broker.console.change import (
+    PARTITIONS_MAX,
+    Change,
+    Changed,
+    Preview,
+    is_confirmed,
+    number,
+    refuse_error,
+)
 from moldau.broker.console.groups import BY_NAME_VERSION, SHARE, committed_offsets, coordinator_of, group_of
 from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
@@ -20,6 +28,7 @@ from moldau.broker.console.topic_changes import (
     delete_records,
     delete_topic,
     elect_leaders,
+    leader_of,
     move_partitions,
     produce,
 )
@@ -73,6 +82,8 @@ async def _preview(visit: Visit, form: Mapping[str, str], group_id: str, coordin
         raise Refusal(409, f"the group is {group.state}: its members have to stop first")
     committed = (await committed_offsets(visit.client, [group]))[group_id].offsets
     keys = [key for key in committed if form.get("topic", "").strip() in ("", key[0])]
+    if len(keys) > PARTITIONS_MAX:
+        raise Refusal(400, f"the group has offsets of more than {PARTITIONS_MAX} partitions: name a topic")
     target = form.get("to", TARGETS[0])
     if target not in TARGETS:
         raise Refusal(400, f"to must be one of {', '.join(TARGETS)}")
@@ -123,9 +134,7 @@ def _confirmed(form: Mapping[str, str]) -> dict[Partition, int]:
 async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
     """Abort a transaction that hangs in a partition, by a marker of the epochs that its leader knows."""
     name, index = form.get("topic", ""), number(form, "partition", -1)
-    topic = visible_topic(visit, name)
-    if index not in topic.partitions:
-        raise Refusal(404, f"topic {name} has no partition {index}")
+    leader = leader_of(visible_topic(visit, name), index)
     marker = WritableTxnMarker(
         producer_id=number(form, "producer_id", -1, 64),
         producer_epoch=number(form, "producer_epoch", -1, 16),
@@ -136,7 +145,7 @@ async def end_transaction(visit: Visit, form: Mapping[str, str]) -> Changed:
     answer = await visit.client.ask(
         WriteTxnMarkersRequest(markers=[marker]),
         WriteTxnMarkersResponse,
-        broker_id=topic.partitions[index].leader,
+        broker_id=leader,
         version=1,
     )
     refuse_error(answer.markers[0].topics[0].partitions[0].error_code)

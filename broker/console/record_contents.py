@@ -24,6 +24,7 @@ from moldau.protocol.records import (
 )
 from moldau.protocol.records.record_frames import DeclaredRecord, declared_records, value_version
 from moldau.protocol.schema import Field, Wire, fields_of
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 _LEGACY_OFFSET: Final = DeclaredRecord(offsets.OffsetCommitKey, offsets.OffsetCommitValue)
 """The type of offsets in the first releases of Apache Kafka; the number is 0."""
@@ -53,11 +54,6 @@ def shown_bytes(data: bytes | None) -> Json:
     return {"base64": base64.b64encode(data).decode("ascii")}
 
 
-def shown_id(data: bytes) -> str:
-    """Apache Kafka's text of a 16-byte id."""
-    return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
-
-
 def shown_message(message: object, version: int) -> dict[str, Json]:
     """The fields of a declared message that a version has."""
     return {
@@ -80,7 +76,7 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
     if field.struct is not None:
         return shown_message(value, version)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return shown_id(bytes(value)) if field.kind is Wire.UUID else shown_bytes(bytes(value))
+        return uuid_text(bytes(value)) if field.kind is Wire.UUID else shown_bytes(bytes(value))
     assert isinstance(value, (bool, int, float, str)), f"{field.name} holds a {type(value).__name__}"
     return value
 

@@ -26,8 +26,10 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 
 PIECE_SIZE: Final = 1 << 18
-WINDOW_MAX: Final = 10_000
-"""The most offsets of a window on the way back from the end."""
+WINDOW_FIRST, WINDOW_MAX = 8, 10_000
+"""The offsets of the first window on the way back from the end, and the most of one: a window is read as a whole, so
+the first one is small enough for records of a megabyte.
+"""
 VALUE_SHOWN: Final = 2_000
 KEY_SHOWN: Final = 200
 WHOLE_SHOWN: Final = 200_000
@@ -139,7 +141,7 @@ async def read_back(
     that grow.
     """
     found = Found([], end, False)
-    size = limit
+    size = min(limit, WINDOW_FIRST)
     while found.next_offset > first and len(found.records) < limit:
         low = max(first, found.next_offset - size)
         window = await read_forward(client, key, low, found.next_offset, WINDOW_MAX, wanted, budget)

@@ -6,7 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from moldau.broker.console.change import TIMEOUT_MS, Changed, Preview, is_confirmed, number, refuse_error
+from moldau.broker.console.change import (
+    PARTITIONS_MAX,
+    TIMEOUT_MS,
+    Changed,
+    Preview,
+    is_confirmed,
+    number,
+    refuse_error,
+)
 from moldau.broker.console.page import Refusal, Visit, decimal, gather, path_to
 from moldau.broker.console.partitions import EARLIEST, LATEST, ask_leaders, offsets_of, replica_sizes
 from moldau.broker.console.rendering import size_text
@@ -47,6 +55,7 @@ from moldau.protocol.messages.produce import (
     TopicProduceData,
 )
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 TOPIC: Final = 2
 """The kind of resource of a topic's settings."""
@@ -57,8 +66,6 @@ PRODUCE_VERSION: Final = 12
 """The last version of Produce that names topics by name."""
 ACKS_ALL: Final = -1
 FORMS: Final = ("text", "hex")
-PARTITIONS_MAX: Final = 1_000
-"""The most partitions of one change."""
 
 
 async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
@@ -82,7 +89,7 @@ async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
     answer = await visit.client.ask(request, DeleteTopicsResponse)
     (result,) = answer.responses
     refuse_error(result.error_code, result.error_message)
-    return Changed(f"topic {name} with id {topic.id.hex()} deleted", "/topics")
+    return Changed(f"topic {name} with id {uuid_text(topic.id)} deleted", "/topics")
 
 
 async def change_setting(visit: Visit, form: Mapping[str, str]) -> Changed:
@@ -126,8 +133,7 @@ async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
     count = len(topic.partitions)
     chosen = visit.ports.environment.random.randrange(count) if key is None else partition_of(key, count)
     index = number(form, "partition", chosen)
-    if index not in topic.partitions:
-        raise Refusal(404, f"topic {topic.name} has no partition {index}")
+    leader = leader_of(topic, index)
     lines = [each.partition(":") for each in form.get("headers", "").splitlines() if each.strip()]
     headers = tuple((name.strip(), text.strip().encode()) for name, _, text in lines)
     record = Record(key=key, value=value, timestamp=visit.ports.environment.wall_ms(), headers=headers)
@@ -135,12 +141,21 @@ async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
     request = ProduceRequest(
         acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic.name, partition_data=[data])]
     )
-    leader = topic.partitions[index].leader
     answer = await visit.client.ask(request, ProduceResponse, broker_id=leader, version=PRODUCE_VERSION)
     (result,) = answer.responses[0].partition_responses
     refuse_error(result.error_code, result.error_message)
     page = f"{path_to('topics', topic.name, 'records')}?partition={index}&begin=offset&at={result.base_offset}"
     return Changed(f"a record written to {topic.name}-{index} at offset {result.base_offset}", page)
+
+
+def leader_of(topic: Topic, index: int) -> int:
+    """The broker that leads a partition. Raises `Refusal`."""
+    if index not in topic.partitions:
+        raise Refusal(404, f"topic {topic.name} has no partition {index}")
+    leader = topic.partitions[index].leader
+    if leader == NO_LEADER:
+        raise Refusal(503, f"{topic.name}-{index} has no leader")
+    return leader
 
 
 def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:

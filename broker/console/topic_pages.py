@@ -19,6 +19,7 @@ from moldau.broker.console.partitions import (
 )
 from moldau.kraft.image.topics import NO_LEADER, Topic
 from moldau.security.access import AclOperation, ResourceKind
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 INTERNAL: Final = "__"
 TIERED: Final = "remote.storage.enable"
@@ -174,7 +175,7 @@ async def describe_topic(visit: Visit) -> TopicDescription:
     has_more = first + ROWS_MAX in topic.partitions
     return TopicDescription(
         name,
-        topic.id.hex(),
+        uuid_text(topic.id),
         visit.field("q"),
         Rows(rows, len(topic.partitions), visit.link(**{"from": first + ROWS_MAX}) if has_more else None),
         [each for each in settings if shows == "all" or not each.is_default],

@@ -8,6 +8,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from moldau.broker.console import changes
+from moldau.broker.console.change import PARTITIONS_MAX
+from moldau.broker.console.page import Refusal
+from moldau.broker.console.service import FIELDS_MAX
+from moldau.broker.console.topic_changes import leader_of
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of, send
 from tests.support.node import HOST, Node, batch, produce_request, serve_and
@@ -52,7 +58,7 @@ def test_a_topic_is_created_and_deleted_and_the_log_says_so(caplog: pytest.LogCa
     made = [each.getMessage() for each in caplog.records if each.name == "moldau.console"]
     assert len(made) == 2
     assert re.fullmatch(r"User:ANONYMOUS at \S+: topic orders created", made[0])
-    assert re.search(r"topic orders with id [0-9a-f]{32} deleted$", made[1])
+    assert re.search(r"topic orders with id [\w-]{22} deleted$", made[1])
 
 
 def test_a_foreign_origin_changes_nothing() -> None:
@@ -91,6 +97,29 @@ def test_offsets_are_changed_as_they_were_shown(to: str, at: object, expected: i
         assert (await post(f"/groups/{GROUP}/offsets", confirm="yes"))[0] == 400
 
     serve_and(story, **WRITES, **TRANSACTIONS)
+
+
+def test_offsets_of_too_many_partitions_are_refused_before_they_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form of the preview has a field for each, and a form with more fields is refused as none."""
+
+    async def story(node: Node) -> None:
+        client = (await started(node)).client
+        await client.produce("t", batch("a", "b"))
+        await commit(client, 2)
+        monkeypatch.setattr(changes, "PARTITIONS_MAX", 0)
+        status, _, html = await post(f"/groups/{GROUP}/offsets", to="earliest")
+        assert status == 400 and "offsets of more than 0 partitions: name a topic" in html
+        assert PARTITIONS_MAX < FIELDS_MAX
+
+    serve_and(story, **WRITES, **TRANSACTIONS)
+
+
+def test_a_partition_without_a_leader_is_named() -> None:
+    partition = PartitionRegistration((1,), (1,), NO_LEADER, 0, 0)
+    topic = Topic("t", bytes(16), {0: partition})
+    for index, text in ((0, "t-0 has no leader"), (1, "topic t has no partition 1")):
+        with pytest.raises(Refusal, match=text):
+            leader_of(topic, index)
 
 
 def test_a_transaction_that_hangs_is_found_and_ended() -> None:

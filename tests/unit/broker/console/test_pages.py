@@ -9,6 +9,7 @@ from moldau.broker.console.service import FILES, PAGES
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.consumer_group_heartbeat import TopicPartitions as Owned
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.storage.checkpoints.partition_metadata import parse_uuid
 from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, batch, serve_and
@@ -58,6 +59,7 @@ def test_a_topic_tells_offsets_sizes_and_settings_with_their_sources() -> None:
         records = batch("a", "b")
         await client.produce("orders", records, partition=1)
         page = await json_of("/topics/orders")
+        assert parse_uuid(page["id"]) == node.broker.cluster.image.topics.ids["orders"]
         first, second = page["partitions"]["rows"]
         assert (first["start_offset"], first["high_watermark"]) == (0, 0)
         assert (second["stable_offset"], second["high_watermark"], second["bytes"]) == (2, 2, len(records))

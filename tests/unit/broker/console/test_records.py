@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from moldau.broker.console import record_pages, record_reading
 from moldau.broker.console.page import printable
 from moldau.broker.console.record_reading import bytes_as_text
 from moldau.protocol.compression import Codec
@@ -201,3 +202,23 @@ def test_a_long_value_is_cut_and_says_its_size() -> None:
 
 def test_what_a_browser_acts_on_is_an_escape() -> None:
     assert printable("a\u202eb\x1b") == "a\\u202eb\\x1b"
+
+
+def test_the_newest_records_are_shown_where_not_all_fit_into_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        for at in range(60):
+            record = Record(value=b"%d " % at + bytes([97]) * 20_000, timestamp=1000 + at)
+            await client.produce("orders", build_batch([record]))
+        page = await json_of("/topics/orders/records")
+        shown = [int(each.split()[0]) for each in values(page)]
+        assert shown == list(range(59, 59 - len(shown), -1)) and 8 <= len(shown) < 50
+        assert not page["is_complete"]
+        older = values(await json_of("/topics/orders/records?partition=0"))
+        further = (await json_of("/topics/orders/records?partition=0"))["further"]
+        assert int(values(await json_of(further))[0].split()[0]) == 59 - len(older)
+
+    monkeypatch.setattr(record_pages, "PAGE_BYTES", 400_000)
+    monkeypatch.setattr(record_reading, "PIECE_SIZE", 20_000)
+    serve_and(story, **SETTINGS)
