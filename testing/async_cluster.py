@@ -49,13 +49,15 @@ class AsyncNode:
 
 
 class AsyncCluster:
-    """A cluster that ends with the `async with` block, and with the process of the test.
-
-    The arguments are those of `Cluster`, and so are the methods; `cluster` is the same cluster for code without a loop.
+    """A cluster that ends with the `async with` block, and with the process of the test. The arguments are those of
+    `Cluster`.
     """
 
     def __init__(self, nodes: int = 1, **options: Any) -> None:
         self.cluster = Cluster(nodes, **options)
+        """The same cluster for code without a loop, and for what this class does not have: faults, the clock, leaders
+        that move.
+        """
 
     async def start(self) -> AsyncCluster:
         """As `Cluster.start`. Where the task is cancelled meanwhile, the nodes are ended before it is."""

@@ -23,10 +23,8 @@ from moldau.testing.ports import HOST
 from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings, ports_of
 
 if TYPE_CHECKING:
-    from moldau.testing.security import Security
-
-if TYPE_CHECKING:
     from moldau.testing.faults import Clock, Faults
+    from moldau.testing.security import Security
 
 KEEP: Final = "MOLDAU_KEEP"
 """The environment variable: 1 keeps the data and the logs of clusters."""

@@ -4,8 +4,8 @@
         ...
 
 docs/faults.md has the scopes, triggers and actions. A scope stands in the keyword arguments under the page's names, as
-do the triggers `once`, `times`, `on_call`, `probability` and `seed`. A fault is in force on all nodes unless `node`
-names one, and until it is used up, `end` is called, or its `with` block ends. A node that is started again has none.
+do the triggers of `TRIGGERS`. A fault is in force on all nodes that run unless `node` names one, and until it is used
+up, `end` is called, or its `with` block ends. A node that is started again has none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRIGGERS: Final = ("once", "times", "on_call", "every_time", "probability", "see
 
 
 class FaultRefused(Exception):
-    """The node refuses what is asked of its control interface; the text says why."""
+    """The node refuses what is asked of its control interface, or does not answer; the text says why."""
 
 
 class Event(NamedTuple):
@@ -75,7 +75,11 @@ class Fault:
         self.end()
 
     def _shown(self, name: str) -> list[int]:
-        shown = (_asked(node, "GET", f"/v1/faults/{number}", missing=True) for node, number in self._placed)
+        shown = (
+            _asked(node, "GET", f"/v1/faults/{number}", missing=True)
+            for node, number in self._placed
+            if node.is_running
+        )
         return [each[name] for each in shown if each is not None]
 
 
@@ -186,7 +190,7 @@ class Faults:
                 _asked(node, "DELETE", "/v1/faults")
 
     def timeline(self) -> list[Event]:
-        """What clients asked and what faults did, on all nodes that run."""
+        """What clients asked and what faults did, on all nodes that run. Raises `FaultRefused`."""
         events = []
         for node in self._nodes():
             if node.is_running:
@@ -198,7 +202,9 @@ class Faults:
         return [(each, _asked(each, "POST", "/v1/faults", described)["id"]) for each in self._chosen(node)]
 
     def _chosen(self, node: int | None) -> list[Node]:
-        chosen = [each for each in self._nodes() if each.id == node] if node is not None else list(self._nodes())
+        if node is None:
+            return running(self._nodes())
+        chosen = [each for each in self._nodes() if each.id == node]
         if not chosen:
             raise ValueError(f"there is no node {node}")
         return chosen
@@ -211,17 +217,25 @@ class Clock:
         self._nodes = nodes
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the clock of all nodes. What is due then happens soon; expired segments are gone when it returns.
-        Raises `FaultRefused`.
+        """Move the clock of all nodes that run. What is due then happens soon; expired segments are gone when it
+        returns. Raises `FaultRefused`.
         """
         step_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        for node in self._nodes():
+        for node in running(self._nodes()):
             _asked(node, "POST", "/v1/clock", {"advance_ms": round(step_s * 1000)})
 
 
 def move_leader(nodes: Sequence[Node], to: int, what: Mapping[str, object]) -> None:
     """Move the leader of a partition, or the coordinator of a group or transactional id. Raises `FaultRefused`."""
-    _asked(nodes[0], "POST", "/v1/leaders", dict(what) | {"node": to})
+    _asked(running(nodes)[0], "POST", "/v1/leaders", dict(what) | {"node": to})
+
+
+def running(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that run. Raises `FaultRefused` where none does."""
+    found = [each for each in nodes if each.is_running]
+    if not found:
+        raise FaultRefused("no node of the cluster runs")
+    return found
 
 
 def _read(path: Path) -> object:
@@ -250,3 +264,5 @@ def _asked(node: Node, method: str, path: str, body: object = None, *, missing: 
         if missing and refusal.code == 404:
             return None
         raise FaultRefused(text) from None
+    except OSError as problem:
+        raise FaultRefused(f"node {node.id} does not answer: {problem}") from None

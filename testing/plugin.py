@@ -53,9 +53,19 @@ def pytest_runtest_makereport(
                     report.sections.append((f"Log of node {node.id} of Moldau", text))
         faults = item.stash.get(_FAULTS, None)
         if faults is not None:
-            told = [f"{each.at_ms} node {each.node}: {each.what}: {each.text}" for each in faults.timeline()]
-            report.sections.append(("Timeline of the clients and faults of Moldau", "\n".join(told[-LOG_LINES:])))
+            report.sections.append(("Timeline of the clients and faults of Moldau", _timeline(faults)))
     return report
+
+
+def _timeline(faults: Faults) -> str:
+    """The last events as text; why there are none, where a node is held or has ended."""
+    from moldau.testing.faults import FaultRefused
+
+    try:
+        events = faults.timeline()
+    except FaultRefused as refusal:
+        return str(refusal)
+    return "\n".join(f"{each.at_ms} node {each.node}: {each.what}: {each.text}" for each in events[-LOG_LINES:])
 
 
 class SharedClusters:
@@ -118,14 +128,14 @@ def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
     """Faults on demand in the broker of `kafka`, or in `kafka_cluster` where the test uses that. They end with the
     test, and the timeline stands in the report of its failure.
     """
-    cluster: Cluster
-    if "kafka_cluster" in request.fixturenames:
-        cluster = request.getfixturevalue("kafka_cluster")
-    else:
-        cluster = request.getfixturevalue("kafka").cluster
+    is_shared = "kafka_cluster" not in request.fixturenames
+    cluster: Cluster = (
+        request.getfixturevalue("kafka").cluster if is_shared else request.getfixturevalue("kafka_cluster")
+    )
     faults = request.node.stash[_FAULTS] = cluster.faults
     yield faults
-    faults.end_all()
+    if is_shared:  # The other cluster ends with the test, and its nodes may be held and answer nothing.
+        faults.end_all()
 
 
 def _takes_faults(request: pytest.FixtureRequest) -> bool:

@@ -175,3 +175,29 @@ def test_a_node_that_is_cut_off_leaves_the_in_sync_replicas_and_comes_back(trio:
     for fault in faults:
         fault.end()
     assert produced(trio, "t", acks="all") == ""
+
+
+def test_a_node_that_has_ended_takes_no_part_in_faults(trio: Cluster) -> None:
+    held = trio.faults.reset(api="DescribeAcls")
+    trio.node(1).kill()
+    try:
+        fault = trio.faults.reset(api="DescribeAcls")
+        assert fault.is_in_force and held.is_in_force and fault.met == 0
+        trio.clock.advance(seconds=1)
+        with pytest.raises(FaultRefused, match="there is no partition none-0"):
+            trio.move_leader("none", to=2)
+        with pytest.raises(FaultRefused, match="node 1 does not answer"):
+            trio.faults.reset(api="DescribeAcls", node=1)
+        trio.faults.end_all()
+        assert not fault.is_in_force
+    finally:
+        trio.node(1).restart()
+    assert produced(trio, "t", acks="all") == ""
+
+
+def test_without_a_node_that_runs_nothing_can_be_asked() -> None:
+    with Cluster(control=True) as ended:
+        ended.node(1).kill()
+        for ask in (ended.faults.reset, lambda: ended.clock.advance(hours=1), lambda: ended.move_leader("t", to=1)):
+            with pytest.raises(FaultRefused, match="no node of the cluster runs"):
+                ask()

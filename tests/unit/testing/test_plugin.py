@@ -95,6 +95,21 @@ FAULTS = """
 """
 
 
+HELD = """
+    import pytest
+    from moldau.testing import faults
+
+    @pytest.mark.moldau(nodes=1)
+    def test_own(kafka_cluster, kafka_faults):
+        faults.ANSWER_S = 0.2
+        kafka_cluster.node(1).pause()
+        assert False
+
+    def test_next():
+        pass
+"""
+
+
 def session(project: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
     lines = [line[4:] for line in program.splitlines()]
     (project / "test_project.py").write_text("\n".join(lines))
@@ -142,3 +157,9 @@ def test_faults_end_with_their_test_and_the_timeline_is_reported(tmp_path: Path)
     assert "1 failed, 2 passed" in done.stdout, done.stdout
     timeline = done.stdout.partition("Timeline of the clients and faults of Moldau")[2]
     assert "clock: 3600000 ms" in timeline and "fault meets" in timeline, done.stdout
+
+
+def test_a_node_that_is_held_does_not_end_the_session(tmp_path: Path) -> None:
+    done = session(tmp_path, HELD, "--strict-markers")
+    assert "1 failed, 1 passed" in done.stdout and "INTERNALERROR" not in done.stdout + done.stderr, done.stdout
+    assert "node 1 does not answer" in done.stdout.partition("Timeline of the clients and faults of Moldau")[2]
