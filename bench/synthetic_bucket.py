@@ -68,6 +68,9 @@ class SyntheticBucket:
         )
         return made
 
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
+        return [await self.get(key, position, size)]
+
     async def size(self, key: str) -> int:
         raise ObjectNotFound(key)
 

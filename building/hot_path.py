@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker")
+PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "coordinator", "broker", "tables")
 """The packages with compiled modules, and all that these modules import."""
 HOT_PATH: Final = (
     "broker/network/connection.py",
@@ -56,9 +56,12 @@ HOT_PATH: Final = (
     "storage/segment/batch_scan.py",
     "storage/segment/segment.py",
     "storage/segment/sparse_index.py",
+    "tables/decoding/coverage.py",
+    "tables/decoding/segment_batches.py",
+    "tables/decoding/span_rows.py",
 )
 """For mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
-and what the log cleaner does with each batch.
+and what the log cleaner and the readers of tables do with each batch.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
@@ -69,7 +72,10 @@ HEADERS: Final = ("moldau/protocol/record_spans.h", "moldau/storage/compaction/o
 """What these include, beside them and with the same name."""
 COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
 """Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
-FOR_TABLES: Final = ("moldau/protocol/record_spans.c",)
+FOR_TABLES: Final = (
+    "moldau/protocol/record_spans.c",
+    *(f"moldau/{name}" for name in HOT_PATH if name.startswith("tables/")),
+)
 """These are for readers of tables; a node does not load them."""
 GROUP: Final = "moldau.hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""

@@ -81,7 +81,7 @@ sys.path.insert(0, tools)
 sys.argv = ["setup.py", "-q", "build_ext", "--inplace"]
 from mypyc.build import mypycify
 from setuptools import Extension, setup
-options = ["--follow-imports=silent", "--ignore-missing-imports"]
+options = ["--follow-imports=silent", "--ignore-missing-imports", "--no-warn-unused-ignores"]
 level = os.environ.get("MYPYC_OPT_LEVEL", "3")
 in_c = [source for source in sources if source.endswith(".c")]
 modules = [source for source in sources if source not in in_c]

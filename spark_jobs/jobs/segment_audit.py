@@ -22,7 +22,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
-from moldau.protocol.primitives import MalformedMessage, crc32c
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -81,7 +81,7 @@ class SegmentFindings:
     is_gone: bool = False
     """Retention or compaction removed the segment after the audit was planned: there is nothing to say about it."""
 
-    def add(self, position: int, header: BatchHeader, piece: bytes, inside: int) -> None:
+    def add(self, position: int, header: BatchHeader, piece: BytesLike, inside: int) -> None:
         """Count a batch, and note its place and its marker."""
         self.size += header.size
         self.crc = crc32c(memoryview(piece)[inside : inside + header.size], self.crc)
@@ -90,7 +90,7 @@ class SegmentFindings:
             BatchMark(position, header.base_offset, header.last_offset, header.max_timestamp, header.crc)
         )
         if header.is_control and header.is_transactional:
-            self.aborts += [header.base_offset] if is_abort(piece[inside : inside + header.size]) else []
+            self.aborts += [header.base_offset] if is_abort(bytes(piece[inside : inside + header.size])) else []
 
     def report(self, check: str, path: str, offset: int, message: str) -> None:
         if len(self.problems) < PROBLEMS_MAX:

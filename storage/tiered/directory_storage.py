@@ -72,6 +72,9 @@ class DirectoryStorage:
         with self._errors(key):
             return await self._run(_read, self._path(key), position, size)
 
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
+        return [await self.get(key, position, size)]
+
     async def size(self, key: str) -> int:
         with self._errors(key):
             return int((await aio_os.stat(self._path(key))).st_size)

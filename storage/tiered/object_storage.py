@@ -37,6 +37,7 @@ from moldau.storage.tiered.port import (
 )
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ObjectStore
 
 SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
@@ -51,6 +52,9 @@ FULL: Final = ("507 Insufficient Storage", "QuotaExceeded", "StorageFull", "Insu
 PAST_THE_END: Final = ("416 ", "InvalidRange", "Wanted range starting at")
 UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
+
+PART_SIZE: Final = 2 << 20
+"""Bytes of a buffer of `get_parts`: the allocator keeps memory for as many, and gives that of larger ones back."""
 
 
 class ObjectStorage:
@@ -93,6 +97,17 @@ class ObjectStorage:
                     return b""
                 raise
             return memoryview(data)
+
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
+        options: GetOptions = {"range": (position, position + size)}
+        with self._errors(key):
+            try:
+                answer = await obstore.get_async(self._store, key, options=options)
+                return [memoryview(part) async for part in answer.stream(min_chunk_size=PART_SIZE)]
+            except exceptions.GenericError as error:
+                if any(each in str(error) for each in PAST_THE_END):
+                    return []
+                raise
 
     async def size(self, key: str) -> int:
         with self._errors(key):

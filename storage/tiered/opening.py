@@ -112,6 +112,9 @@ class RetryingStorage:
     async def get(self, key: str, position: int, size: int) -> BytesLike:
         return await self._repeat(lambda: self._storage.get(key, position, size))
 
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
+        return await self._repeat(lambda: self._storage.get_parts(key, position, size))
+
     async def size(self, key: str) -> int:
         return await self._repeat(lambda: self._storage.size(key))
 

@@ -56,6 +56,9 @@ class RemoteStorage(Protocol):
     async def get(self, key: str, position: int, size: int) -> BytesLike:
         """Read up to `size` bytes from a position; fewer only at the end of the object. Raises `ObjectNotFound`."""
 
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[BytesLike]:
+        """What `get` returns, in the buffers in which it arrived: for megabytes, which are then not copied together."""
+
     async def size(self, key: str) -> int:
         """Size of an object in bytes. Raises `ObjectNotFound`."""
 

@@ -14,19 +14,23 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+    whole_batch,
+)
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.segment.batch_scan import walk_headers
 from moldau.storage.segment.segment_listing import list_segments
 from moldau.tables.decoding.coverage import Coverage
 from moldau.tables.decoding.expansion import Expander
 from moldau.tables.origins.open_transactions import is_abort
-from moldau.tables.origins.port import BatchSource, FoundBatch, SegmentFile, Slice
+from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, SegmentFile, Slice
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
@@ -44,13 +48,16 @@ class Body(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
 class Chunk:
     """Consecutive batches that are decoded together, with the buffers that hold their records until the next chunk."""
 
-    bodies: list[Body] = field(default_factory=list)
-    buffers: list[BytesLike] = field(default_factory=list)
-    size: int = 0
+    __slots__ = ("bodies", "buffers", "size")
+
+    def __init__(self) -> None:
+        self.bodies: list[Body] = []
+        self.buffers: list[BytesLike] = []
+        self.size = 0
+        """Bytes of the records."""
 
     def add(self, header: BatchHeader, data: BytesLike, start: int, end: int) -> None:
         if not self.buffers or self.buffers[-1] is not data:
@@ -60,7 +67,9 @@ class Chunk:
 
     def in_other_order(self) -> Chunk:
         """The batches in the other order."""
-        return Chunk(self.bodies[::-1], self.buffers, self.size)
+        turned = Chunk()
+        turned.bodies, turned.buffers, turned.size = self.bodies[::-1], self.buffers, self.size
+        return turned
 
     @property
     def headers(self) -> list[BatchHeader]:
@@ -145,7 +154,7 @@ def has_offsets_of(wanted: Slice, header: BatchHeader) -> bool:
     return header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset
 
 
-def check(piece: bytes, position: int, header: BatchHeader) -> None:
+def check(piece: BytesLike, position: int, header: BatchHeader) -> None:
     if not crc_is_valid(piece, position, header):
         raise MalformedMessage("the checksum of the batch does not match")
 
@@ -188,21 +197,26 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
     position = wanted.start_position
     while position + HEADER_SIZE <= wanted.end_position:
         piece = read_piece(file, position, wanted)
-        batches = iterate_batches(piece)
-        for inside, header in batches:
+        inside = 0
+        while (header := whole_batch(piece, inside, len(piece))) is not None:
             yield position + inside, header, piece, inside
-        if not batches.position:
+            inside += header.size
+        if not inside:
             return
-        position += batches.position
+        position += inside
 
 
-def read_piece(file: SegmentFile, position: int, wanted: Slice) -> bytes:
-    """Read a piece of the file that begins with a batch and holds at least the whole of it."""
-    piece = file.pread(min(READ_SIZE, wanted.end_position - position), position)
+def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
+    """Read a piece of the file that begins with a batch and holds at least the whole of it. Of a file that comes in
+    pieces it is the rest of one, which is not copied, or else the batch that two of them share.
+    """
+    left = wanted.end_position - position
+    rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
+    piece = file.pread(min(max(rest, HEADER_SIZE), left), position)
     if len(piece) < HEADER_SIZE:
         return piece
-    size = parse_header(piece).batch_length + LOG_OVERHEAD
-    if len(piece) < size <= wanted.end_position - position:
+    size = parse_header(piece).size
+    if len(piece) < size <= left:
         piece = file.pread(size, position)
     return piece
 
@@ -257,5 +271,5 @@ class AbortMarkers:
             if header.is_control and header.is_transactional:
                 offsets, aborts = self._markers.setdefault(header.producer_id, ([], []))
                 offsets.append(header.base_offset)
-                aborts.append(is_abort(file.pread(header.size, found)))
+                aborts.append(is_abort(bytes(file.pread(header.size, found))))
                 yield

@@ -49,11 +49,11 @@ class BlockingStorage:
 
     def get(self, key: str, position: int, size: int) -> BytesLike:
         """Bytes of an object, as `RemoteStorage.get` returns them."""
-        return self.start_get(key, position, size).result()
+        return self._begin(self._storage.get(key, position, size)).result()
 
-    def start_get(self, key: str, position: int, size: int) -> Future[BytesLike]:
-        """Start a read, and return its future at once."""
-        return self._begin(self._storage.get(key, position, size))
+    def start_get(self, key: str, position: int, size: int) -> Future[Sequence[BytesLike]]:
+        """Start a read as of `RemoteStorage.get_parts`, and return its future at once."""
+        return self._begin(self._storage.get_parts(key, position, size))
 
     def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
         """The first object with a prefix whose key is after `after`; None where there is none."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import BatchHeader
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileStamp
@@ -69,10 +70,18 @@ class SegmentFile(Protocol):
 
     def size(self) -> int: ...
 
-    def pread(self, size: int, position: int) -> bytes:
+    def pread(self, size: int, position: int) -> BytesLike:
         """Up to `size` bytes from a position; fewer bytes at the end of the segment."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class FileInPieces(SegmentFile, Protocol):
+    """A file that comes in pieces, each of them a buffer."""
+
+    def rest_of_piece(self, position: int) -> int:
+        """The bytes from a position to the end of the piece that has it: `pread` does not copy them."""
 
 
 class SegmentSource(Protocol):
@@ -85,7 +94,7 @@ class SegmentSource(Protocol):
         """
 
 
-FoundBatch: TypeAlias = tuple[int, BatchHeader, bytes, int]
+FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
 """(position where it is stored, header, bytes that were read, position in these)."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
@@ -13,10 +14,11 @@ from moldau.tables.origins.blocking_storage import BlockingStorage, storage_at
 from moldau.tables.origins.port import SegmentFile, Slice
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
-PIECE_SIZE: Final = 4 << 20
-"""Bytes of one request."""
-PIECES_AHEAD: Final = 4
-"""Requests that are under way or unread: what a task holds of an object beside what it decodes."""
+REQUEST_SIZE: Final = 8 << 20
+"""Bytes of one request. Each request costs both ends about as much as a megabyte of its answer."""
+REQUESTS_AHEAD: Final = 4
+"""Requests that are under way or unread: what a task holds of an object beside what it decodes. Several, because one
+connection to an object store is slower than a task."""
 
 
 class TieredSegments(NamedTuple):
@@ -28,14 +30,20 @@ class TieredSegments(NamedTuple):
         return TieredFile(storage_at(self.address), wanted)
 
 
+class _Request(NamedTuple):
+    start: int
+    end: int
+    answer: Future[Sequence[BytesLike]]
+
+
 class _Piece(NamedTuple):
     start: int
     end: int
-    data: Future[BytesLike]
+    data: memoryview
 
 
 class TieredFile:
-    """A slice of a `.log` object as a file that is read from its beginning to its end.
+    """A slice of a `.log` object as a `FileInPieces` that is read from its beginning to its end.
 
     Objects are never changed, so the object under the segment's key has the segment's bytes.
     """
@@ -45,50 +53,75 @@ class TieredFile:
         self._wanted = wanted
         self._end = wanted.end_position
         self._pieces: deque[_Piece] = deque()
+        """What was received and not read, up to the first request."""
+        self._requests: deque[_Request] = deque()
 
     def size(self) -> int:
         return self._wanted.segment.size
 
-    def pread(self, size: int, position: int) -> bytes:
+    def rest_of_piece(self, position: int) -> int:
+        """As of `FileInPieces`; raises as `pread`."""
+        if position >= self._end:
+            return 0
+        self._receive(position, position + 1)
+        return self._pieces[0].end - position
+
+    def pread(self, size: int, position: int) -> BytesLike:
         """Up to `size` bytes, fewer at the end of the slice. Raises `DataLost`, `SegmentReplaced` where the object is
         shorter than its manifest said, and `RemoteStorageError`.
         """
         end = min(position + size, self._end)
         if position >= end:
             return b""
-        self._ask(position, end)
-        parts = []
-        for piece in self._pieces:
-            if piece.start >= end:
-                break
-            data = memoryview(self._received(piece))
-            parts.append(data[max(0, position - piece.start) : end - piece.start])
-        return b"".join(parts)
+        self._receive(position, end)
+        parts = [
+            piece.data[max(0, position - piece.start) : end - piece.start]
+            for piece in self._pieces
+            if piece.start < end
+        ]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
-        for piece in self._pieces:
-            piece.data.cancel()
+        for request in self._requests:
+            request.answer.cancel()
+        self._requests.clear()
         self._pieces.clear()
 
-    def _ask(self, position: int, end: int) -> None:
-        """Drop the pieces before a position, and start to read those after it."""
+    def _receive(self, position: int, end: int) -> None:
+        """Drop what is before a position, request what follows it, and wait for the bytes before `end`."""
+        self._drop_before(position)
+        self._request(position, end)
+        while not self._pieces or self._pieces[-1].end < end:
+            self._take(self._requests.popleft())
+            self._drop_before(position)
+
+    def _drop_before(self, position: int) -> None:
         while self._pieces and self._pieces[0].end <= position:
             self._pieces.popleft()
-        if self._pieces and not self._pieces[0].start <= position:
+        while not self._pieces and self._requests and self._requests[0].end <= position:
+            self._requests.popleft().answer.cancel()
+        held: Sequence[_Piece | _Request] = self._pieces or self._requests
+        if held and held[0].start > position:
             self.close()
-        at = self._pieces[-1].end if self._pieces else position
-        limit = min(self._end, max(end, position + PIECES_AHEAD * PIECE_SIZE))
+
+    def _request(self, position: int, end: int) -> None:
+        held: Sequence[_Piece | _Request] = self._requests or self._pieces
+        at = held[-1].end if held else position
+        limit = min(self._end, max(end, position + REQUESTS_AHEAD * REQUEST_SIZE))
         while at < limit:
-            following = min(at + PIECE_SIZE, self._end)
-            request = self._storage.start_get(self._wanted.segment.name, at, following - at)
-            self._pieces.append(_Piece(at, following, request))
+            following = min(at + REQUEST_SIZE, self._end)
+            answer = self._storage.start_get(self._wanted.segment.name, at, following - at)
+            self._requests.append(_Request(at, following, answer))
             at = following
 
-    def _received(self, piece: _Piece) -> BytesLike:
+    def _take(self, request: _Request) -> None:
         try:
-            data = piece.data.result()
+            parts = request.answer.result()
         except ObjectNotFound:
             raise DataLost(f"{self._wanted}: {self._wanted.path} was deleted after the read was planned") from None
-        if len(data) != piece.end - piece.start:
+        at = request.start
+        for part in parts:
+            self._pieces.append(_Piece(at, at + len(part), memoryview(part)))
+            at += len(part)
+        if at != request.end:
             raise SegmentReplaced(f"{self._wanted}: {self._wanted.path} has fewer bytes than its manifest says")
-        return data

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.compression import Codec
-from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -86,13 +86,13 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
         positions: list[int] = []
         headers: list[bytes] = []
         position = chunk_position = wanted.start_position
-        chunk = b""
+        chunk: BytesLike = b""
         while position + HEADER_SIZE <= wanted.end_position:
             inside = position - chunk_position
             if inside + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(READ_SIZE, wanted.end_position - position), position)
                 chunk_position, inside = position, 0
-            header = chunk[inside : inside + HEADER_SIZE]
+            header = bytes(chunk[inside : inside + HEADER_SIZE])
             if len(header) < HEADER_SIZE:
                 break
             base_offset, length, last_offset_delta, records_count = PLACE.unpack(header)

@@ -130,6 +130,9 @@ class SimulatedStorage:
         self._end(await self._begin(size), key)
         return self._stored(key).data[position : position + size]
 
+    async def get_parts(self, key: str, position: int, size: int) -> Sequence[bytes]:
+        return [await self.get(key, position, size)]
+
     async def size(self, key: str) -> int:
         self._end(await self._begin(0), key)
         return len(self._stored(key).data)

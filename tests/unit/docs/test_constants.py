@@ -69,7 +69,7 @@ STATED = (
     Stated("reliability.md", "within 60 s of a kill", "tests.chaos.transaction_campaign.COMMIT_PATIENCE_S", "s"),
     Stated("reliability.md", "has not committed 25 s", "tests.chaos.transaction_campaign.REPLACED_AFTER_S", "s"),
     Stated("reliability.md", "in full service within 60 s", "tests.simulation.cluster.swarm.LIVENESS_S", "s"),
-    Stated("spark.md", "reads ahead, 16 MiB at most", f"{AHEAD}.PIECE_SIZE * {AHEAD}.PIECES_AHEAD", "bytes"),
+    Stated("spark.md", "reads ahead, 32 MiB at most", f"{AHEAD}.REQUEST_SIZE * {AHEAD}.REQUESTS_AHEAD", "bytes"),
     Stated("lake.md", "every 30 seconds", "broker.cli.follow_table.INTERVAL_S", "s"),
     Stated("lake.md", "32 MiB of rows", "lake.data_files.BUFFER_SIZE", "bytes"),
     Stated("lake.md", "about 64 MiB of segments", "broker.cli.follow_table.ROUND_SIZE", "MiB"),

@@ -58,6 +58,9 @@ def test_a_put_is_read_back_whole_and_in_ranges(storage: RemoteStorage) -> None:
         assert bytes(await storage.get("topics/a", 3, 4)) == b"3456"
         assert bytes(await storage.get("topics/a", 8, 100)) == b"89"
         assert bytes(await storage.get("topics/a", 10, 5)) == b""
+        assert b"".join(await storage.get_parts("topics/a", 3, 4)) == b"3456"
+        assert b"".join(await storage.get_parts("topics/a", 8, 100)) == b"89"
+        assert b"".join(await storage.get_parts("topics/a", 10, 5)) == b""
         assert bytes(await storage.get("topics/a", 99, 5)) == b""
         assert bytes(await storage.get("topics/a", 2, 0)) == b""
         assert await storage.size("topics/a") == 10
@@ -98,6 +101,8 @@ def test_what_is_not_there_is_named(storage: RemoteStorage) -> None:
         for key in ("none", "dir/none", "dir/there/none"):
             with pytest.raises(ObjectNotFound, match=key):
                 await storage.get(key, 0, 1)
+            with pytest.raises(ObjectNotFound, match=key):
+                await storage.get_parts(key, 0, 1)
             with pytest.raises(ObjectNotFound, match=key):
                 await storage.size(key)
         await storage.delete(["none", "dir/none"])
