@@ -27,7 +27,12 @@ from moldau.coordinator.consumer.conversion import (
     downgrade_replacing,
     may_downgrade_replacing,
 )
-from moldau.coordinator.consumer.embedded_protocol import read_subscription, read_version, written_assignment
+from moldau.coordinator.consumer.embedded_protocol import (
+    partitions_by_id,
+    read_subscription,
+    read_version,
+    written_assignment,
+)
 from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer, settings_of
 from moldau.coordinator.consumer.leaving import fence_members
 from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember, MemberState
@@ -148,7 +153,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
     if fault is None:
         update.update_target(may_compute=not is_downgrade)
         if not is_rebalance:
-            fault = update.reconcile(_owned_by(step, subscription))
+            fault = update.reconcile(partitions_by_id(subscription.owned_partitions, step.image))
     if isinstance(fault, Refused):
         refuse(step, event, fault.error)
         return
@@ -205,15 +210,6 @@ def _with_join(member: ConsumerMember, event: Join, subscription: ConsumerProtoc
             tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         ),
     )
-
-
-def _owned_by(step: GroupStep, subscription: ConsumerProtocolSubscription) -> dict[bytes, list[int]]:
-    owned = {}
-    for topic in subscription.owned_partitions:
-        found = step.image.topic_of_name(topic.topic)
-        if found is not None:
-            owned[found.id] = topic.partitions
-    return owned
 
 
 # SyncGroup, Heartbeat, LeaveGroup
@@ -282,6 +278,8 @@ def heartbeat_classic(step: GroupStep, group: ConsumerGroup, event: Heartbeat) -
     else:
         error = OK
         _expect_heartbeat(step, group, member)
+        if group.classic_members_count == len(group.members):
+            _assign_without_consumer_members(step, group, member)
         if (
             member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -294,6 +292,18 @@ def heartbeat_classic(step: GroupStep, group: ConsumerGroup, event: Heartbeat) -
         step.reply(event.waiter, response)
     else:
         step.when_committed(ReplyWhenCommitted(event.waiter, response, _heartbeat_refused))
+
+
+def _assign_without_consumer_members(step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """Look at the topics and compute the target of a new epoch, as a heartbeat of the consumer protocol does.
+
+    DIVERGES: in Apache Kafka 4.3.1 only a join does so where all members are of the classic protocol. After one of them
+    has left, or a topic has grown, the group stays Assigning, and partitions without an owner, until some member joins.
+    """
+    update = MemberUpdate(step, group, settings_of(step, group.group_id), member, member)
+    update.change_subscription(is_classic=True)
+    update.update_target()
+    step.write(*update.changes)
 
 
 def _heartbeat_refused(error: ErrorCode) -> HeartbeatResponse:

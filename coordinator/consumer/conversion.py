@@ -26,6 +26,7 @@ from moldau.coordinator.classic.rebalance import (
 )
 from moldau.coordinator.consumer.assignors import NOTHING, Assignment
 from moldau.coordinator.consumer.embedded_protocol import (
+    partitions_by_id,
     read_assignment,
     read_subscription,
     read_version,
@@ -117,23 +118,25 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refused:
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
     """The consumer group with the members, the generation and the assignments of a classic one.
 
+    DIVERGES: a member that has joined and has no assignment yet also keeps what its subscription says that it owns. In
+    Apache Kafka 4.3.1 that is free, and another member gets it at once, while a cooperative member still has it.
+
     Raises `MalformedMessage` where a subscription or an assignment cannot be read, or has data of a client's own
     assignor, which would be lost.
     """
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = epoch = classic.generation
+    for member_id, member in classic.members.items():
+        group.targets[member_id] = _assignment_of(member, image)
+    taken = {(topic, index) for target in group.targets.values() for topic in target for index in target[topic]}
     for member in classic.members.values():
-        assigned: dict[bytes, frozenset[int]] = {}
-        if member.assignment != NO_ASSIGNMENT:
-            assignment = read_assignment(member.assignment)
-            if assignment.user_data:
-                raise MalformedMessage("the assignment has data of an assignor of the clients")
-            for topic in assignment.assigned_partitions:
-                found = image.topic_of_name(topic.topic)
-                if found is not None:
-                    assigned[found.id] = frozenset(topic.partitions)
         subscription = read_subscription(member.metadata_of(classic.protocol_name))
-        group.targets[member.member_id] = assigned
+        assigned = {topic: {*indexes} for topic, indexes in group.targets[member.member_id].items()}
+        for topic, indexes in partitions_by_id(subscription.owned_partitions, image).items():
+            kept = {index for index in indexes if (topic, index) not in taken}
+            taken.update((topic, index) for index in kept)
+            if kept:
+                assigned.setdefault(topic, set()).update(kept)
         group.put_member(
             ConsumerMember(
                 member.member_id,
@@ -154,6 +157,16 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
         )
     group.metadata_hash = hash_of_topics(group.subscriptions.topics, image)
     return group
+
+
+def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
+    """What the leader gave a member last. Raises `MalformedMessage`."""
+    if member.assignment == NO_ASSIGNMENT:
+        return NOTHING
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data:
+        raise MalformedMessage("the assignment has data of an assignor of the clients")
+    return partitions_by_id(assignment.assigned_partitions, image)
 
 
 # Downgrade

@@ -39,6 +39,12 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return assignment
 
 
+def partitions_by_id(topics: Iterable[TopicPartition], image: CoordinatorImage) -> dict[bytes, frozenset[int]]:
+    """Partitions by topic id; a topic that does not exist is left out."""
+    found = ((image.topic_of_name(topic.topic), topic.partitions) for topic in topics)
+    return {topic.id: frozenset(indexes) for topic, indexes in found if topic is not None}
+
+
 def written_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: CoordinatorImage) -> bytes:
     """An assignment by topic names; a topic that does not exist any more is left out.
 

@@ -22,6 +22,7 @@ from tests.simulation.cluster.swarm import run_seed
 from tests.simulation.compaction.swarm import Swarm as LogCleanerAlone
 from tests.simulation.controller.swarm import Swarm as ControllerAlone
 from tests.simulation.groups.consumer_swarm import ConsumerSwarm
+from tests.simulation.groups.conversion_swarm import ConversionSwarm
 from tests.simulation.groups.heartbeat_swarm import HeartbeatSwarm
 from tests.simulation.groups.share_swarm import ShareSwarm
 from tests.simulation.groups.streams_swarm import StreamsSwarm
@@ -139,8 +140,8 @@ def of_groups(seed: int, lines: Lines) -> Report:
     return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
 
 
-def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any]]) -> Runner:
-    """A coordinator of groups that heartbeats keep up, and their members."""
+def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any] | ConversionSwarm]) -> Runner:
+    """A coordinator of groups that heartbeats keep up, or that turn into such, and their members."""
 
     def run(seed: int, lines: Lines) -> Report:
         groups = swarm(seed)
@@ -232,6 +233,7 @@ GROUPS: Final = "groups"
 CONSUMER_GROUPS: Final = "consumer-groups"
 SHARE_GROUPS: Final = "share-groups"
 STREAMS_GROUPS: Final = "streams-groups"
+CONVERSIONS: Final = "group-conversions"
 SHARE_RECORDS: Final = "share-records"
 HEARTBEATS: Final = (CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS)
 """The kinds of groups that heartbeats keep up: a seed takes about 0.03 s."""
@@ -299,6 +301,7 @@ KINDS: Final[dict[str, Runner]] = {
     CONSUMER_GROUPS: of_heartbeats(ConsumerSwarm),
     SHARE_GROUPS: of_heartbeats(ShareSwarm),
     STREAMS_GROUPS: of_heartbeats(StreamsSwarm),
+    CONVERSIONS: of_heartbeats(ConversionSwarm),
     SHARE_RECORDS: of_share_records,
     TRANSACTIONS: of_transactions,
     LOG_CLEANER: of_log_cleaner,
@@ -316,7 +319,7 @@ EAGEREST: Final = 6
 """So many families of faults come before everything else of clusters."""
 OPENING: Final = (
     Stage((GROUPS, REPLICAS), 8, at_once=8),
-    Stage((CONSUMER_GROUPS, STREAMS_GROUPS), 20, at_once=20),
+    Stage((CONSUMER_GROUPS, STREAMS_GROUPS, CONVERSIONS), 20, at_once=20),
     Stage((SHARE_RECORDS,), 32, at_once=16),
     Stage((SHARE_GROUPS,), 48, at_once=24),
     Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
@@ -346,7 +349,7 @@ OPENING: Final = (
     Stage((LOG_CLEANER,), 40, at_once=20),
     Stage((CONTROLLER,), 28, at_once=7),
     Stage((GROUPS,), 40, at_once=20),
-    Stage((*HEARTBEATS, SHARE_RECORDS), 100, at_once=50),
+    Stage((*HEARTBEATS, CONVERSIONS, SHARE_RECORDS), 100, at_once=50),
     Stage((TRANSACTIONS,), 200, at_once=100),
     Stage((METADATA,), 10, at_once=5),
     Stage(STORIES, at_once=2),
@@ -382,6 +385,7 @@ def is_drawn(kind: str) -> bool:
         CONTROLLER,
         GROUPS,
         *HEARTBEATS,
+        CONVERSIONS,
         SHARE_RECORDS,
         TRANSACTIONS,
         REPLICAS,

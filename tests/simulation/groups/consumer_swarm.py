@@ -80,11 +80,14 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
         begun_ms = self.shell.wall_ms - self.random.choice((0, 0, 2_000))
         self.shell.step(RegexesResolved(search.group_id, topics, search.image.version, begun_ms))
 
-    def quieten(self) -> None:
-        """Sometimes one more topic comes, and nothing else that would let the regular expressions be resolved again."""
-        if self._patterns.random() < 0.5:
-            self.topics.set_partitions(LATE_TOPIC, 2)
-            self.shell.image = self.topics.image()
+    def end(self) -> None:
+        """The groups settle; then one more topic comes, and nothing else that would let the regular expressions be
+        resolved again.
+        """
+        super().end()
+        self.topics.set_partitions(LATE_TOPIC, 2)
+        self.shell.image = self.topics.image()
+        super().end()
 
     # Members
 

@@ -1,8 +1,11 @@
-"""I6: a leader counts by the in-sync set that the controller confirmed, and its candidates are a superset of it."""
+"""I6: a leader counts by the in-sync set that the controller confirmed, and its candidates are a superset of it, and of
+the set that the controller has by now, of which the leader may not have heard.
+"""
 
 from __future__ import annotations
 
-from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
+from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from tests.simulation.invariants.observation import Observation, PartitionKey, Replica, Violation
 
 Set = tuple[int, ...]
 
@@ -30,8 +33,18 @@ class ConfirmedSet:
             confirmed, maximal = set(partition.isr), set(leadership.in_sync.maximal)
             if not confirmed <= maximal:
                 raise Violation(f"{replica} counts by {sorted(maximal)} while {sorted(confirmed)} is confirmed")
+            latest = seen.assigned(key)
+            if latest is not None and leads_behind(replica, latest) and not set(latest.isr) <= maximal:
+                raise Violation(f"{replica} counts by {sorted(maximal)} while the controller has {latest.isr}")
 
     def _says(self, key: PartitionKey, epoch: int, isr: Set, who: str) -> None:
         known, first = self._sets.setdefault((key, epoch), (tuple(sorted(isr)), who))
         if known != tuple(sorted(isr)):
             raise Violation(f"{who} has the in-sync set {isr} at partition epoch {epoch}; {first} had {known}")
+
+
+def leads_behind(replica: Replica, assigned: Assigned) -> bool:
+    """Whether the replica leads in the controller's epoch, and the controller has a later set."""
+    partition, leading = replica.partition, (assigned.leader, assigned.leader_epoch)
+    is_leader = replica.is_registered and leading == (replica.node_id, partition.leader_epoch)
+    return is_leader and assigned.partition_epoch > partition.partition_epoch

@@ -15,6 +15,7 @@ from moldau.kraft.raft.election_state import QUORUM_STATE
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.metadata import NoOpRecord
+from moldau.replication.leadership import InSyncSet
 from moldau.replication.partition import Partition
 from moldau.testing.simulation.disk_calls import Operation
 from tests.simulation.invariants import Invariant
@@ -315,6 +316,24 @@ def test_a_planted_violation_is_flagged(made: Callable[[], Invariant], plant: Pl
         assert later is not None
         with pytest.raises(Violation):
             invariant.check(later)
+
+    with Cluster(1) as cluster:
+        cluster.live(story)
+
+
+def test_a_leader_that_leaves_out_whom_the_controller_let_in_is_flagged() -> None:
+    """It has not heard of the set that it proposed itself."""
+
+    async def story(cluster: Cluster) -> None:
+        seen = (await healthy(cluster)).look()
+        assert seen is not None
+        leader = replica(seen, leads=True)
+        assert leader.leadership is not None
+        leader.partition_epoch -= 1
+        leader.isr = (leader.leader_id,)
+        leader.leadership.apply(InSyncSet(leader.isr, leader.partition_epoch))
+        with pytest.raises(Violation, match="the controller has"):
+            ConfirmedSet().check(seen)
 
     with Cluster(1) as cluster:
         cluster.live(story)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from moldau.coordinator.classic.events import Heartbeat, Join, Leave, Sync
-from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.group import NO_ASSIGNMENT, ClassicGroup
 from moldau.coordinator.consumer.embedded_protocol import read_assignment
 from moldau.coordinator.consumer.member import MemberState
 from moldau.coordinator.group.config import GroupConfig
@@ -225,6 +225,39 @@ def test_parked_requests_of_the_classic_group_are_told_to_rejoin() -> None:
     assert sorted(classic.stage.group.members) == sorted(["m2", member_id, asked.member_id])
 
 
+def test_what_a_cooperative_member_still_owns_is_not_given_to_others() -> None:
+    """The group turns in the middle of a rebalance that took the assignment of the generation before: m2 would get
+    two partitions at once, and m1 has all.
+    """
+    classic = Classic()
+    member_id = classic.stable_group()
+    asked = classic.join("")
+    assert asked is not None
+    assert classic.join(asked.member_id) is None, "parked until the other one joins"
+    joined = classic.join(member_id, owned={"a": range(4)})
+    assert joined is not None and joined.generation_id == 2
+    classic.leave((asked.member_id, None))
+    assert classic.classic_group.members[member_id].assignment == NO_ASSIGNMENT
+    response = classic.stage.join("m2")
+    assert assigned(response) == {}
+    group = classic.stage.group
+    assert group.targets["m2"] == {A: frozenset({2, 3})}
+    assert group.members[member_id].assigned == {A: {0: 2, 1: 2, 2: 2, 3: 2}}
+
+
+def test_of_two_that_say_that_they_own_a_partition_one_keeps_it() -> None:
+    """The one that has it in its assignment."""
+    classic = Classic()
+    member_id = classic.stable_group()
+    asked = classic.join("")
+    assert asked is not None
+    assert classic.join(asked.member_id, owned={"a": [0]}) is None
+    classic.stage.join("m2")
+    group = classic.stage.group
+    assert group.members[member_id].assigned == {A: dict.fromkeys(range(4), 1)}
+    assert group.members[asked.member_id].assigned == {}
+
+
 def test_an_empty_group_of_one_kind_gives_its_place_to_the_other() -> None:
     classic = Classic()
     member_id = classic.stable_group()
@@ -280,6 +313,50 @@ def test_without_downgrades_the_group_stays_a_consumer_group() -> None:
     classic.stage.join("m2")
     classic.stage.heartbeat("m2", -1)
     assert [*classic.stage.group.members] == [member_id]
+
+
+def test_members_of_the_classic_protocol_alone_get_what_one_of_the_consumer_protocol_had() -> None:
+    """A group that may not turn back: only their heartbeats can compute a target."""
+    classic = Classic(migration_policy=MigrationPolicy.UPGRADE, assignment_interval_ms=0)
+    member_id = classic.stable_group()
+    stage = classic.stage
+    stage.join("m2")
+    classic.join(member_id, owned={"a": range(4)})
+    classic.join(member_id, owned={"a": [0, 1]})
+    classic.sync(member_id, 2)
+    assert classic.heartbeat(member_id, 2) == NONE
+    stage.heartbeat("m2", -1)
+    assert stage.group.state.value == "Assigning"
+    settle_alone(classic, member_id, [0, 1])
+    assert stage.group.members[member_id].assigned.keys() == {A}
+    assert stage.group.members[member_id].assigned[A].keys() == {0, 1, 2, 3}
+
+
+def test_members_of_the_classic_protocol_alone_get_new_partitions() -> None:
+    classic = Classic(migration_policy=MigrationPolicy.UPGRADE, assignment_interval_ms=0)
+    member_id = classic.stable_group()
+    stage = classic.stage
+    stage.join("m2")
+    stage.heartbeat("m2", -1)
+    settle_alone(classic, member_id, range(4))
+    epoch = stage.group.epoch
+    assert classic.heartbeat(member_id, epoch) == NONE
+    stage.topics(a=6)
+    settle_alone(classic, member_id, range(4))
+    assert stage.group.epoch == epoch + 1
+    assert stage.group.members[member_id].assigned[A].keys() == {*range(6)}
+
+
+def settle_alone(classic: Classic, member_id: str, owned: Iterable[int]) -> None:
+    """The heartbeats of the only member tell it to rejoin, and then that nothing is left to do."""
+    group = classic.stage.group
+    answers = [classic.heartbeat(member_id, group.members[member_id].epoch) for _ in range(2)]
+    assert answers[-1] == REBALANCE
+    joined = classic.join(member_id, owned={"a": owned})
+    assert joined is not None
+    classic.sync(member_id, joined.generation_id)
+    assert classic.heartbeat(member_id, joined.generation_id) == NONE
+    assert group.state.value == "Stable"
 
 
 def test_a_static_member_changes_its_protocol_in_place() -> None:
