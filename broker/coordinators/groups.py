@@ -18,6 +18,7 @@ from moldau.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from moldau.broker.coordinators.row import Reports
     from moldau.broker.coordinators.shard_runner import ShardRunner
+    from moldau.coordinator.group.background_target import ComputeTarget
     from moldau.coordinator.group.events import ShardRequest
     from moldau.coordinator.group.records import LoadedChange
     from moldau.coordinator.shard.shard import GroupShard
@@ -61,11 +62,14 @@ class Groups:
         from moldau.broker.coordinators.regex_resolution import resolve
         from moldau.broker.coordinators.share_initialization import initialize
         from moldau.coordinator.consumer.events import ResolveRegexes
+        from moldau.coordinator.group.background_target import ComputeTarget
         from moldau.coordinator.share.events import InitializeStates
 
         if isinstance(command, InitializeStates):
             assert self._share_states is not None
             initialize(self._share_states, command, reports)
+        elif isinstance(command, ComputeTarget):
+            self._spawn(compute_target(self._environment, command, reports))
         else:
             assert isinstance(command, ResolveRegexes)
             self._spawn(resolve(self._environment, command, reports))
@@ -88,6 +92,12 @@ class Groups:
         if topic is not None:
             image.topic_hash(topic)
 
+    def compile_regex(self, regex: str, then: Callable[[], None]) -> None:
+        """Compile a regular expression, before the machine of a group does that a member subscribes with it."""
+        from moldau.broker.coordinators.regex_resolution import compile_regex
+
+        self._spawn(compile_regex(self._environment, regex, then))
+
     def fresh_id(self) -> str:
         """A member id: a random uuid (version 4) as text."""
         raw = bytearray(self._environment.entropy(16))
@@ -108,3 +118,11 @@ class Groups:
     def runners(self) -> list[GroupRunner]:
         """All shards, loaded or not, in the order of their partitions."""
         return self.shards.runners
+
+
+async def compute_target(environment: Environment, command: ComputeTarget, reports: Reports[ShardRequest]) -> None:
+    """Compute the target assignment of a large group in a thread, and report it."""
+    from moldau.coordinator.group.background_target import TargetComputed
+
+    targets = await environment.offload(command.compute)
+    reports.report(TargetComputed(command.group_id, command.epoch, targets))

@@ -1,43 +1,64 @@
-"""The resolution of a group's regular expressions: a search in a thread, then the ACLs of the client that asked."""
+"""The regular expressions of groups: compiled and searched with in a thread, then the ACLs of the client that asked."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.coordinators.row import Reports
 from moldau.broker.runtime.environment import Environment
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
-from moldau.coordinator.consumer.regular_expressions import matching_topics
+from moldau.coordinator.consumer.regular_expressions import matching_topics, regex_fault
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.coordinator.group.events import ShardRequest
 
-CHECKED_AT_ONCE: Final = 500
-"""Topics whose ACLs are asked before other tasks of the event loop run."""
+LOOKED_AT_ONCE: Final = 64
+"""Topics that are looked at before other tasks of the event loop run."""
 
 
 async def resolve(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
-    """Find the topics that match and that the client may describe, and report them."""
+    """Find the topics that match and that the client may describe, and report them. The hashes of these topics, which
+    the machine needs, are computed before.
+    """
     begun_ms = environment.wall_ms()
-    image = command.image
-    found = await environment.offload(lambda: matching_topics(sorted(command.regexes), image.topic_names()))
-    hidden = await _hidden(cast("Access", command.client), sorted({name for names in found.values() for name in names}))
-    topics = {regex: names - hidden for regex, names in found.items()}
-    if reports.is_open:
-        reports.report(RegexesResolved(command.group_id, topics, image.version, begun_ms))
+    image, access = command.image, cast("Access", command.client)
 
+    def search() -> tuple[dict[str, frozenset[str]], list[str]]:
+        """The topics of each expression, and all of them."""
+        found = matching_topics(sorted(command.regexes), image.topic_names())
+        return found, sorted(frozenset[str]().union(*found.values()))
 
-async def _hidden(access: Access, names: list[str]) -> frozenset[str]:
-    """Those of the topics that the client may not describe. The client does not use them: no line of the audit log."""
-    if access.is_unrestricted:
-        return frozenset()
-    hidden = []
+    found, names = await environment.offload(search)
+    hidden = set()
     for place, name in enumerate(names):
-        if place % CHECKED_AT_ONCE == 0:
+        if place % LOOKED_AT_ONCE == 0:
             await asyncio.sleep(0)
-        allowed = access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, name, logs_allowed=False, logs_denied=False)
-        if not allowed:
-            hidden.append(name)
-    return frozenset(hidden)
+        topic = image.topic_of_name(name)
+        assert topic is not None, "its name is one of the image"
+        image.topic_hash(topic)
+        if not _may_describe(access, name):
+            hidden.add(name)
+
+    def outcome() -> RegexesResolved:
+        topics = {regex: matched - hidden for regex, matched in found.items()}
+        size = sum(len(name) for matched in topics.values() for name in matched)
+        return RegexesResolved(command.group_id, topics, image.version, begun_ms, size)
+
+    if reports.is_open:
+        reports.report(await environment.offload(outcome))
+
+
+def _may_describe(access: Access, name: str) -> bool:
+    """Whether the client may describe a topic. It does not use the topic yet: no line of the audit log."""
+    return access.is_unrestricted or access.allows(
+        AclOperation.DESCRIBE, ResourceKind.TOPIC, name, logs_allowed=False, logs_denied=False
+    )
+
+
+async def compile_regex(environment: Environment, regex: str, then: Callable[[], None]) -> None:
+    """Compile a regular expression in a thread, ahead of the machine, which finds the outcome remembered."""
+    await environment.offload(lambda: regex_fault(regex))
+    then()

@@ -54,3 +54,5 @@ class RegexesResolved(NamedTuple):
     """The version of the image that was searched."""
     resolved_ms: int
     """When the search began (wall clock, ms)."""
+    size: int = 0
+    """The characters of all names of topics together."""

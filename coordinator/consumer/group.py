@@ -46,6 +46,8 @@ class ConsumerTimer(TimerKind):
     """The time in which a member of the classic protocol must fetch its assignment."""
     RESOLUTION = auto()
     """A resolution of the group's regular expressions runs."""
+    TARGET = auto()
+    """A thread computes the target of the group."""
 
 
 class ConsumerGroupState(Enum):

@@ -15,6 +15,8 @@ from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
 from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import regexes_resolved
 from moldau.coordinator.consumer.replay import replay
+from moldau.coordinator.consumer.target import target_computed
+from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import (
     Group,
@@ -47,6 +49,7 @@ CONSUMER: Final = GroupKind(
         Leave: on_request(Leave, ConsumerGroup, leave_classic),
         CommitOffsets: on_request(CommitOffsets, ConsumerGroup, commit_offsets),
         CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, ConsumerGroup, commit_transactional_offsets),
+        TargetComputed: on_request(TargetComputed, ConsumerGroup, target_computed),
     },
     # A heartbeat decides itself about groups of any kind: it creates a group, or turns a classic one.
     first_requests={

@@ -6,11 +6,11 @@ collected, and written only if no step refuses the request: all of them are one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
+from moldau.coordinator.consumer.assignors import NOTHING, Assignment
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, Subscriptions
 from moldau.coordinator.consumer.member import ConsumerMember, MemberState, pattern_of
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions, Reconciliation
@@ -22,11 +22,11 @@ from moldau.coordinator.consumer.records import (
     partition_metadata_tombstone,
     regex_tombstone,
     target_change,
-    target_epoch_change,
 )
 from moldau.coordinator.consumer.regular_expressions import regex_fault
-from moldau.coordinator.group.group import GroupStep
-from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.consumer.target import target_changes, target_inputs, target_size, topic_ids
+from moldau.coordinator.group.background_target import compute_later
+from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
@@ -107,43 +107,24 @@ class MemberUpdate:
 
     def update_target(self, *, may_compute: bool = True) -> None:
         """Compute the target assignment of a new group epoch, at most once in `group.consumer.assignment.interval.ms`
-        (KIP-1263): until then the members follow the one before. They do so, too, if it may not be computed.
+        (KIP-1263): until then the members follow the one before. They do so, too, if it may not be computed, and while
+        a thread computes that of a large group.
         """
-        group = self.group
+        group, step = self.group, self.step
         self.target_epoch, self.target = group.assignment_epoch, group.target_of(self.updated)
         interval_ms = self.settings.assignment_interval_ms
-        is_due = not group.assigned_ms or not interval_ms or self.step.wall_ms >= group.assigned_ms + interval_ms
+        is_due = not group.assigned_ms or not interval_ms or step.wall_ms >= group.assigned_ms + interval_ms
         if not may_compute or group.assignment_epoch >= self.epoch or not is_due:
             return
-        name = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
-        members = self._assigned_members()
-        is_homogeneous = (self.subscriptions or group.subscriptions).is_homogeneous(len(members))
-        targets = ASSIGNORS[name](
-            Assigning(members, partition_counts(members.values(), self.step.image), is_homogeneous)
-        )
-        for member_id in members:
-            target = targets.get(member_id, NOTHING)
-            if target != group.targets.get(member_id):
-                self.changes.append(target_change(group.group_id, member_id, target))
-        self.changes.append(target_epoch_change(group.group_id, self.epoch, self.step.wall_ms))
-        self.target_epoch, self.target = self.epoch, targets.get(self.updated.member_id, NOTHING)
-
-    def _assigned_members(self) -> Mapping[str, AssignedMember]:
-        """All members after the request. A static member that replaces another has the target of that one."""
-        group, updated, image, ids = self.group, self.updated, self.step.image, self.ids
-        replaced = None if updated.instance_id is None else group.static_members.get(updated.instance_id)
-        members = {
-            member_id: AssignedMember(
-                topic_ids(group, member, image, ids), group.targets.get(member_id, NOTHING), member.instance_id
-            )
-            for member_id, member in group.members.items()
-            if member_id not in (replaced, updated.member_id)
-        }
-        former_id = updated.member_id if replaced is None else replaced
-        members[updated.member_id] = AssignedMember(
-            topic_ids(group, updated, image, ids), group.targets.get(former_id, NOTHING), updated.instance_id
-        )
-        return members
+        assignor = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
+        subscriptions = self.subscriptions or group.subscriptions
+        inputs = target_inputs(group, self.updated, subscriptions, assignor, step.image, self.ids)
+        if target_size(group, subscriptions, step.image) > step.config.target_size_at_once:
+            compute_later(step, TimerKey(ConsumerTimer.TARGET, group.group_id), self.epoch, inputs.compute)
+            return
+        targets = inputs.compute()
+        self.changes += target_changes(group, targets, self.epoch, step.wall_ms)
+        self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
     def reconcile(self, owned: OwnedPartitions | None) -> Refused | None:
         """Move the member towards its target; `owned` are the partitions that it reports. The rebalance timer runs
@@ -155,7 +136,7 @@ class MemberUpdate:
         moved = Reconciliation(
             self.target_epoch,
             self.target,
-            topic_ids(group, member, self.step.image, self.ids),
+            topic_ids(member, group.resolved, self.step.image, self.ids),
             self.is_subscription_changed,
             owned,
             group.is_owned,
@@ -190,31 +171,3 @@ def replaced_static_member(
         current_change(group.group_id, member),
     ]
     return member, changes
-
-
-def topic_ids(
-    group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImage, known: dict[str, bytes | None]
-) -> frozenset[bytes]:
-    """The ids of the existing topics to which a member subscribes by name or by a regular expression that is resolved.
-
-    `known` remembers ids by name (None: there is no such topic) for the next call.
-    """
-    names = member.subscribed_topics
-    pattern = pattern_of(member)
-    if pattern is not None and pattern in group.resolved:
-        names = names | group.resolved[pattern].topics
-    for name in names:
-        if name not in known:
-            topic = image.topic_of_name(name)
-            known[name] = None if topic is None else topic.id
-    return frozenset(filter(None, map(known.__getitem__, names)))
-
-
-def partition_counts(members: Iterable[AssignedMember], image: CoordinatorImage) -> Mapping[bytes, int]:
-    """The number of partitions of each topic that a member subscribes to."""
-    counts: dict[bytes, int] = {}
-    for topic_id in {topic_id for member in members for topic_id in member.topics}:
-        topic = image.topic_of_id(topic_id)
-        assert topic is not None, "a topic that the image has by name it has by id"
-        counts[topic_id] = topic.partitions_count
-    return counts

@@ -13,6 +13,7 @@ but not while a resolution of the group runs, and not within 10 s of the last on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
@@ -27,6 +28,8 @@ REFRESH_INTERVAL_MIN_MS: Final = 10_000
 """The least time (ms) between two resolutions of a group."""
 RESOLUTION_MAX_MS: Final = 60_000
 """A resolution whose outcome is missing for so long (ms) is given up, and another one may begin."""
+REMEMBERED_FAULTS_MAX: Final = 64
+"""The most regular expressions of which the faults are remembered."""
 NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
@@ -42,8 +45,13 @@ def compiled(regex: str) -> Any:
         raise ValueError(str(fault)) from None
 
 
+@lru_cache(REMEMBERED_FAULTS_MAX)
 def regex_fault(regex: str) -> str | None:
-    """What is wrong with a regular expression; None: it is valid."""
+    """What is wrong with a regular expression; None: it is valid. It is remembered: a short expression may take a
+    second to compile, so that the shell asks in a thread before a member subscribes to it.
+
+    DIVERGES: Apache Kafka has no limit of the memory of an expression; here it has that of RE2, 8 MB.
+    """
     try:
         compiled(regex)
     except ValueError as fault:
@@ -93,7 +101,14 @@ def resolve_if_due(
 
 
 def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
-    """Store the topics of those regular expressions that members still use; raise the epoch if the topics changed."""
+    """Store the topics of those regular expressions that members still use; raise the epoch if the topics changed.
+
+    More names than a batch of the log can hold are not stored, and are not searched for again before the timer ends:
+    the log would refuse them.
+    """
+    if event.size > step.config.member_metadata_bytes_max:
+        step.notes.append(f"group {event.group_id!r}: its regular expressions match too many topics to be stored")
+        return
     step.timers.cancel(TimerKey(ConsumerTimer.RESOLUTION, event.group_id))
     if not isinstance(group, ConsumerGroup):
         return

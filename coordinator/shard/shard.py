@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import auto
 from typing import Final, NamedTuple, cast
 
+from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
     DeleteGroups,
@@ -201,6 +202,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 topics_deleted(step, self._offsets, request)
                 for each in self._groups.values():
                     KIND_OF_GROUP[type(each)].topics_deleted(step, each, request.topic_ids)
+            case TargetComputed():
+                self._take_target(step, request)
             case _:
                 group = self._groups.get(request.group_id)
                 decision(group, request)(step, group, request)
@@ -214,6 +217,13 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         step = self.begin(now_ms, wall_ms)
         decide(step, self._groups.get(request.group_id), request)
         return step.replies[0] if step.replies else None
+
+    def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
+        """Its timer stays cancelled where the log refuses the records: a thread may compute the target again."""
+        group = self._groups.get(event.group_id)
+        decide = None if group is None else KIND_OF_GROUP[type(group)].requests.get(TargetComputed)
+        if decide is not None:
+            decide(step, group, event)
 
     def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind) -> None:
         if step.changes and not kind.is_ahead_of_log:

@@ -28,6 +28,8 @@ FIRST_EPOCH: Final = 1
 class ShareTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
+    TARGET = auto()
+    """A thread computes the target of the group."""
 
 
 class ShareGroup:
@@ -53,6 +55,7 @@ class ShareGroup:
         self.state_topics = StateTopics()
         self.seen_image: CoordinatorImage | None = None
         """The metadata with which `metadata_hash` was compared last. It is in no record, like `initialized_ms`."""
+        self._settled: tuple[CoordinatorImage, StateTopics, int, int] | None = None
         self.initialized_ms: dict[bytes, int | None] = {}
         """The time (ms) at which the initialization of a topic began last, for its repetition; None: it began with a
         record of this coordinator, and the next heartbeat notes the time.
@@ -68,7 +71,8 @@ class ShareGroup:
 
     @property
     def timers(self) -> list[TimerKey]:
-        return [TimerKey(ShareTimer.SESSION, self.group_id, member_id) for member_id in self.members]
+        sessions = [TimerKey(ShareTimer.SESSION, self.group_id, member_id) for member_id in self.members]
+        return [TimerKey(ShareTimer.TARGET, self.group_id), *sessions]
 
     def deletion_error(self) -> ErrorCode:
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
@@ -84,6 +88,18 @@ class ShareGroup:
 
     def tombstones(self) -> list[Change]:
         return list(group_tombstones(self.group_id, self.members))
+
+    def is_settled(self, image: CoordinatorImage) -> bool:
+        """Whether a heartbeat found nothing to do for the group as it is, with this metadata."""
+        if self._settled is None:
+            return False
+        seen, states, *epochs = self._settled
+        return seen is image and states is self.state_topics and epochs == [self.epoch, self.assignment_epoch]
+
+    def note_settled(self, image: CoordinatorImage) -> None:
+        """A heartbeat found nothing to do. While share partitions are being initialized, time may bring something."""
+        if not self.state_topics.initializing:
+            self._settled = image, self.state_topics, self.epoch, self.assignment_epoch
 
     def topics_with(self, member: Member | None, without: str = "") -> frozenset[str]:
         """The names of the topics of all members, with one member changed, and without another."""

@@ -12,14 +12,12 @@ Nothing changes before the records of all steps are in the log, and the answer w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
-from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
-from moldau.coordinator.share.assignor import NOTHING, Assigned, assign
+from moldau.coordinator.share.assignor import NOTHING, Assigned
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import (
@@ -29,10 +27,9 @@ from moldau.coordinator.share.records import (
     epoch_change,
     member_change,
     member_tombstones,
-    target_change,
-    target_epoch_change,
 )
 from moldau.coordinator.share.state_topics import NO_PARTITIONS, initialize_new, partitions_by_topic
+from moldau.coordinator.share.target import is_too_early, target_changes, targets_at_once, topic_ids
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import (
     Assignment,
@@ -161,7 +158,9 @@ class Update:
 
     def answer(self) -> ShareGroupHeartbeatResponse:
         step, group, before = self._step, self._group, self._before
-        self._raise_epoch()
+        is_settled = self._member == before and group.is_settled(step.image)
+        if not is_settled:
+            self._raise_epoch()
         target_epoch, target = self._target()
         member = self._reconciled(target_epoch, target)
         if group.group_id in step.groups:
@@ -169,7 +168,10 @@ class Update:
         else:
             key = TimerKey(ShareTimer.SESSION, group.group_id, member.member_id)
             step.timers.schedule(key, step.now_ms + self._settings.session_timeout_ms)
-        initialize_new(step, group, group.topics_with(member), self._epoch)
+        if not is_settled:
+            initialize_new(step, group, group.topics_with(member), self._epoch)
+            if not step.changes:
+                group.note_settled(step.image)
         response = response_to(member.member_id, member.epoch, self._settings.heartbeat_interval_ms)
         is_full = self._request.subscribed_topic_names is not None
         if self._request.member_epoch == JOIN_EPOCH or is_full or member.assigned != before.assigned:
@@ -205,14 +207,10 @@ class Update:
         step, group, member_id = self._step, self._group, self._member.member_id
         if group.assignment_epoch >= self._epoch or is_too_early(group, self._settings, step.wall_ms):
             return group.assignment_epoch, group.targets.get(member_id, NOTHING)
-        members = {**group.members, member_id: self._member}
-        subscriptions = {each: topic_ids(step, members[each].topics) for each in members}
-        assignable = {topic_id: topic.partitions for topic_id, topic in group.state_topics.initialized.items()}
-        targets = assign(subscriptions, assignable, group.targets)
-        for each, target in targets.items():
-            if target != group.targets.get(each):
-                step.write(target_change(group.group_id, each, target))
-        step.write(target_epoch_change(group.group_id, self._epoch, step.wall_ms))
+        targets = targets_at_once(step, group, self._epoch, self._member)
+        if targets is None:
+            return group.assignment_epoch, group.targets.get(member_id, NOTHING)
+        step.write(*target_changes(group, targets, self._epoch, step.wall_ms))
         return self._epoch, targets[member_id]
 
     def _reconciled(self, target_epoch: int, target: Assigned) -> Member:
@@ -221,7 +219,7 @@ class Update:
         is_behind = target_epoch != member.epoch
         if not is_behind and not self._is_raised:
             return member
-        subscribed = topic_ids(step, member.topics)
+        subscribed = topic_ids(step.image, member.topics)
         changed = member._replace(assigned=frozenset(each for each in target if each[0] in subscribed))
         if is_behind:
             changed = changed._replace(epoch=target_epoch, previous_epoch=member.epoch)
@@ -252,18 +250,6 @@ def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
         and topic.partitions != assigned.get(topic_id, NO_PARTITIONS)
         for topic_id, topic in group.state_topics.initialized.items()
     )
-
-
-def is_too_early(group: ShareGroup, settings: ShareGroupSettings, wall_ms: int) -> bool:
-    """Whether the next target has to wait. The interval counts from the last target, if its time is known."""
-    interval_ms = settings.assignment_interval_ms
-    return group.assignment_ms != 0 and interval_ms != 0 and wall_ms < group.assignment_ms + interval_ms
-
-
-def topic_ids(step: GroupStep, names: Iterable[str]) -> frozenset[bytes]:
-    """The ids of the topics that exist."""
-    found = (step.image.topic_of_name(name) for name in names)
-    return frozenset(topic.id for topic in found if topic is not None)
 
 
 def remove_member(step: GroupStep, group: ShareGroup, member: Member) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group, GroupKind, GroupStep, TimerKey, on_event, on_first_request, on_request
 from moldau.coordinator.share import heartbeat, offsets
@@ -23,6 +24,7 @@ from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import RECORDS
 from moldau.coordinator.share.replay import replay
 from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
+from moldau.coordinator.share.target import target_computed
 
 
 def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
@@ -40,6 +42,7 @@ SHARE: Final = GroupKind(
     requests={
         CommitOffsets: on_request(CommitOffsets, ShareGroup, commit_offsets),
         CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, ShareGroup, commit_transactional_offsets),
+        TargetComputed: on_request(TargetComputed, ShareGroup, target_computed),
     },
     # These decide themselves about groups of any kind.
     first_requests={

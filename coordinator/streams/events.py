@@ -83,3 +83,5 @@ class StreamsTimer(TimerKind):
     """The time that a member has to revoke tasks."""
     INITIAL_REBALANCE = auto()
     """The delay of a group's first assignment, in which more members may join."""
+    TARGET = auto()
+    """A thread computes the target of the group."""

@@ -101,7 +101,8 @@ class StreamsGroup:
     def timers(self) -> list[TimerKey]:
         kinds = (StreamsTimer.SESSION, StreamsTimer.REBALANCE)
         keys = [TimerKey(kind, self.group_id, member_id) for member_id in self.members for kind in kinds]
-        return [TimerKey(StreamsTimer.INITIAL_REBALANCE, self.group_id), *keys]
+        own = [TimerKey(kind, self.group_id) for kind in (StreamsTimer.INITIAL_REBALANCE, StreamsTimer.TARGET)]
+        return [*own, *keys]
 
     @property
     def is_empty(self) -> bool:

@@ -51,7 +51,7 @@ from moldau.coordinator.streams.records import (
     member_change,
     topology_change,
 )
-from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
+from moldau.coordinator.streams.target import TargetInputs, is_too_early, target_changes, targets_at_once
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks, task_set
 from moldau.coordinator.streams.topology import Topology, topology_of
 from moldau.protocol.errors import ErrorCode
@@ -320,9 +320,11 @@ class Heartbeat:
                 self.statuses.append(INTERVAL)
                 return
             members = {**group.members, self.member.member_id: self.member}
-            targets = compute_targets(group.targets, members, self.configured, self.settings.num_standby_replicas)
-            self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
-            self.target_epoch, self.target = self.epoch, targets[self.member.member_id]
+            inputs = TargetInputs({**group.targets}, members, self.configured, self.settings.num_standby_replicas)
+            targets = targets_at_once(step, group.group_id, self.epoch, inputs)
+            if targets is not None:
+                self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
+                self.target_epoch, self.target = self.epoch, targets[self.member.member_id]
 
     def _is_initial_delay(self) -> bool:
         key = TimerKey(StreamsTimer.INITIAL_REBALANCE, self.group.group_id)

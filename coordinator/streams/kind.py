@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.coordinator.classic.events import Join
+from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import (
     Group,
@@ -23,6 +24,7 @@ from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat import heartbeat
 from moldau.coordinator.streams.records import RECORDS
 from moldau.coordinator.streams.replay import replay
+from moldau.coordinator.streams.target import target_computed
 from moldau.protocol.errors import ErrorCode
 
 
@@ -42,6 +44,7 @@ STREAMS: Final = GroupKind(
         Join: on_request(Join, StreamsGroup, membership.join_classic),
         CommitOffsets: on_request(CommitOffsets, StreamsGroup, commit_offsets),
         CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, StreamsGroup, commit_transactional_offsets),
+        TargetComputed: on_request(TargetComputed, StreamsGroup, target_computed),
     },
     # A heartbeat decides itself about groups of any kind: it creates a group, or takes the place of a classic one.
     first_requests={

@@ -16,7 +16,7 @@ from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member, MemberState
 from moldau.coordinator.streams.records import epoch_change, member_tombstones
-from moldau.coordinator.streams.target import compute_targets, is_too_early, target_changes
+from moldau.coordinator.streams.target import TargetInputs, is_too_early, target_changes, targets_at_once
 from moldau.protocol.errors import ErrorCode
 
 STANDBYS_CONFIG: Final = "num.standby.replicas"
@@ -68,8 +68,10 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     if is_too_early(group, settings, step.wall_ms):
         return
     standby_replicas = int(group.assignment_configs.get(STANDBYS_CONFIG, "0"))
-    targets = compute_targets(group.targets, group.members, configured, standby_replicas)
-    step.write(*target_changes(group, group.epoch, targets, step.wall_ms))
+    inputs = TargetInputs({**group.targets}, {**group.members}, configured, standby_replicas)
+    targets = targets_at_once(step, group.group_id, group.epoch, inputs)
+    if targets is not None:
+        step.write(*target_changes(group, group.epoch, targets, step.wall_ms))
 
 
 def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:

@@ -133,9 +133,9 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
     Mutant(
         421,
         "share partitions are assigned while they are being initialized",
-        SHARE,
-        "group.state_topics.initialized.items()}\n        targets",
-        "{**group.state_topics.initialized, **group.state_topics.initializing}.items()}\n        targets",
+        "coordinator/share/target.py",
+        "members, group.state_topics.initialized, {**group.targets}",
+        "members, {**group.state_topics.initialized, **group.state_topics.initializing}, {**group.targets}",
         Hunt.SHARE_GROUPS,
     ),
     Mutant(

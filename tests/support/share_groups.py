@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moldau.coordinator.group.background_target import ComputeTarget
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import ShardRequest
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
@@ -21,6 +22,8 @@ class ShareGroupStage(StreamsStage):
 
     def __init__(self, topics: dict[str, int], config: ShareGroupSettings | None = None) -> None:
         self.commands: list[InitializeStates] = []
+        self.targets: list[ComputeTarget] = []
+        """Commands to compute a target, which a test carries out."""
         self.stores = True
         super().__init__(topics)
         self.config = GroupConfig(share=config or ShareGroupSettings(assignment_interval_ms=0))
@@ -39,6 +42,9 @@ class ShareGroupStage(StreamsStage):
         replies = super()._act(effects)
         self.shard.step = step  # type: ignore[method-assign]
         for command in [*effects.commands, *commands]:
+            if isinstance(command, ComputeTarget):
+                self.targets.append(command)
+                continue
             assert isinstance(command, InitializeStates)
             self.commands.append(command)
             if self.stores:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refusal
 from moldau.kraft.features import GROUP_VERSION
@@ -46,7 +46,15 @@ def handle(
             lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
         )
 
+    def with_regex() -> object:
+        regex = request.subscribed_topic_regex
+        if not regex:
+            return submitted()
+        reply: Pending[ConsumerGroupHeartbeatResponse] = Pending(waits_for=EXECUTOR)
+        services.groups.compile_regex(regex, lambda: when_ready(submitted(), reply.complete))
+        return reply
+
     names = request.subscribed_topic_names
     if not names:
-        return submitted()
-    return services.long_requests.answer(context, after_hashes(services, names, submitted))
+        return with_regex()
+    return services.long_requests.answer(context, after_hashes(services, names, with_regex))

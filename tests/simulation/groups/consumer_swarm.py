@@ -7,12 +7,10 @@ from random import Random
 from typing import Final
 
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
-from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.consumer_member import ConsumerMember
 from tests.simulation.groups.consumer_rules import ConsumerRules
-from tests.simulation.groups.heartbeat_swarm import GROUPS, TOPICS, HeartbeatSwarm, Topics
+from tests.simulation.groups.heartbeat_swarm import AT_ONCE, GROUPS, TOPICS, HeartbeatSwarm, Topics
 
 REGEXES: Final = ("t", "[tu]", "u|v", ".*", "w.*")
 LATE_TOPIC: Final = "w"
@@ -20,7 +18,7 @@ LATE_TOPIC: Final = "w"
 
 
 class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, target_size_at_once: int = AT_ONCE) -> None:
         random = Random(f"{seed}/consumer groups")
         topics = Topics(random, TOPICS)
         self.members = [
@@ -37,7 +35,7 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
         for member in self.members:
             member.regex = self._regex()
         self.consumer_rules = ConsumerRules(self.members)
-        super().__init__(random, topics, self.consumer_rules, GroupConfig())
+        super().__init__(random, topics, self.consumer_rules, GroupConfig(target_size_at_once=target_size_at_once))
         self._commits = 0
         self.steps = [
             *self.steps,
@@ -57,11 +55,9 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
 
     # The search for topics, which is carried out late, or whose outcome gets lost
 
-    def stepped(self, event: events.Event, effects: Effects) -> None:
-        super().stepped(event, effects)
-        for command in effects.commands:
-            assert isinstance(command, ResolveRegexes)
-            self._searches.append(command)
+    def commanded(self, command: object) -> None:
+        assert isinstance(command, ResolveRegexes)
+        self._searches.append(command)
 
     def loaded(self) -> None:
         super().loaded()

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from moldau.coordinator.group import events
+from moldau.coordinator.group.background_target import ComputeTarget, TargetComputed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
@@ -26,6 +27,7 @@ TOPICS: Final = ("t", "u", "v")
 LATE_MAX: Final = 8
 QUIET_ROUNDS: Final = 40
 ROUND_MS: Final = 5_000
+AT_ONCE: Final = GroupConfig().target_size_at_once
 
 
 class HeartbeatMember(Protocol):
@@ -114,6 +116,8 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
         self._loses = random.choice((0.0, 0.05, 0.2))
         self._repeats = random.choice((0.0, 0.05, 0.2))
         self._late: list[Sent] = []
+        self._targets: list[ComputeTarget] = []
+        """What threads compute; it is reported late, and gets lost with the coordinator."""
         self._awaited: dict[str, int] = {}
         """The number of what a member asked last, by its id."""
         self._asked_count = 0
@@ -182,6 +186,15 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
         self.rules.stepped(event, effects)
+        for command in effects.commands:
+            if isinstance(command, ComputeTarget):
+                self._targets.append(command)
+            else:
+                self.commanded(command)
+
+    def commanded(self, command: object) -> None:
+        """A command that only one kind of group has."""
+        raise AssertionError(f"no such command: {command}")
 
     def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
         self.rules.appended(changes, end_offset)
@@ -203,6 +216,7 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def loaded(self) -> None:
         self.rules.loaded()
+        self._targets.clear()
 
     # Members
 
@@ -279,6 +293,9 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
         self.wait(self.random.randint(5_000, 80_000))
 
     def wait(self, ms: int) -> None:
+        while self._targets and self.random.random() < 0.7:
+            command = self._targets.pop(0)
+            self.shell.step(TargetComputed(command.group_id, command.epoch, command.compute()))
         self.shell.wait(ms)
         self.rules.look()
 

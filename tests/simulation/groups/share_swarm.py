@@ -42,7 +42,7 @@ from moldau.protocol.records.share_groups import (
 from tests.simulation.groups.client import Sent
 from tests.simulation.groups.consumer_member import Owned
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
-from tests.simulation.groups.heartbeat_swarm import GROUPS, TOPICS, HeartbeatSwarm, Topics
+from tests.simulation.groups.heartbeat_swarm import AT_ONCE, GROUPS, TOPICS, HeartbeatSwarm, Topics
 from tests.simulation.groups.shell import Asked
 from tests.support.drawn_steps import Violation
 
@@ -195,7 +195,7 @@ class ShareRules(HeartbeatRules[SharePlace]):
 
 
 class ShareSwarm(HeartbeatSwarm[ShareMember]):
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, target_size_at_once: int = AT_ONCE) -> None:
         random = Random(f"{seed}/share groups")
         topics = Topics(random, TOPICS)
         self.members = [
@@ -204,7 +204,8 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
         ]
         self.share_rules = ShareRules()
         settings = ShareGroupSettings(assignment_interval_ms=random.choice((0, 1_000)))
-        super().__init__(random, topics, self.share_rules, GroupConfig(share=settings))
+        config = GroupConfig(share=settings, target_size_at_once=target_size_at_once)
+        super().__init__(random, topics, self.share_rules, config)
         self._commands: list[InitializeStates] = []
         self._is_live: dict[int, bool] = {}
         """Whether the group had members when an administrator's request came, by the identity of the request."""
@@ -222,10 +223,11 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
         super().stepped(event, effects)
         if isinstance(event, AlterOffsets | DeleteOffsets):
             self._is_live[id(event.waiter.token)] = bool(self.rules.group(event.group_id).members)
-        for command in effects.commands:
-            assert isinstance(command, InitializeStates)
-            self.share_rules.commanded(command)
-            self._commands.append(command)
+
+    def commanded(self, command: object) -> None:
+        assert isinstance(command, InitializeStates)
+        self.share_rules.commanded(command)
+        self._commands.append(command)
 
     def appended(self, changes: tuple[Any, ...], end_offset: int) -> None:
         super().appended(changes, end_offset)

@@ -20,7 +20,7 @@ from moldau.protocol.records.streams_groups import (
     StreamsGroupTargetAssignmentMetadataKey,
 )
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
-from tests.simulation.groups.heartbeat_swarm import GROUPS, HeartbeatSwarm, Topics
+from tests.simulation.groups.heartbeat_swarm import AT_ONCE, GROUPS, HeartbeatSwarm, Topics
 from tests.simulation.groups.shell import Asked
 from tests.simulation.groups.streams_member import JOIN, OwnedTasks, StreamsMember, TaskKeys, keys_of
 from tests.support.drawn_steps import Violation
@@ -172,7 +172,7 @@ def tasks_of(listed: list[Any]) -> TaskKeys:
 
 
 class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, target_size_at_once: int = AT_ONCE) -> None:
         random = Random(f"{seed}/streams groups")
         topics = Topics(random, INPUTS)
         for name in INPUTS:
@@ -188,7 +188,8 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
         settings = StreamsGroupSettings(
             assignment_interval_ms=random.choice((0, 1_000)), initial_rebalance_delay_ms=random.choice((0, 3_000))
         )
-        super().__init__(random, topics, self.streams_rules, GroupConfig(streams=settings))
+        config = GroupConfig(streams=settings, target_size_at_once=target_size_at_once)
+        super().__init__(random, topics, self.streams_rules, config)
         self._commits = 0
         self._to_create: dict[str, int] = {}
         """The internal topics that the last heartbeats asked for, with their partitions."""

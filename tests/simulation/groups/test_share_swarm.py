@@ -18,6 +18,11 @@ def test_share_groups_settle(seed: int) -> None:
     ShareSwarm(seed).run()
 
 
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_groups_whose_targets_threads_compute_settle(seed: int) -> None:
+    ShareSwarm(seed, target_size_at_once=0).run()
+
+
 def run_many() -> None:
     for seed in range(SEEDS_OF_FAULTS):
         ShareSwarm(seed).run()

@@ -11,6 +11,7 @@ import pytest
 
 from moldau.broker.coordinators.regex_resolution import resolve
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
+from moldau.coordinator.consumer.regular_expressions import regex_fault
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -60,12 +61,12 @@ def resolved(client: object, *, is_open: bool = True) -> list[RegexesResolved]:
 
 def test_all_topics_that_match_are_reported_where_there_is_no_authorizer() -> None:
     (outcome,) = resolved(Unrestricted())
-    assert outcome == RegexesResolved("g", {"ap.*": frozenset({"app", "apt"}), "b.*": frozenset({"bus"})}, 7, 5)
+    assert outcome == RegexesResolved("g", {"ap.*": frozenset({"app", "apt"}), "b.*": frozenset({"bus"})}, 7, 5, 9)
 
 
 def test_topics_that_the_client_may_not_describe_do_not_exist_for_it() -> None:
     (outcome,) = resolved(Allowing({"apt"}))
-    assert outcome.topics == {"ap.*": {"apt"}, "b.*": frozenset()}
+    assert (outcome.topics, outcome.size) == ({"ap.*": {"apt"}, "b.*": frozenset()}, 3)
 
 
 def test_a_shard_that_is_gone_hears_nothing() -> None:
@@ -89,6 +90,19 @@ def test_a_member_gets_the_topics_of_its_expression_on_a_node() -> None:
         stayed = await node.call(beat(joined.member_epoch), 1)
         assert isinstance(stayed, ConsumerGroupHeartbeatResponse) and stayed.assignment is not None
         assert [topic.partitions for topic in stayed.assignment.topic_partitions] == [[0, 1]]
+
+    on_a_node(scenario)
+
+
+def test_the_machine_finds_the_expression_of_a_member_compiled() -> None:
+    async def scenario(node: GroupNode) -> None:
+        regex_fault.cache_clear()
+        for regex, error in (("t.*", ErrorCode.NONE), ("(", ErrorCode.INVALID_REGULAR_EXPRESSION)):
+            joining = beat(0, rebalance_timeout_ms=60_000, topic_partitions=[], subscribed_topic_regex=regex)
+            joined = await node.call(joining, 1)
+            assert isinstance(joined, ConsumerGroupHeartbeatResponse)
+            assert joined.error_code == error
+        assert (regex_fault.cache_info().misses, regex_fault.cache_info().hits) == (2, 2)
 
     on_a_node(scenario)
 

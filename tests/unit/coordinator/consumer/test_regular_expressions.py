@@ -88,6 +88,23 @@ def test_new_topics_are_looked_for_at_the_next_heartbeat_after_10_s() -> None:
     assert stage.group.resolved["a.*"].topics == {"a", "a2"}
 
 
+def test_more_names_than_the_log_can_store_are_not_stored() -> None:
+    """They are searched for again when the resolution is given up, not at the next heartbeat."""
+    stage = joined()
+    most = stage.config.member_metadata_bytes_max
+    stage._step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most + 1))
+    assert (stage.written, stage.group.resolved) == ([], {})
+    stage.commands.clear()
+    stage.now_ms += 20_000
+    stage.stay("m1")
+    assert stage.commands == []
+    stage.wait(40_000)
+    stage.stay("m1")
+    assert len(stage.commands) == 1
+    stage._step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most))
+    assert stage.group.resolved["a.*"].topics == {"a"}
+
+
 def test_old_resolutions_are_refreshed() -> None:
     stage = joined()
     stage.resolve()

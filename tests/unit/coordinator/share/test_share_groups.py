@@ -7,6 +7,7 @@ import pytest
 from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.runtime.machine import Appended, Committed
+from moldau.coordinator.share import heartbeat
 from moldau.coordinator.share.events import (
     DeleteOffsets,
     DeleteStates,
@@ -122,6 +123,24 @@ def test_new_partitions_and_topics_are_initialized_and_assigned() -> None:
     stage.set_topics({"t": 2, "u": 1})
     stage.settle("a")
     assert stage.share_group.members["a"].assigned == {(topic_id("t"), 0), (topic_id("t"), 1), (topic_id("u"), 0)}
+
+
+def test_a_heartbeat_looks_at_the_group_again_only_where_something_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    epoch = stage.settle("a")["a"]
+    looks: list[None] = []
+    monkeypatch.setattr(heartbeat, "initialize_new", lambda *_: looks.append(None))
+    stage.beat("a", epoch)
+    assert looks == []
+    stage.set_topics({"t": 1})
+    stage.beat("a", epoch)
+    stage.beat("a", epoch)
+    assert len(looks) == 1
+    stage.beat("a", epoch, "t", "u")
+    assert len(looks) == 2
 
 
 def test_a_changed_subscription_takes_effect_at_once() -> None:

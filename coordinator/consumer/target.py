@@ -1,0 +1,132 @@
+"""The target assignment of a consumer group: what it is computed from, and which records it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, cast
+
+from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, ResolvedRegex, Subscriptions
+from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
+from moldau.coordinator.consumer.records import target_change, target_epoch_change
+from moldau.coordinator.group.background_target import TargetComputed, is_of_use
+from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.records import Change
+
+
+class TargetInputs(NamedTuple):
+    """What the target of a group is computed from. Nothing of it changes, so that a thread may read it."""
+
+    assignor: str
+    members: Mapping[str, ConsumerMember]
+    """At least one member."""
+    before: Mapping[str, Assignment]
+    """The last target by member id."""
+    resolved: Mapping[str, ResolvedRegex]
+    is_homogeneous: bool
+    """Whether all members subscribe to the same topics."""
+    image: CoordinatorImage
+    ids: dict[str, bytes | None]
+    """See `topic_ids`."""
+
+    def compute(self) -> dict[str, Assignment]:
+        """The target of each member."""
+        members = {
+            member_id: AssignedMember(
+                topic_ids(member, self.resolved, self.image, self.ids),
+                self.before.get(member_id, NOTHING),
+                member.instance_id,
+            )
+            for member_id, member in self.members.items()
+        }
+        counts = partition_counts(members.values(), self.image)
+        targets = ASSIGNORS[self.assignor](Assigning(members, counts, self.is_homogeneous))
+        return {member_id: targets.get(member_id, NOTHING) for member_id in members}
+
+
+def target_inputs(
+    group: ConsumerGroup,
+    updated: ConsumerMember,
+    subscriptions: Subscriptions,
+    assignor: str,
+    image: CoordinatorImage,
+    ids: dict[str, bytes | None],
+) -> TargetInputs:
+    """The inputs after a member has become `updated`. A static member that replaces another has the target of that one.
+
+    `subscriptions`: those of the group with the updated member.
+    """
+    former_id = updated.member_id
+    if updated.instance_id is not None:
+        former_id = group.static_members.get(updated.instance_id, former_id)
+    members, before = {**group.members}, {**group.targets}
+    for member_id in (former_id, updated.member_id):
+        members.pop(member_id, None)
+    members[updated.member_id] = updated
+    before[updated.member_id] = group.targets.get(former_id, NOTHING)
+    is_homogeneous = subscriptions.is_homogeneous(len(members))
+    return TargetInputs(assignor, members, before, {**group.resolved}, is_homogeneous, image, ids)
+
+
+def target_size(group: ConsumerGroup, subscriptions: Subscriptions, image: CoordinatorImage) -> int:
+    """A measure of the work of an assignor: the partitions, and the subscriptions of members to topics."""
+    by_regex = (
+        count * len(group.resolved[regex].topics)
+        for regex, count in subscriptions.regexes.items()
+        if regex in group.resolved
+    )
+    topics = filter(None, map(image.topic_of_name, subscriptions.topics))
+    return sum(subscriptions.by_name.values()) + sum(by_regex) + sum(topic.partitions_count for topic in topics)
+
+
+def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, wall_ms: int) -> list[Change]:
+    """The records of the targets that differ from the last, and the epoch for which they are computed."""
+    return [
+        *(
+            target_change(group.group_id, member_id, target)
+            for member_id, target in targets.items()
+            if target != group.targets.get(member_id)
+        ),
+        target_epoch_change(group.group_id, epoch, wall_ms),
+    ]
+
+
+def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
+    """Take over a target that a thread has computed. Members that have left meanwhile get none."""
+    step.cancel(ConsumerTimer.TARGET, group)
+    if is_of_use(event, group):
+        targets = cast("Mapping[str, Assignment]", event.targets)
+        kept = {member_id: target for member_id, target in targets.items() if member_id in group.members}
+        step.write(*target_changes(group, kept, event.epoch, step.wall_ms))
+
+
+def topic_ids(
+    member: ConsumerMember,
+    resolved: Mapping[str, ResolvedRegex],
+    image: CoordinatorImage,
+    known: dict[str, bytes | None],
+) -> frozenset[bytes]:
+    """The ids of the existing topics to which a member subscribes by name or by a regular expression that is resolved.
+
+    `known` remembers ids by name (None: there is no such topic) for the next call.
+    """
+    names = member.subscribed_topics
+    pattern = pattern_of(member)
+    if pattern is not None and pattern in resolved:
+        names = names | resolved[pattern].topics
+    for name in names:
+        if name not in known:
+            topic = image.topic_of_name(name)
+            known[name] = None if topic is None else topic.id
+    return frozenset(filter(None, map(known.__getitem__, names)))
+
+
+def partition_counts(members: Iterable[AssignedMember], image: CoordinatorImage) -> Mapping[bytes, int]:
+    """The number of partitions of each topic that a member subscribes to."""
+    counts: dict[bytes, int] = {}
+    for topic_id in {topic_id for member in members for topic_id in member.topics}:
+        topic = image.topic_of_id(topic_id)
+        assert topic is not None, "a topic that the image has by name it has by id"
+        counts[topic_id] = topic.partitions_count
+    return counts
