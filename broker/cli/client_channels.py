@@ -17,7 +17,13 @@ LISTENER: Final = "CLUSTER"
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
     """Declare the arguments that say where the cluster is and how the command logs in."""
-    parser.add_argument("--bootstrap", required=is_required, metavar="HOST:PORT", help="a broker of the cluster")
+    parser.add_argument(
+        "--bootstrap",
+        "--bootstrap-server",
+        required=is_required,
+        metavar="HOST:PORT",
+        help="a broker of the cluster",
+    )
     parser.add_argument(
         "--command-config",
         metavar="FILE",
@@ -27,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None
 
 def address_of(bootstrap: str) -> tuple[str, int]:
     """Host and port. Raises CommandError."""
+    if "," in bootstrap:
+        raise CommandError(f"--bootstrap {bootstrap} names several brokers: give one of them")
     host, _, port = bootstrap.rpartition(":")
     if not host or not port.isdecimal():
         raise CommandError(f"--bootstrap {bootstrap} is not of the form host:port")

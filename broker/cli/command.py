@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
 
 EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 _DESCRIPTION: Final = """\
@@ -64,10 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit status of the process."""
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
     words = sys.argv[1:] if arguments is None else arguments
-    parsed = parser(invocation.out, words[0] if words else None).parse_args(words)
+    if not words:
+        parser(invocation.errors).print_help(sys.stderr)
+        return EXIT_USAGE
+    parsed = parser(invocation.out, words[0]).parse_args(words)
     run: Run = parsed.run
     try:
-        return run(parsed, invocation)
+        with warnings_as_lines(invocation.errors):
+            return run(parsed, invocation)
     except CommandError as refusal:
         invocation.errors.say(f"moldau: {refusal}", "red")
         for detail in refusal.details:

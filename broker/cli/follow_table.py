@@ -19,9 +19,9 @@ The records come from log directories and tiered storages. The offsets that the 
 the command can be stopped at any point and started again; of two that follow the same table, the later one goes on."""
 EPILOG: Final = """\
 examples:
-  moldau follow-table --path data --topic orders --warehouse lake --once
+  moldau follow-table --path data --topic orders --warehouse warehouse --once
   moldau follow-table --path /var/lib/moldau,s3://bucket/prefix --topic orders --catalog prod --table sales.orders
-  moldau follow-table --path data --topic orders --warehouse lake --registry http://registry:8081 \\
+  moldau follow-table --path data --topic orders --warehouse warehouse --registry http://registry:8081 \\
       --misfits dead-letter --metrics 127.0.0.1:9464
 
 A topic with cleanup.policy=compact becomes a table with a row for each key, others one with a row for each record.

@@ -4,7 +4,9 @@ test can replace them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -84,6 +86,29 @@ class Invocation:
     out: Terminal
     errors: Terminal
     variables: Mapping[str, str]
+
+
+@contextmanager
+def warnings_as_lines(errors: Terminal) -> Iterator[None]:
+    """Warnings of the tables are lines of the command, without the place in the code from which they come."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if category is UserWarning:
+                errors.say(str(message), "yellow")
+            else:
+                shown(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def load_config(

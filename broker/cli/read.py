@@ -207,8 +207,11 @@ def failures_reported() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
+    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError) as problem:
         raise CommandError(str(problem)) from None
+    except OSError as problem:
+        is_of_file = problem.filename is not None and problem.strerror is not None
+        raise CommandError(f"{problem.filename}: {problem.strerror}" if is_of_file else str(problem)) from None
     except engine_errors() as problem:
         raise CommandError(str(problem)) from None
 

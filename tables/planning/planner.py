@@ -411,6 +411,8 @@ INTERNAL_TOPICS: Final = frozenset(
     }
 )
 """Internal topics: read when they are named, and never matched by a pattern."""
+TOPICS_NAMED_MAX: Final = 10
+"""The most topics that a refusal lists."""
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
@@ -431,10 +433,17 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
         wanted = set(selection.topics)
         for topic in selection.topics:
             if topic not in topics and not selection.is_optional:
-                raise Refused(f"subscribe: no partition of {topic} is in the places that are read")
+                raise Refused(f"no partition of {topic} is in the places that are read{_topics_text(topics)}")
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_gaps(chosen)
     return chosen
+
+
+def _topics_text(topics: set[str]) -> str:
+    """The topics that are there, for a message about one that is not; the first ones where they are many."""
+    names = sorted(topics - INTERNAL_TOPICS)
+    more = f" and {len(names) - TOPICS_NAMED_MAX} more" if len(names) > TOPICS_NAMED_MAX else ""
+    return f", only of {', '.join(names[:TOPICS_NAMED_MAX])}{more}" if names else ""
 
 
 def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:

@@ -66,3 +66,5 @@ def test_an_address_is_host_and_port() -> None:
     assert address_of("[::1]:9092") == ("::1", 9092)
     with pytest.raises(CommandError, match="host:port"):
         address_of("localhost")
+    with pytest.raises(CommandError, match="names several brokers"):
+        address_of("a:9092,b:9092")

@@ -35,6 +35,11 @@ def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str
     assert command == ["version"] or "examples:" in shown
 
 
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "moldau serve  " in capsys.readouterr().err
+
+
 def test_headings_of_help_are_bold_on_a_terminal_only() -> None:
     assert "\033[1mexamples:\033[0m" in parser(Terminal(Tty(), {})).format_help()
     assert "\033" not in parser(Terminal(io.StringIO(), {})).format_help()

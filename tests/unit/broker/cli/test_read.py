@@ -88,7 +88,8 @@ def test_a_query(directory: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> 
     ("arguments", "reason"),
     [
         ("", "--topic or --sql is missing"),
-        ("--topic u", "no partition of u"),
+        ("--topic u", "moldau: no partition of u is in the places that are read, only of t"),
+        ("--topic t --output /nonexistent/rows", "moldau: /nonexistent/rows.partial: No such file or directory"),
         ("--topic t --start soon", "--start: 'soon' is neither an offset nor a time"),
         ("--topic t --limit -1", "--limit: -1 is below 0"),
         ("--topic t --columns size", "there is no column size"),
@@ -111,6 +112,14 @@ def test_a_failed_read_leaves_no_file(tmp_path: Path, capfdbinary: pytest.Captur
     assert main(["read", "--path", str(tmp_path), *asked]) == 1
     assert "the checksum of the batch does not match" in capfdbinary.readouterr().err.decode()
     assert not list(tmp_path.glob("rows*"))
+
+
+def test_a_warning_is_a_line_without_code(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The records are there, and the broker has not written its high watermark down."""
+    write_partition(tmp_path, mixed_batches(1, 10))
+    assert main(["read", "--path", str(tmp_path), "--topic", "t", "--format", "jsonl"]) == 0
+    (line,) = capfdbinary.readouterr().err.decode().splitlines()
+    assert line.startswith("moldau: t-0: the broker has not written down its high watermark yet")
 
 
 def test_progress_is_shown_on_standard_error(directory: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

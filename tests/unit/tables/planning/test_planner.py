@@ -182,7 +182,7 @@ def test_partitions_are_chosen_by_assignment_and_by_pattern(directory: Path) -> 
 
 
 def test_what_is_not_there_is_refused(directory: Path) -> None:
-    with pytest.raises(Refused, match="no partition of u is in"):
+    with pytest.raises(Refused, match="no partition of u is in the places that are read, only of t"):
         planned(directory, subscribe="u")
     with pytest.raises(Refused, match="is not a directory"):
         planned(directory / "nowhere")
