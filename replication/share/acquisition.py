@@ -10,11 +10,16 @@ members fail does not use up the deliveries of its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop
 from math import ceil
 from typing import Final, NamedTuple
 
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_reader import records_of
 from moldau.replication.share.in_flight import (
     ACQUIRED,
     AVAILABLE,
@@ -380,3 +385,42 @@ def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> l
         if first <= last:
             result.append(Acquired(first, last, count))
     return result
+
+
+# Fetched bytes
+
+
+class PlacedBatch(NamedTuple):
+    """A record batch, and its place in fetched bytes."""
+
+    batch: FetchedBatch
+    position: int
+    end_position: int
+
+
+def fetched_batches(data: BytesLike) -> Iterator[PlacedBatch]:
+    """The whole record batches of fetched bytes, in the order of offsets."""
+    for position, header in iterate_batches(data):
+        batch = FetchedBatch(
+            header.base_offset,
+            header.next_offset - 1,
+            header.producer_id,
+            header.is_transactional,
+            header.is_control and is_abort(data, position, header),
+        )
+        yield PlacedBatch(batch, position, position + header.size)
+
+
+def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
+    """Whether a control batch is the marker of an abort."""
+    first = next(records_of(data, position, header), None)
+    return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
+
+
+def cut(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
+    """The bytes of the batches from that with the first acquired record to that with the last one."""
+    first, last = acquired[0].first_offset, acquired[-1].last_offset
+    held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]
+    if not held:
+        return data
+    return memoryview(data)[held[0].position : held[-1].end_position]

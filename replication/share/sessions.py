@@ -92,6 +92,9 @@ class ShareSessions:
     def partitions_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def find(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
+
     def open(self, wish: ShareFetchWish) -> ShareFetchContext:
         """The context of a ShareFetch; its session goes on."""
         session = self._sessions.get(wish.key)

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.network.client_quotas import ClientQuotas
@@ -37,9 +37,7 @@ from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.pending import DATA, Pending
 from moldau.broker.sharing.share_partitions import SharedPartition
 from moldau.coordinator.share_state.state import ShareKey
-from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.compiler import encoder_of
-from moldau.protocol.control_records import ControlRecordType, control_record_type
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
 from moldau.protocol.messages.share_fetch import (
@@ -52,10 +50,8 @@ from moldau.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from moldau.protocol.primitives import BytesLike, Chunk
-from moldau.protocol.record_batch import BatchHeader
-from moldau.protocol.record_reader import records_of
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, FetchPlanner, PlannedRead
-from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch
+from moldau.replication.share.acquisition import AcquireWish, cut, fetched_batches
 from moldau.replication.share.sessions import (
     FINAL_EPOCH,
     SessionKey,
@@ -184,6 +180,7 @@ class ShareFetch:
         self._request = request
         self._wish = wish
         self._found = found
+        self._session = services.share_sessions.find(wish.key)
         self._is_renewal = is_renewal
         self._settings = services.share_partitions.settings_of(wish.key.group_id)
         self._quota = services.quotas.fetch
@@ -218,6 +215,14 @@ class ShareFetch:
         return False
 
     # The two halves of the request
+
+    @property
+    def _has_session(self) -> bool:
+        """Whether the session of the request goes on: it may end, or begin anew, while the request waits.
+
+        DIVERGES: Apache Kafka acquires records for a session that has ended, and they wait for the end of their locks.
+        """
+        return self._services.share_sessions.find(self._wish.key) is self._session
 
     def answering(self) -> Answering:
         """Yields at every partition that is looked at."""
@@ -271,7 +276,8 @@ class ShareFetch:
         """
         if self._operation is not None:
             self._operation.end()
-        release_session(self._services, self._wish.key)
+        if self._has_session:
+            release_session(self._services, self._wish.key)
 
     # Fetching
 
@@ -300,6 +306,8 @@ class ShareFetch:
 
     def _attempt(self, is_last: bool) -> Fetched | Pending[Fetched] | None:
         """What is fetched; None where there are fewer bytes than the client asks for and its wait is not over."""
+        if not self._has_session:
+            return self._fetched
         for partition, shared in [*self._shared.items()]:
             if shared.error is not None:
                 del self._shared[partition]
@@ -469,6 +477,8 @@ class ShareFetch:
         self, ready: dict[SessionPartition, SharedPartition], found: Sequence[tuple[PlannedRead, BytesLike]]
     ) -> Fetched:
         """Acquire what was read, as far as the limits of the request allow."""
+        if not self._has_session:
+            return self._fetched
         left = self._request.max_records
         is_strict = self._context.version >= RENEW_VERSION and self._request.share_acquire_mode == RECORD_LIMIT
         for read, data in found:
@@ -564,37 +574,3 @@ def empty(partition: SessionPartition, error: ErrorCode) -> PartitionData:
         current_leader=NO_LEADER,
         records=b"",
     )
-
-
-class PlacedBatch(NamedTuple):
-    batch: FetchedBatch
-    position: int
-    end_position: int
-
-
-def fetched_batches(data: BytesLike) -> Iterator[PlacedBatch]:
-    """The whole record batches of fetched bytes, in the order of offsets."""
-    for position, header in iterate_batches(data):
-        batch = FetchedBatch(
-            header.base_offset,
-            header.next_offset - 1,
-            header.producer_id,
-            header.is_transactional,
-            header.is_control and is_abort(data, position, header),
-        )
-        yield PlacedBatch(batch, position, position + header.size)
-
-
-def is_abort(data: BytesLike, position: int, header: BatchHeader) -> bool:
-    """Whether a control batch is the marker of an abort."""
-    first = next(records_of(data, position, header), None)
-    return first is not None and control_record_type(first.key) is ControlRecordType.ABORT
-
-
-def cut(data: BytesLike, batches: Sequence[PlacedBatch], acquired: Sequence[Acquired]) -> BytesLike:
-    """The bytes of the batches from that with the first acquired record to that with the last one."""
-    first, last = acquired[0].first_offset, acquired[-1].last_offset
-    held = [each for each in batches if each.batch.last_offset >= first and each.batch.first_offset <= last]
-    if not held:
-        return data
-    return memoryview(data)[held[0].position : held[-1].end_position]

@@ -151,6 +151,38 @@ def test_a_lost_connection_releases_the_records_of_its_member(tell: Callable[[St
     tell(story)
 
 
+def test_a_fetch_whose_session_has_ended_acquires_nothing(tell: Callable[[Story], None]) -> None:
+    """Its member said goodbye on another connection, and did not wait for the fetch."""
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        consumer, other = Consumer(await node.connect(), topic_id), Consumer(client, topic_id, "n")
+        await other.take()
+        waiting = asyncio.ensure_future(consumer.take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        goodbye = Consumer(await node.connect(), topic_id)
+        assert (await goodbye.fetch(epoch=FINAL)).error_code == NONE
+        await client.produce("t", batch("a"))
+        assert await other.take(wait_ms=5_000) == [Taken(0, [b"a"], [(0, 0, 1)], 0)]
+        assert not any(each.acquired for each in await waiting)
+
+    tell(story)
+
+
+def test_a_connection_that_is_lost_late_leaves_the_new_session_of_its_member(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        lost = await node.connect()
+        waiting = asyncio.ensure_future(Consumer(lost, topic_id).take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        again = Consumer(client, topic_id)
+        await again.take()
+        waiting.cancel()
+        lost.close()
+        await client.produce("t", batch("a"))
+        assert await again.take(wait_ms=5_000) == [Taken(0, [b"a"], [(0, 0, 1)], 0)]
+
+    tell(story)
+
+
 def test_a_strict_limit_cuts_a_batch(tell: Callable[[Story], None]) -> None:
     async def story(node: Node, client: Client, topic_id: bytes) -> None:
         await client.produce("t", batch("a", "b", "c"))
