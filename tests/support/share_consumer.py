@@ -89,27 +89,29 @@ class Consumer:
             for each in topic.partitions
         ]
 
-    async def acknowledge(
+    def acknowledgement(
         self, first: int, last: int, *kinds: int, epoch: int | None = None, is_renewal: bool = False
-    ) -> Any:
-        sent = self.epoch if epoch is None else epoch
+    ) -> share_acknowledge.ShareAcknowledgeRequest:
         batches = [
             share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(kinds))
         ]
         data = share_acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
-        answer = await self.client.ask(
-            share_acknowledge.ShareAcknowledgeRequest(
-                group_id=self.group_id,
-                member_id=self.member_id,
-                share_session_epoch=sent,
-                is_renew_ack=is_renewal,
-                topics=[share_acknowledge.AcknowledgeTopic(topic_id=self.topic_id, partitions=[data])],
-            ),
-            2,
+        return share_acknowledge.ShareAcknowledgeRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch if epoch is None else epoch,
+            is_renew_ack=is_renewal,
+            topics=[share_acknowledge.AcknowledgeTopic(topic_id=self.topic_id, partitions=[data])],
         )
+
+    async def acknowledge(
+        self, first: int, last: int, *kinds: int, epoch: int | None = None, is_renewal: bool = False
+    ) -> Any:
+        request = self.acknowledgement(first, last, *kinds, epoch=epoch, is_renewal=is_renewal)
+        answer = await self.client.ask(request, 2)
         if answer.error_code != NONE:
             return answer.error_code
-        self.epoch = sent + 1
+        self.epoch = request.share_session_epoch + 1
         (topic,) = answer.responses
         return topic.partitions[0].error_code
 

@@ -213,7 +213,7 @@ def response_of(
             partition_index=index,
             error_code=error,
             error_message=message,
-            current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+            current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
         )
         if error in MOVED:
             leader = current_leader(services, (topic_id, index))

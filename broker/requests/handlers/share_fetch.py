@@ -76,7 +76,12 @@ CONSUMER_VERSION: Final = 10
 """The version of Fetch as which the reads are planned: consumers read from the leader."""
 PLANNED_MAX: Final = 128
 """The most share partitions that are read at once. Each request begins with another partition of its session."""
-NO_LEADER: Final = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
+NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+"""The leader where a response names none.
+
+DIVERGES: Apache Kafka leaves zeros, here and in ShareAcknowledge. franz-go follows them beside any error, such as that
+of a late acknowledgement: its member fetches from a broker 0 from then on, which may not exist.
+"""
 Fetched: TypeAlias = dict[SessionPartition, PartitionData]
 
 

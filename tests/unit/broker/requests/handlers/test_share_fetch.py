@@ -92,6 +92,27 @@ def test_a_fetch_waits_for_records_and_for_released_ones(tell: Callable[[Story],
     tell(story)
 
 
+def test_a_refusal_that_is_not_about_leaders_names_no_leader(tell: Callable[[Story], None]) -> None:
+    """A client that takes the leader of any error for a hint would move to it."""
+
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        await client.produce("t", batch("a"))
+        consumer = Consumer(client, topic_id)
+        await consumer.take(wait_ms=1_000)
+        await asyncio.sleep(16)
+        late = await client.ask(consumer.acknowledgement(0, 0, ACCEPT), 2)
+        consumer.epoch += 1
+        answers = [late, await consumer.fetch((0, 0, ACCEPT)), await consumer.fetch(partition=7)]
+        partitions = [answer.responses[0].partitions[0] for answer in answers]
+        assert partitions[0].error_code == ErrorCode.INVALID_RECORD_STATE, "its lock is over"
+        assert partitions[1].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+        assert partitions[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        leaders = [(each.current_leader.leader_id, each.current_leader.leader_epoch) for each in partitions]
+        assert leaders == [(-1, -1)] * 3
+
+    tell(story)
+
+
 def test_locks_are_renewed(tell: Callable[[Story], None]) -> None:
     async def story(node: Node, client: Client, topic_id: bytes) -> None:
         await client.produce("t", batch("a"))
