@@ -17,6 +17,11 @@ from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import share_fetch
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from moldau.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
 from tests.support.node import Client, Node, batch, serve_and
@@ -88,6 +93,96 @@ def test_a_fetch_waits_for_records_and_for_released_ones(tell: Callable[[Story],
         waiting = asyncio.ensure_future(first.take(wait_ms=60_000))
         await asyncio.sleep(16)
         assert await waiting == [Taken(0, [b"a"], [(0, 0, 3)], 0)], "the second member's lock is over"
+
+    tell(story)
+
+
+Wake = Callable[[Node, Consumer], Awaitable[object]]
+
+
+async def end_session(node: Node, holder: Consumer) -> object:
+    return await holder.fetch(epoch=FINAL)
+
+
+async def lose_connection(node: Node, holder: Consumer) -> object:
+    """A connection is only known to be lost while a request of it waits."""
+    waiting = asyncio.ensure_future(holder.take(wait_ms=60_000))
+    await asyncio.sleep(1)
+    waiting.cancel()
+    holder.client.close()
+    return None
+
+
+async def acknowledge_all(node: Node, holder: Consumer) -> object:
+    return await holder.acknowledge(0, LOCKS_MAX - 1, ACCEPT)
+
+
+LOCKS_MAX = 100
+"""The most records of a share partition in flight."""
+
+
+@pytest.mark.parametrize(
+    ("wake", "expected"),
+    [
+        (end_session, [(0, 0, LOCKS_MAX - 1, 2)]),
+        (lose_connection, [(0, 0, LOCKS_MAX - 1, 2)]),
+        (acknowledge_all, [(0, LOCKS_MAX, LOCKS_MAX, 1)]),
+    ],
+)
+def test_a_fetch_waits_for_another_member(wake: Wake, expected: list[tuple[int, int, int, int]]) -> None:
+    """As many records as may be in flight are held by a member; the next ones wait for room."""
+
+    async def story(node: Node) -> None:
+        client, topic_id = await began(node)
+        await client.produce("t", batch(*map(str, range(LOCKS_MAX))))
+        await client.produce("t", batch("next"))
+        holder, other = Consumer(await node.connect(), topic_id), Consumer(await node.connect(), topic_id, "n")
+        assert [each.acquired for each in await holder.take(records_max=1, wait_ms=1_000)] == [[(0, LOCKS_MAX - 1, 1)]]
+        waiting = asyncio.ensure_future(other.take(records_max=1, wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await wake(node, holder)
+        taken = await asyncio.wait_for(waiting, 1)
+        assert [(each.error, *run) for each in taken for run in each.acquired] == expected
+
+    serve_and(story, **SETTINGS | {"group_share_partition_max_record_locks": LOCKS_MAX})
+
+
+def test_a_fetch_that_waits_is_answered_when_its_broker_leads_no_more(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        consumer = Consumer(client, topic_id)
+        waiting = asyncio.ensure_future(consumer.take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        node.broker.services.share_partitions.group_left(GROUP)
+        assert [each.error for each in await asyncio.wait_for(waiting, 1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    tell(story)
+
+
+def test_a_fetch_waits_while_another_one_reads_beside_the_loop(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        for value in "ab":
+            await client.produce("t", batch(value))
+        node.host.disk.faults.cold_read = 1.0
+        members = [Consumer(await node.connect(), topic_id, name) for name in "mn"]
+        waiting = [asyncio.ensure_future(each.take(records_max=1, wait_ms=60_000)) for each in members]
+        taken = [await asyncio.wait_for(each, 5) for each in waiting]
+        assert sorted(run for answers in taken for each in answers for run in each.acquired) == [(0, 0, 1), (1, 1, 1)]
+
+    tell(story)
+
+
+def test_a_group_that_reads_what_is_committed_waits_for_the_last_stable_offset(tell: Callable[[Story], None]) -> None:
+    async def story(node: Node, client: Client, topic_id: bytes) -> None:
+        committed = AlterableConfig(name="share.isolation.level", config_operation=0, value="read_committed")
+        resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[committed])
+        answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        assert answer.responses[0].error_code == NONE
+        waiting = asyncio.ensure_future(Consumer(await node.connect(), topic_id).take(wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await client.produce("t", batch("a"))
+        assert await asyncio.wait_for(waiting, 1) == [Taken(0, [b"a"], [(0, 0, 1)], 0)]
 
     tell(story)
 
