@@ -9,7 +9,7 @@ from moldau.coordinator.share_state.events import InitializeState, ReadState, Sh
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
 from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
-from tests.simulation.share.rules import ACCEPT, Generation, Life, Rules
+from tests.simulation.share.rules import ACCEPT, RELEASE, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
 from tests.simulation.share.swarm import KEY, Leadership, Node, Work
 from tests.simulation.share.topic_log import TopicLog
@@ -22,6 +22,49 @@ class NewestFirst(Random):
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start - 1
+
+
+class Waiting:
+    """A fetch that waits, and the purgatory that is asked to check it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.checks = 0
+
+    def check_one_soon(self, operation: object) -> None:
+        assert operation is self
+        self.checks += 1
+
+    def checked(self) -> bool:
+        """Whether it was to be checked since the last call."""
+        checks, self.checks = self.checks, 0
+        return checks > 0
+
+
+def test_a_waiting_fetch_is_checked_when_what_it_waits_for_is_stored() -> None:
+    """Records are there again, and the window of those in flight moves, when the share coordinator has answered."""
+    log = TopicLog(Random(1))
+    log.append(10)
+    rules = Rules(log, 5)
+    host = StateHost(Random(1), Clock(), ShareStateConfig(), rules, lambda _: 1)
+    node = Node(host, rules, SETTINGS, Work())
+    node.leadership = Leadership(0, log)
+    rules.generations[1] = Generation(0)
+    host.ask(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
+    host.deliver()
+    waiting = Waiting()
+    node.partitions._ports = node.partitions._ports._replace(purgatory=waiting)  # type: ignore[arg-type]
+    shared = node.partitions.get(KEY)
+    assert isinstance(shared, SharedPartition)
+    shared.awaited_by(waiting)  # type: ignore[arg-type]
+    assert not waiting.checked() and host.deliver() and waiting.checked(), "its state is loaded"
+    for kind in (RELEASE, ACCEPT):
+        shared.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
+        shared.acknowledge("a", [AcknowledgementBatch(0, 9, [kind])], lambda *_: None)
+        waiting.checked()
+        while host.deliver():
+            pass
+        assert waiting.checked(), f"{kind} is stored"
 
 
 def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_stored() -> None:
