@@ -42,7 +42,7 @@ def compiled(regex: str) -> Any:
     try:
         return re2.compile(regex, options)
     except re2.error as fault:
-        raise ValueError(str(fault)) from None
+        raise ValueError(fault.args[0].decode()) from None
 
 
 @lru_cache(REMEMBERED_FAULTS_MAX)
@@ -50,7 +50,8 @@ def regex_fault(regex: str) -> str | None:
     """What is wrong with a regular expression; None: it is valid. It is remembered: a short expression may take a
     second to compile, so that the shell asks in a thread before a member subscribes to it.
 
-    DIVERGES: Apache Kafka has no limit of the memory of an expression; here it has that of RE2, 8 MB.
+    DIVERGES: Apache Kafka 4.3.1 takes an expression of any memory; here one that repeats repetitions more than 1,000
+    times, or whose compiled form is larger than 8 MB, is refused, as RE2 does.
     """
     try:
         compiled(regex)

@@ -13,8 +13,8 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.runtime.machine import Appended, Committed
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from tests.support.consumer_stage import ConsumerStage, assigned
+from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tests.support.consumer_stage import ConsumerStage, assigned, id_of
 
 NONE = ErrorCode.NONE
 
@@ -183,6 +183,29 @@ def test_any_other_epoch_fences_the_member(epoch: int, owned: dict[str, list[int
     answer = stage.heartbeat("m1", epoch, owned=owned)
     assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert (stage.written, stage.group.members) == ([], before)
+
+
+@pytest.mark.parametrize(
+    "owned",
+    [
+        [(b"z" * 16, [0])],
+        [(bytes(16), [0])],
+        [(id_of("a"), [-1, -5])],
+        [(id_of("a"), [2**31 - 1])],
+        [(id_of("a"), [0, 0, 1]), (id_of("a"), [0])],
+        [(id_of("a"), [])],
+    ],
+    ids=["an unknown topic", "no topic", "negative", "too large", "twice", "none"],
+)
+def test_partitions_that_make_no_sense_change_nothing(owned: list[tuple[bytes, list[int]]]) -> None:
+    """Seen at Apache Kafka 4.3.1."""
+    stage = ConsumerStage()
+    stage.join("m1")
+    before = stage.group.members["m1"]
+    told = [TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in owned]
+    answer = stage.heartbeat("m1", before.epoch, topic_partitions=told)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (ErrorCode.NONE, before.epoch, None)
+    assert (stage.written, stage.group.members) == ([], {"m1": before})
 
 
 def test_a_fenced_member_rejoins_under_its_id() -> None:

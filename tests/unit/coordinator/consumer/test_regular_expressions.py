@@ -39,6 +39,34 @@ def test_an_invalid_expression_is_refused() -> None:
     assert stage.shard.group("g") is None
 
 
+@pytest.mark.parametrize(
+    ("regex", "reason"),
+    [
+        ("(", "missing ): ("),
+        ("(?=a)", "invalid perl operator: (?="),
+        (r"\1", r"invalid escape sequence: \1"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        ("(a{1000}){1000}", "invalid repetition size: {1000}"),
+        (r"\pL{1000}", "pattern too large - compile failed"),
+    ],
+)
+def test_an_expression_that_is_refused_changes_nothing(regex: str, reason: str) -> None:
+    """Apache Kafka 4.3.1 refuses all but the last two (`regex_fault`)."""
+    stage = joined()
+    stage.commands.clear()
+    before = stage.group.members["m1"]
+    answer = stage.heartbeat("m1", before.epoch, subscribed_topic_regex=regex)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.error_message == f"{regex!r} is not a valid regular expression: {reason}"
+    assert (stage.group.members, stage.written, stage.commands) == ({"m1": before}, [], [])
+
+
+@pytest.mark.parametrize("regex", ["(a+)+$", "(.*)(.*)(.*)(.*)(.*)(.*)b", "x" * 30_000])
+def test_an_expression_that_explodes_elsewhere_is_accepted(regex: str) -> None:
+    """RE2 needs linear time. Apache Kafka 4.3.1 accepts these, too."""
+    assert joined(regex).group.members["m1"].subscribed_regex == regex
+
+
 def test_an_empty_expression_subscribes_to_nothing() -> None:
     stage = ConsumerStage()
     answer = stage.join("m1", subscribed_topic_regex="")
