@@ -9,7 +9,6 @@
 
 #include "record_spans.h"
 
-#define NAME "protocol.record_spans"
 #define ALONE_SIZE (64 << 10) /* bytes for which it pays to let other threads run */
 
 enum { KEYS = 1, VALUES = 2 };
@@ -30,7 +29,7 @@ static PyObject *raise(const RecordSpans *self, enum problem problem, const stru
         [LONG_NUMBER] = "a number of too many bytes",
         [FOREIGN_OFFSET] = "a record's offset is not one of its batch",
         [WRONG_SIZE] = "a record is not as long as it says",
-        [LARGE_TIMESTAMP] = "a timestamp is out of range for Spark, which counts microseconds in 64 bits",
+        [LARGE_TIMESTAMP] = "a timestamp is out of range for a column of microseconds in 64 bits",
     };
     if (problem == WRONG_COUNT)
         return PyErr_Format(self->malformed, "%lld records do not fill the %lld bytes of their batch",
@@ -219,23 +218,15 @@ static PyType_Slot type_slots[] = {
 
 static PyType_Spec type_spec = {"record_spans.RecordSpans", sizeof(RecordSpans), 0, Py_TPFLAGS_DEFAULT, type_slots};
 
-/* MalformedMessage, of the package that this module is part of: a wheel has all packages one level deeper. */
+/* MalformedMessage, by a relative import: a wheel has all packages one level deeper. */
 static PyObject *import_malformed(PyObject *module) {
-    PyObject *own_name = PyModule_GetNameObject(module), *name = NULL, *primitives = NULL, *found = NULL;
-    Py_ssize_t size = own_name == NULL ? -1 : PyUnicode_GET_LENGTH(own_name) - (Py_ssize_t)strlen(NAME);
-    PyObject *prefix = size < 0 ? NULL : PyUnicode_Substring(own_name, 0, size);
-    if (prefix != NULL)
-        name = PyUnicode_FromFormat("%Uprotocol.primitives", prefix);
-    if (name != NULL)
-        primitives = PyImport_Import(name);
+    PyObject *names = Py_BuildValue("[s]", "MalformedMessage"), *found = NULL;
+    PyObject *primitives = names == NULL ? NULL
+        : PyImport_ImportModuleLevel("primitives", PyModule_GetDict(module), NULL, names, 1);
     if (primitives != NULL)
         found = PyObject_GetAttrString(primitives, "MalformedMessage");
-    if (found == NULL && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ImportError, "this module must be " NAME);
     Py_XDECREF(primitives);
-    Py_XDECREF(name);
-    Py_XDECREF(prefix);
-    Py_XDECREF(own_name);
+    Py_XDECREF(names);
     return found;
 }
 

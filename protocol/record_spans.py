@@ -20,7 +20,9 @@ VALUES: Final = 2
 NO_HEADERS: Final = -1
 """The position of the headers of a record without headers."""
 NULL: Final = -1
-TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
+PAST_BATCH: Final = "a record goes past the end of its batch"
+PAST_RECORD: Final = "a record goes past its end"
+TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """The range of milliseconds that fits into 64 bits as microseconds."""
 DELTA_MAX: Final = 1 << 61
 """Sums of two timestamps below it do not overflow."""
@@ -77,10 +79,10 @@ class RecordSpans:
         assert records_count <= self._capacity - self.count
         at = start
         for _ in range(records_count):
-            size, at = _read_raw(view, at, end, 5)
+            size, at = _read_raw(view, at, end, 5, PAST_BATCH)
             record_end = at + (size >> 1)
             if size & 1 or record_end > end:
-                raise MalformedMessage("a record goes past the end of its batch")
+                raise MalformedMessage(PAST_BATCH)
             raw_time, at = _read_raw(view, at + 1, record_end, 10)  # The byte before it holds the attributes.
             delta, at = _read_raw(view, at, record_end, 5)
             if delta & 1 or delta >> 1 > last_offset_delta:
@@ -88,7 +90,7 @@ class RecordSpans:
             key, at = _read_field(view, at, record_end)
             value, at = _read_field(view, at, record_end)
             if at >= record_end:
-                raise MalformedMessage("a record goes past its end")
+                raise MalformedMessage(PAST_RECORD)
             has_headers = view[at] != 0
             if (at + 1 >= record_end) if has_headers else (at + 1 != record_end):
                 raise MalformedMessage("a record is not as long as it says")
@@ -134,12 +136,14 @@ def _numbers(buffer: Buffer) -> memoryview:
     return memoryview(buffer).cast("B").cast("q")
 
 
-def _read_raw(view: memoryview, at: int, end: int, size_max: int) -> tuple[int, int]:
-    """Read a number of at most `size_max` bytes before `end`. Returns it without zig-zag decoding, and its end."""
+def _read_raw(view: memoryview, at: int, end: int, size_max: int, problem: str = PAST_RECORD) -> tuple[int, int]:
+    """Read a number of at most `size_max` bytes before `end`. Returns it without zig-zag decoding, and its end.
+    `problem` is the message where it does not end there.
+    """
     value = 0
     for number in range(size_max):
         if at >= end:
-            raise MalformedMessage("a record goes past its end")
+            raise MalformedMessage(problem)
         byte = view[at]
         at += 1
         if number == 9 and byte > 1:
@@ -154,7 +158,7 @@ def _read_field(view: memoryview, at: int, end: int) -> tuple[memoryview | None,
     raw, at = _read_raw(view, at, end, 5)
     size = _zigzag(raw)
     if size < NULL or size > end - at:
-        raise MalformedMessage("a record goes past its end")
+        raise MalformedMessage(PAST_RECORD)
     return (None, at) if size == NULL else (view[at : at + size], at + size)
 
 
@@ -168,4 +172,4 @@ def _microseconds(base: int, delta: int) -> int:
         timestamp = base + delta
         if -TIMESTAMP_MS_MAX <= timestamp <= TIMESTAMP_MS_MAX:
             return timestamp * 1000
-    raise MalformedMessage("a timestamp is out of range for Spark, which counts microseconds in 64 bits")
+    raise MalformedMessage("a timestamp is out of range for a column of microseconds in 64 bits")

@@ -10,7 +10,6 @@
 
 #include "offset_map.h"
 
-#define NAME "storage.compaction.offset_map"
 #define SALT_SIZE 32
 #define FATES_MAX (32 << 20)
 #define SLACK_MAX 4096 /* slots behind the last one that a hash can give */
@@ -234,23 +233,15 @@ static PyType_Slot type_slots[] = {
 
 static PyType_Spec type_spec = {"offset_map.OffsetMap", sizeof(OffsetMap), 0, Py_TPFLAGS_DEFAULT, type_slots};
 
-/* MalformedMessage, of the package that this module is part of: a wheel has all packages one level deeper. */
+/* MalformedMessage, by a relative import: a wheel has all packages one level deeper. */
 static PyObject *import_malformed(PyObject *module) {
-    PyObject *own_name = PyModule_GetNameObject(module), *name = NULL, *primitives = NULL, *found = NULL;
-    Py_ssize_t size = own_name == NULL ? -1 : PyUnicode_GET_LENGTH(own_name) - (Py_ssize_t)strlen(NAME);
-    PyObject *prefix = size < 0 ? NULL : PyUnicode_Substring(own_name, 0, size);
-    if (prefix != NULL)
-        name = PyUnicode_FromFormat("%Uprotocol.primitives", prefix);
-    if (name != NULL)
-        primitives = PyImport_Import(name);
+    PyObject *names = Py_BuildValue("[s]", "MalformedMessage"), *found = NULL;
+    PyObject *primitives = names == NULL ? NULL
+        : PyImport_ImportModuleLevel("protocol.primitives", PyModule_GetDict(module), NULL, names, 3);
     if (primitives != NULL)
         found = PyObject_GetAttrString(primitives, "MalformedMessage");
-    if (found == NULL && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ImportError, "this module must be " NAME);
     Py_XDECREF(primitives);
-    Py_XDECREF(name);
-    Py_XDECREF(prefix);
-    Py_XDECREF(own_name);
+    Py_XDECREF(names);
     return found;
 }
 

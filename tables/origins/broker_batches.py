@@ -28,7 +28,7 @@ from moldau.tables.client.cluster import PASSING, Cluster, TransientError
 from moldau.tables.client.connection import error_name
 from moldau.tables.client.settings import ClientSettings
 from moldau.tables.origins.port import FoundBatch, Slice
-from moldau.tables.refusals import DataLost, Refused
+from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 FETCH_SIZE: Final = 8 << 20
 """Bytes of a reply; one batch may be larger."""
@@ -61,7 +61,7 @@ class BrokerBatches(NamedTuple):
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
         """The batches with offsets of a slice, without those of aborted transactions where the read is committed.
 
-        Raises `DataLost` where offsets were deleted or the topic was created again, and `Refused`.
+        Raises `DataLost` where offsets were deleted, `TopicRecreated`, and `Refused`.
         """
         cluster = Cluster(self.settings)
         offset, last = wanted.start_offset, False
@@ -100,7 +100,7 @@ class BrokerBatches(NamedTuple):
         leader = cluster.leader_of(key)
         now = cluster.topic_id(wanted.topic)
         if self.topic_id is not None and now is not None and now != self.topic_id:
-            raise DataLost(f"{wanted}: the topic was deleted and another one of its name was created")
+            raise TopicRecreated(f"{wanted}: the topic was deleted and another one of its name was created")
         partition = FetchPartition(partition=wanted.partition, fetch_offset=offset, partition_max_bytes=FETCH_SIZE)
         version = BY_NAME
         if self.topic_id is not None and leader.version_of(1, BY_ID) == BY_ID:
@@ -129,7 +129,7 @@ class BrokerBatches(NamedTuple):
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise DataLost(f"{wanted}: offset {offset} is gone: the log starts at {answer.log_start_offset} now")
         if error == ErrorCode.INCONSISTENT_TOPIC_ID:
-            raise DataLost(f"{wanted}: the topic was deleted and another one of its name was created")
+            raise TopicRecreated(f"{wanted}: the topic was deleted and another one of its name was created")
         if error in PASSING:
             raise TransientError(f"{wanted}: {error_name(error)}")
         if error:

@@ -48,6 +48,8 @@ class TieredStore:
         cluster_id = decode_cluster_manifest(CLUSTER_MANIFEST, data)
         self.cluster_id: str | None = cluster_id
         self._found: dict[TopicPartition, RemotePartition] | None = None
+        self._others: dict[TopicPartition, RemotePartition] = {}
+        """Partitions of another topic that has the name of one of `_found`."""
 
     def partitions(self) -> Mapping[TopicPartition, RemotePartition]:
         """The partitions, found by one request for each: after a partition the listing skips its other segments."""
@@ -60,11 +62,17 @@ class TieredStore:
         return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
+        """See `Origin.open`. Raises `Refused` where two topics have the name of one of the partitions."""
         known = self.partitions()
         assert self.cluster_id is not None
         opened: list[PartitionOrigin] = []
         for key in keys:
-            partition = known.get(key)
+            partition, other = known.get(key), self._others.get(key)
+            if partition is not None and other is not None:
+                raise Refused(
+                    f"path: {self._address} has two topics named {key[0]}, {uuid_text(partition.topic_id)} and "
+                    f"{uuid_text(other.topic_id)}: one of them was deleted, and its segments are still there"
+                )
             if partition is not None:
                 listed = list_tiered(self._storage, self.cluster_id, partition)
                 opened.append(TieredPartition(self._storage, TieredSegments(self._address), partition, listed))
@@ -80,10 +88,6 @@ class TieredStore:
                 continue
             after = partition_prefix(named.partition) + PAST_SEGMENTS
             topic, topic_id, number = named.partition
-            other = found.setdefault((topic, number), named.partition)
-            if other.topic_id != topic_id:
-                raise Refused(
-                    f"path: {self._address} has two topics named {topic}, {uuid_text(other.topic_id)} and "
-                    f"{uuid_text(topic_id)}: one of them was deleted, and its segments are still there"
-                )
+            if found.setdefault((topic, number), named.partition).topic_id != topic_id:
+                self._others[topic, number] = named.partition
         return found

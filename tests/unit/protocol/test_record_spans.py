@@ -168,3 +168,17 @@ def test_the_form_in_c_checks_what_it_is_given() -> None:
         spans.needs(form.VALUES)
     spans.copy(form.KEYS, ends, data, validity)
     assert (list(ends), bytes(data), validity[0]) == ([0, 1, 1], b"k", 1)
+
+
+def test_a_size_that_the_end_of_the_batch_cuts_is_past_the_batch(form: ModuleType) -> None:
+    spans = form.RecordSpans(1, *EVERYTHING, 0, array("q", [0]), None, None)
+    with pytest.raises(MalformedMessage, match="a record goes past the end of its batch"):
+        spans.read(b"\x80", 0, 1, 1, 0, 0, 0, False)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_last_millisecond_that_microseconds_hold(form: ModuleType, sign: int) -> None:
+    last = (1 << 63) // 1000
+    assert read(form, [build_batch([Record(b"k", b"v", sign * last)])]).timestamps == [sign * last * 1000]
+    with pytest.raises(MalformedMessage, match="a timestamp is out of range for a column of microseconds in 64 bits"):
+        read(form, [build_batch([Record(b"k", b"v", sign * (last + 1))])])

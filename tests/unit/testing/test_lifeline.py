@@ -23,7 +23,8 @@ def test_a_run_leaves_no_process_and_no_directory(ending: Ending) -> None:
 
 
 def reap(*lines: str) -> None:
-    subprocess.run([sys.executable, "-I", "-S", str(REAPER)], input="".join(f"{line}\n" for line in lines).encode())
+    told = "".join(f"{line}\n" for line in lines).encode()
+    subprocess.run([sys.executable, "-I", "-S", str(REAPER)], input=told, check=True)
 
 
 @pytest.mark.processes

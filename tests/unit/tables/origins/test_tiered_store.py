@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import ListedSegment
@@ -31,7 +33,7 @@ from moldau.tables.planning.planner import Plan, Planner
 from moldau.tables.refusals import ClusterMismatch, DataLost, Refused
 from tests.support.s3_server import CREDENTIALS, S3Server, bucket_of
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
-from tests.support.tiered_copy import CLUSTER, copy_sealed, copy_segment, tiered_directory
+from tests.support.tiered_copy import CLUSTER, PARTITION, copy_sealed, copy_segment, tiered_directory
 from tests.support.transactional_log import TransactionalLog, transactional_logs
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -81,6 +83,17 @@ def test_the_rows_are_those_of_the_sealed_segments(local: Path, tier: Path) -> N
     assert rows_of(plan) == everything[:end]
     assert rows_of(planned(f"file://{tier}", minPartitions="40")) == everything[:end]
     assert len(planned(tier, minPartitions="40").tasks) > 20
+
+
+def test_two_topics_of_one_name_do_not_hide_the_others(tier: Path) -> None:
+    (segment, *_) = (tier / "topics").rglob("*.manifest.json")
+    other = Path(str(segment).replace(uuid_text(PARTITION.topic_id), uuid_text(bytes(16))))
+    other.parent.mkdir(parents=True)
+    shutil.copy(segment, other)
+    store = TieredStore(StoreAddress(str(tier)))
+    assert store.partitions().keys() == {("t", 0)} and store.open([("u", 0)]) == []
+    with pytest.raises(Refused, match=r"has two topics named t, A{22} and AAEC"):
+        store.open([("t", 0)])
 
 
 def test_each_offset_is_read_where_it_is_cheapest(local: Path, tier: Path) -> None:
