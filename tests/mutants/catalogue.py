@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
+from tests.mutants.conversions import CONVERSION_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.heartbeat_groups import HEARTBEAT_GROUP_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
@@ -408,7 +409,7 @@ MUTANTS: Final = (
         "broker/replicas/in_sync_changes.py",
         "            else:\n                again[partition] = proposal\n",
         "            else:\n                partition.in_sync_set_refused()\n",
-        Hunt.SCENARIOS,
+        Hunt.REPLICAS,
     ),
     Mutant(
         64,
@@ -688,6 +689,7 @@ MUTANTS: Final = (
     *SHELL_MUTANTS,
     *GROUP_TRANSACTION_MUTANTS,
     *HEARTBEAT_GROUP_MUTANTS,
+    *CONVERSION_MUTANTS,
     *SHARE_RECORD_MUTANTS,
     *TRANSACTION_MUTANTS,
     *TRANSACTION_COORDINATOR_MUTANTS,

@@ -39,7 +39,7 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.CONTROLLER, seed)
             case Hunt.GROUPS:
                 yield Run(stages.GROUPS, seed)
-            case Hunt.CONSUMER_GROUPS | Hunt.SHARE_GROUPS | Hunt.STREAMS_GROUPS | Hunt.SHARE_RECORDS:
+            case Hunt.CONSUMER_GROUPS | Hunt.SHARE_GROUPS | Hunt.STREAMS_GROUPS | Hunt.CONVERSIONS | Hunt.SHARE_RECORDS:
                 yield Run(mutant.hunt.value, seed)
             case Hunt.TRANSACTIONS:
                 yield Run(stages.TRANSACTIONS, seed)

@@ -23,6 +23,8 @@ class Hunt(Enum):
     """Seeds of a coordinator of consumer groups alone; likewise the next two."""
     SHARE_GROUPS = "share-groups"
     STREAMS_GROUPS = "streams-groups"
+    CONVERSIONS = "group-conversions"
+    """Seeds of one group whose members change between the classic and the consumer protocol."""
     SHARE_RECORDS = "share-records"
     """Seeds of one partition that a share group shares, and the share coordinator."""
     TRANSACTIONS = "transactions"
