@@ -224,4 +224,20 @@ SHARE_RECORD_MUTANTS: Final = (
         "        state.lock = self._partition.locks.add(first_offset, last_offset, self._locks_until_ms // 2)\n",
         Hunt.SHARE_RECORDS,
     ),
+    Mutant(
+        528,
+        "writes that are stored together tell the start offset of the first one",
+        SHARING,
+        "        last = writes[-1][0]\n",
+        "        last = writes[0][0]\n",
+        Hunt.SHARE_RECORDS,
+    ),
+    Mutant(
+        533,
+        "a deleted record whose lock expires becomes available",
+        PARTITION,
+        "        outcome = ARCHIVED if last < self.start_offset else AVAILABLE\n        state.release(",
+        "        outcome = AVAILABLE\n        state.release(",
+        Hunt.SHARE_RECORDS,
+    ),
 )

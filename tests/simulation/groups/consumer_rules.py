@@ -48,6 +48,8 @@ class ConsumerRules(HeartbeatRules[ConsumerPlace]):
     def __init__(self, members: list[ConsumerMember]) -> None:
         super().__init__()
         self.members = members
+        self._kept: dict[str, dict[str, ConsumerPlace]] = {}
+        """The last place of each member, by group."""
 
     def place_of(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerPlace:
         every = [*value.assigned_partitions, *value.partitions_pending_revocation]
@@ -65,13 +67,29 @@ class ConsumerRules(HeartbeatRules[ConsumerPlace]):
         )
 
     def check_group(self, group_id: str, group: LoggedGroup[ConsumerPlace]) -> None:
-        """A partition has one owner at most."""
+        """A partition has one owner at most, which has got it in one epoch for as long as it keeps it."""
+        self.check_subscriptions(group_id, group)
         owners: dict[tuple[bytes, int], str] = {}
         for member_id, place in group.places.items():
             for partition in place.assigned | place.revoking:
                 other = owners.setdefault(partition, member_id)
                 if other != member_id:
                     raise Violation(f"partition {partition} of group {group_id} is {other}'s and {member_id}'s")
+            if place.epoch != AWAY:  # Then its partitions wait for another member, which may commit with any epoch.
+                self._check_kept(member_id, self._kept.get(group_id, {}).get(member_id, place), place)
+        self._kept[group_id] = {**group.places}
+
+    def _check_kept(self, member_id: str, former: ConsumerPlace, place: ConsumerPlace) -> None:
+        """With the epoch in which it got a partition a member may still commit what it has read of it."""
+        since = {(topic_id, partition): epoch for topic_id, partition, epoch in former.since}
+        for topic_id, partition, epoch in place.since:
+            key = (topic_id, partition)
+            if key in former.assigned and epoch != since[key]:
+                raise Violation(f"{member_id} keeps {key} of epoch {since[key]}, and the log says epoch {epoch}")
+
+    def loaded(self) -> None:
+        super().loaded()
+        self._kept = {group_id: {**group.places} for group_id, group in self.latest.items()}
 
     def check_answer(
         self, asked: Asked, response: ConsumerGroupHeartbeatResponse, before: ConsumerPlace | None

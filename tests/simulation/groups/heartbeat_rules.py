@@ -4,6 +4,7 @@ were told.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -29,6 +30,8 @@ class Place(Protocol):
     def epoch(self) -> int: ...
     @property
     def previous_epoch(self) -> int: ...
+    @property
+    def assigned(self) -> Any: ...
 
 
 PlaceT = TypeVar("PlaceT", bound=Place)
@@ -82,6 +85,19 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
         """The one that is decided now."""
         self._refused_until_ms = 0
         """Until then a timer whose write the log refused may still be due."""
+
+    def check_subscriptions(self, group_id: str, group: LoggedGroup[PlaceT]) -> None:
+        """A member has nothing of a topic to which it does not subscribe by its name or by its regular expression, even
+        if its target is older than its subscription. Raises `Violation`.
+        """
+        for member_id, place in group.places.items():
+            value = group.members[member_id]
+            for topic_id in {topic_id for topic_id, _ in place.assigned}:
+                topic = self.shell.image.topic_of_id(topic_id)
+                if topic is None or topic.name in value.subscribed_topic_names:
+                    continue
+                if not re.fullmatch(getattr(value, "subscribed_topic_regex", None) or "", topic.name):
+                    raise Violation(f"{member_id} has partitions of {topic.name}, to which it is not subscribed")
 
     def group(self, group_id: str) -> LoggedGroup[PlaceT]:
         return self.latest.setdefault(group_id, LoggedGroup())

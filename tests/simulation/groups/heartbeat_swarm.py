@@ -158,6 +158,10 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
             # A request that came much later than another one may have moved the member: no answer told it.
             member.say_everything()
         self.quieten()
+        self.settle()
+
+    def settle(self) -> None:
+        """Heartbeats in rounds until the groups are settled. Raises `Violation` where they never are."""
         why = ""
         for _ in range(QUIET_ROUNDS):
             for member in self.members:

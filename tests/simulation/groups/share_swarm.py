@@ -99,6 +99,12 @@ class ShareMember:
         self.begin()
         return self._made(request)
 
+    def claim(self, epoch: int) -> Sent:
+        """A heartbeat of this epoch, whatever the member's is."""
+        return self._made(
+            partial(ShareGroupHeartbeatRequest, group_id=self.group_id, member_id=self.member_id, member_epoch=epoch)
+        )
+
     def _made(self, request: partial[ShareGroupHeartbeatRequest]) -> Sent:
         name = self.name
         return lambda waiter: ShareHeartbeat(waiter, request(), name, "/10.0.0.1"), 1
@@ -157,7 +163,12 @@ class ShareRules(HeartbeatRules[SharePlace]):
         self.commanded_ms.clear()
 
     def check_group(self, group_id: str, group: LoggedGroup[SharePlace]) -> None:
-        """Only what the share coordinator has initialized may be assigned."""
+        """Only what the share coordinator has initialized may be assigned; a topic that is deleted is forgotten."""
+        self.check_subscriptions(group_id, group)
+        if isinstance(self._event, events.TopicsDeleted):
+            gone = {topic_id for topic_id, _ in self.initialized(group_id)} & self._event.topic_ids
+            if gone:
+                raise Violation(f"the deleted topics {sorted(gone)} are still initialized in group {group_id}")
         unreported = self.initialized(group_id) - self.carried_out.get(group_id, set())
         if unreported:
             raise Violation(f"{sorted(unreported)} of group {group_id} count as initialized, and nobody reported it")
@@ -177,6 +188,12 @@ class ShareRules(HeartbeatRules[SharePlace]):
             if since_ms < RETRY_MS:
                 raise Violation(f"{key} is initialized again after {since_ms} ms")
             self.commanded_ms[key] = self.shell.now_ms
+
+    def reported(self, group_id: str, done: frozenset[tuple[bytes, int]], failed: Iterable[tuple[bytes, int]]) -> None:
+        """What has failed may be initialized again at once."""
+        self.carried_out.setdefault(group_id, set()).update(done)
+        for topic_id, index in failed:
+            self.commanded_ms.pop((group_id, topic_id, index), None)
 
     def check_answer(self, asked: Asked, response: ShareGroupHeartbeatResponse, before: SharePlace | None) -> None:
         event = asked.event
@@ -214,6 +231,7 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
             *self.steps,
             (self.carry_out, random.choice((10, 30))),
             (self.subscribe, random.choice((0, 2, 4))),
+            (self.claim, random.choice((0, 2))),
             (self.administer, random.choice((0, 0, 4))),
         ]
 
@@ -241,14 +259,18 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
             return
         command = self._commands.pop(self.random.randrange(len(self._commands)))
         share = self.random.choice((0.0, 0.6, 1.0, 1.0, 1.0))
-        self._report(command.group_id, {each[:2] for each in command.offsets if self.random.random() < share})
+        done = {each[:2] for each in command.offsets if self.random.random() < share}
+        has_failed = self.random.random() < 0.5  # else the rest has no answer
+        self._report(command.group_id, done, {each[:2] for each in command.offsets} - done if has_failed else ())
 
-    def _report(self, group_id: str, done: Iterable[tuple[bytes, int]]) -> None:
+    def _report(
+        self, group_id: str, done: Iterable[tuple[bytes, int]], failed: Iterable[tuple[bytes, int]] = ()
+    ) -> None:
         """The share coordinator knows no partition of a topic that is gone."""
         partitions = frozenset(done) & frozenset().union(*self.topics.partitions().values())
-        if partitions:
-            self.share_rules.carried_out.setdefault(group_id, set()).update(partitions)
-            self.shell.step(StatesInitialized(group_id, partitions))
+        if partitions or failed:
+            self.share_rules.reported(group_id, partitions, failed)
+            self.shell.step(StatesInitialized(group_id, partitions, frozenset(failed)))
 
     def change_topics(self) -> None:
         """A coordinator that loads while a topic goes is not told."""
@@ -296,6 +318,12 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
 
     def subscribe(self) -> None:
         self.random.choice(self.members).subscribe(self.topics.some())
+
+    def claim(self) -> None:
+        """A member says an epoch that its group has not reached: it must be fenced."""
+        member = self.random.choice(self.members)
+        epoch = self.rules.group(member.group_id).epoch + self.random.choice((1, 10, 1_000))
+        self.ask(member.claim(epoch), None)
 
     def follow(self, member: ShareMember) -> bool:
         while self._commands:

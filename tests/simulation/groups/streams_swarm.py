@@ -229,9 +229,18 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
         self.shell.image = self.topics.image()
 
     def change_standbys(self) -> None:
-        self.standbys = self.random.randint(0, STANDBYS_MAX)
+        self.set_standbys(self.random.randint(0, STANDBYS_MAX))
+
+    def set_standbys(self, count: int) -> None:
+        self.standbys = count
         self.topics.settings = {"streams.num.standby.replicas": str(self.standbys)}
         self.shell.image = self.topics.image()
+
+    def end(self) -> None:
+        """The groups settle; then the number of standbys changes, and nothing else that would move a task."""
+        super().end()
+        self.set_standbys((self.standbys + 1) % (STANDBYS_MAX + 1))
+        self.settle()
 
     def quieten(self) -> None:
         """All topics are there. A member that was not told its assignment is not told it again, as in Apache Kafka: all

@@ -22,6 +22,7 @@ from moldau.replication.share.in_flight import (
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
+    AVAILABLE,
     FINAL_STATES,
     InFlightState,
 )
@@ -263,6 +264,8 @@ class Rules:
             for offset in range(batch.first_offset, following):
                 state = batch.whole or batch.offsets[offset]
                 count += offset >= machine.start_offset and state.is_final
+                if offset < machine.start_offset and state.state is AVAILABLE and not state.is_in_transition:
+                    raise Violation(f"{offset} is available, and the start offset is {machine.start_offset}")
                 self._lock_ends(offset, state, now_ms)
         if count != machine.delivery_complete_count:
             raise Violation(f"{count} records are complete, and {machine.delivery_complete_count} are counted")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import getclosurevars
 from random import Random
 from typing import Any, Final, cast
 
@@ -24,6 +25,7 @@ from moldau.coordinator.share_state.events import (
     ShareStateConfig,
     StateAnswer,
     StateRequest,
+    WriteState,
 )
 from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
@@ -98,7 +100,11 @@ class Node:
         return self.leadership
 
     def ask(self, request: StateRequest, answered: Callable[[StateAnswer], None]) -> None:
-        """A share partition reads its state with a method of its own."""
+        """A share partition reads its state with a method of its own. What it writes at once is at its last offset."""
+        if isinstance(request, WriteState):
+            starts = [write.start_offset for write, _ in getclosurevars(answered).nonlocals["writes"]]
+            if request.start_offset != max(starts):
+                raise Violation(f"the start offset {request.start_offset} is stored, and it was at {max(starts)}")
         self.host.ask(self.rules.life_of(getattr(answered, "__self__", None)), request, answered)
 
 
