@@ -125,14 +125,18 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
 def _resolutions(
     group: ConsumerGroup, resolved: Mapping[str, frozenset[str]], version: int, resolved_ms: int
 ) -> tuple[list[Change], bool, set[str]]:
-    """The changes, whether any topics changed, and all topics that match afterwards."""
+    """The changes, whether any topics changed, and all topics that match afterwards.
+
+    DIVERGES: the first resolution of an expression that matches no topic counts as a change. In Apache Kafka the
+    partitions that its member gave up with its former subscription have no owner until the group's next epoch.
+    """
     changes: list[Change] = []
     raises_epoch = False
     topics_by_regex = {regex: former.topics for regex, former in group.resolved.items()}
     for regex, topics in sorted(resolved.items()):
         if regex not in group.subscriptions.regexes:
             continue
-        raises_epoch |= topics_by_regex.get(regex, NO_TOPICS) != topics
+        raises_epoch |= topics_by_regex.get(regex) != topics
         topics_by_regex[regex] = topics
         changes.append(regex_change(group.group_id, regex, topics, version, resolved_ms))
     return changes, raises_epoch, {topic for topics in topics_by_regex.values() for topic in topics}

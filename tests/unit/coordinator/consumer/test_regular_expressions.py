@@ -32,6 +32,21 @@ def test_its_topics_raise_the_epoch_and_are_assigned() -> None:
     assert stage.group.subscriptions.is_homogeneous(1)
 
 
+def test_an_expression_that_matches_nothing_gives_to_others_what_its_member_gave_up() -> None:
+    stage = joined()
+    stage.resolve()
+    stage.join("m2", subscribed_topic_names=["a"])
+    stage.settle()
+    assert stage.group.members["m1"].assigned, "both have a partition"
+    epoch = stage.group.members["m1"].epoch
+    stage.heartbeat("m1", epoch, subscribed_topic_regex="w.*", topic_partitions=[])
+    stage.now_ms += 10_001
+    stage.stay("m1")
+    assert stage.resolve()
+    stage.settle()
+    assert [len(each) for each in stage.group.members["m2"].assigned.values()] == [2]
+
+
 def test_an_invalid_expression_is_refused() -> None:
     stage = ConsumerStage()
     answer = stage.join("m1", subscribed_topic_regex="(")
