@@ -73,7 +73,17 @@ class ConfluentClient:
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         topic = NewTopic(name, partitions, replicas, config=dict(settings))
-        _result(self._admin().create_topics([topic], operation_timeout=TIMEOUT_S)[name])
+        for is_repeated in (False, True):
+            try:
+                _result(self._admin().create_topics([topic], operation_timeout=TIMEOUT_S)[name])
+                return
+            except KafkaException as problem:
+                # librdkafka drops the request of a broker that another node, which has just started, does not name yet.
+                code = problem.args[0].code()
+                if is_repeated and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return
+                if is_repeated or code != KafkaError._DESTROY_BROKER:
+                    raise
 
     def delete_topics(self, names: Sequence[str], *, waits: bool = True) -> None:
         deletions = self._admin().delete_topics(list(names), operation_timeout=TIMEOUT_S) if names else {}

@@ -105,8 +105,9 @@ def test_a_batch_that_is_run_again(spark: SparkSession, broker: Broker, tmp_path
 
 def test_a_failed_task_leaves_nothing_that_is_committed(spark: SparkSession, broker: Broker) -> None:
     create(broker, "failed")
-    rows = spark.range(0, 1000, 1, 2).selectExpr(
-        "'failed' AS topic", "if(id = 999, raise_error('no'), CAST(id AS STRING)) AS value"
+    # One task, of more rows than fit between the JVM and Python: it has sent records when it fails.
+    rows = spark.range(0, 300_000, 1, 1).selectExpr(
+        "'failed' AS topic", "if(id = 299999, raise_error('no'), repeat(CAST(id AS STRING), 20)) AS value"
     )
     target = rows.write.format("moldau").mode("append").option("delivery", "exactly-once")
     target = target.option("kafka.batch.size", "500").option("kafka.bootstrap.servers", broker.bootstrap)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from threading import Timer
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from moldau.testing import Cluster, Record
+from moldau.testing.clients.confluent import ConfluentClient
 from moldau.testing.clients.installed import LIBRARIES
 
 pytestmark = pytest.mark.processes
@@ -101,3 +104,23 @@ def test_committed_offsets_are_those_of_the_group(kafka: Cluster) -> None:
     consumer.close()
     assert kafka.committed("readers") == {("consumed", 0): 1}
     assert kafka.committed("absent") == {}
+
+
+def test_a_topic_is_created_although_librdkafka_drops_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dropped request may have made the topic: the second one then meets it."""
+    asked: list[int] = []
+
+    class Admin:
+        def create_topics(self, topics: list[Any], **_: object) -> dict[str, Future[None]]:
+            asked.append(len(topics))
+            outcome: Future[None] = Future()
+            code = KafkaError._DESTROY_BROKER if len(asked) == 1 else KafkaError.TOPIC_ALREADY_EXISTS
+            outcome.set_exception(KafkaException(KafkaError(code)))
+            return {"t": outcome}
+
+    client = ConfluentClient({})
+    monkeypatch.setattr(client, "_administrator", Admin())
+    client.create_topic("t", 1, 1, {})
+    assert asked == [1, 1]
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        client.create_topic("t", 1, 1, {})
