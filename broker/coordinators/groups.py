@@ -18,9 +18,9 @@ from moldau.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from moldau.broker.coordinators.row import Reports
     from moldau.broker.coordinators.shard_runner import ShardRunner
-    from moldau.coordinator.group.background_target import ComputeTarget
     from moldau.coordinator.group.events import ShardRequest
     from moldau.coordinator.group.records import LoadedChange
+    from moldau.coordinator.group.target import ComputeTarget
     from moldau.coordinator.shard.shard import GroupShard
 
     GroupRunner: TypeAlias = ShardRunner[GroupShard, ShardRequest, LoadedChange]
@@ -62,7 +62,7 @@ class Groups:
         from moldau.broker.coordinators.regex_resolution import resolve
         from moldau.broker.coordinators.share_initialization import initialize
         from moldau.coordinator.consumer.events import ResolveRegexes
-        from moldau.coordinator.group.background_target import ComputeTarget
+        from moldau.coordinator.group.target import ComputeTarget
         from moldau.coordinator.share.events import InitializeStates
 
         if isinstance(command, InitializeStates):
@@ -122,7 +122,7 @@ class Groups:
 
 async def compute_target(environment: Environment, command: ComputeTarget, reports: Reports[ShardRequest]) -> None:
     """Compute the target assignment of a large group in a thread, and report it."""
-    from moldau.coordinator.group.background_target import TargetComputed
+    from moldau.coordinator.group.target import TargetComputed
 
     targets = await environment.offload(command.compute)
     reports.report(TargetComputed(command.group_id, command.epoch, targets))

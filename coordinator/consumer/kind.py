@@ -16,7 +16,6 @@ from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import regexes_resolved
 from moldau.coordinator.consumer.replay import replay
 from moldau.coordinator.consumer.target import target_computed
-from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import (
     Group,
@@ -27,6 +26,7 @@ from moldau.coordinator.group.group import (
     on_first_request,
     on_request,
 )
+from moldau.coordinator.group.target import TargetComputed
 from moldau.protocol.errors import ErrorCode
 
 

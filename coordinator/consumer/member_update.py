@@ -24,12 +24,12 @@ from moldau.coordinator.consumer.records import (
     target_change,
 )
 from moldau.coordinator.consumer.regular_expressions import regex_fault
-from moldau.coordinator.consumer.target import target_changes, target_inputs, target_size, topic_ids
-from moldau.coordinator.group.background_target import compute_later
+from moldau.coordinator.consumer.target import target_changes, target_inputs, topic_ids
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.protocol.errors import ErrorCode
 
 
@@ -112,19 +112,16 @@ class MemberUpdate:
         """
         group, step = self.group, self.step
         self.target_epoch, self.target = group.assignment_epoch, group.target_of(self.updated)
-        interval_ms = self.settings.assignment_interval_ms
-        is_due = not group.assigned_ms or not interval_ms or step.wall_ms >= group.assigned_ms + interval_ms
-        if not may_compute or group.assignment_epoch >= self.epoch or not is_due:
+        waits = is_too_early(group.assigned_ms, self.settings.assignment_interval_ms, step.wall_ms)
+        if not may_compute or group.assignment_epoch >= self.epoch or waits:
             return
         assignor = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
         subscriptions = self.subscriptions or group.subscriptions
-        inputs = target_inputs(group, self.updated, subscriptions, assignor, step.image, self.ids)
-        if target_size(group, subscriptions, step.image) > step.config.target_size_at_once:
-            compute_later(step, TimerKey(ConsumerTimer.TARGET, group.group_id), self.epoch, inputs.compute)
-            return
-        targets = inputs.compute()
-        self.changes += target_changes(group, targets, self.epoch, step.wall_ms)
-        self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
+        inputs = target_inputs(group, self.updated, subscriptions, assignor, step.image)
+        targets = targets_at_once(step, TimerKey(ConsumerTimer.TARGET, group.group_id), self.epoch, inputs)
+        if targets is not None:
+            self.changes += target_changes(group, targets, self.epoch, step.wall_ms)
+            self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
     def reconcile(self, owned: OwnedPartitions | None) -> Refused | None:
         """Move the member towards its target; `owned` are the partitions that it reports. The rebalance timer runs

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from moldau.coordinator.consumer.assignors import ASSIGNORS, NOTHING, AssignedMember, Assigning, Assignment
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, ResolvedRegex, Subscriptions
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import target_change, target_epoch_change
-from moldau.coordinator.group.background_target import TargetComputed, is_of_use
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.target import TargetComputed, taken_over
 
 
-class TargetInputs(NamedTuple):
-    """What the target of a group is computed from. Nothing of it changes, so that a thread may read it."""
+class ConsumerTargetInputs(NamedTuple):
+    """The `TargetInputs` of a consumer group."""
 
     assignor: str
     members: Mapping[str, ConsumerMember]
@@ -27,14 +27,15 @@ class TargetInputs(NamedTuple):
     is_homogeneous: bool
     """Whether all members subscribe to the same topics."""
     image: CoordinatorImage
-    ids: dict[str, bytes | None]
-    """See `topic_ids`."""
+    size: int
+    """The partitions, and the subscriptions of members to topics."""
 
     def compute(self) -> dict[str, Assignment]:
         """The target of each member."""
+        ids: dict[str, bytes | None] = {}
         members = {
             member_id: AssignedMember(
-                topic_ids(member, self.resolved, self.image, self.ids),
+                topic_ids(member, self.resolved, self.image, ids),
                 self.before.get(member_id, NOTHING),
                 member.instance_id,
             )
@@ -51,8 +52,7 @@ def target_inputs(
     subscriptions: Subscriptions,
     assignor: str,
     image: CoordinatorImage,
-    ids: dict[str, bytes | None],
-) -> TargetInputs:
+) -> ConsumerTargetInputs:
     """The inputs after a member has become `updated`. A static member that replaces another has the target of that one.
 
     `subscriptions`: those of the group with the updated member.
@@ -66,11 +66,11 @@ def target_inputs(
     members[updated.member_id] = updated
     before[updated.member_id] = group.targets.get(former_id, NOTHING)
     is_homogeneous = subscriptions.is_homogeneous(len(members))
-    return TargetInputs(assignor, members, before, {**group.resolved}, is_homogeneous, image, ids)
+    size = _size(group, subscriptions, image)
+    return ConsumerTargetInputs(assignor, members, before, {**group.resolved}, is_homogeneous, image, size)
 
 
-def target_size(group: ConsumerGroup, subscriptions: Subscriptions, image: CoordinatorImage) -> int:
-    """A measure of the work of an assignor: the partitions, and the subscriptions of members to topics."""
+def _size(group: ConsumerGroup, subscriptions: Subscriptions, image: CoordinatorImage) -> int:
     by_regex = (
         count * len(group.resolved[regex].topics)
         for regex, count in subscriptions.regexes.items()
@@ -95,10 +95,9 @@ def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoc
 def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
     """Take over a target that a thread has computed. Members that have left meanwhile get none."""
     step.cancel(ConsumerTimer.TARGET, group)
-    if is_of_use(event, group):
-        targets = cast("Mapping[str, Assignment]", event.targets)
-        kept = {member_id: target for member_id, target in targets.items() if member_id in group.members}
-        step.write(*target_changes(group, kept, event.epoch, step.wall_ms))
+    targets = taken_over(event, group)
+    if targets is not None:
+        step.write(*target_changes(group, targets, event.epoch, step.wall_ms))
 
 
 def topic_ids(

@@ -44,7 +44,7 @@ class GroupConfig(NamedTuple):
     """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""
     target_size_at_once: int = 2_000
     """The size of a target assignment (partitions and subscriptions) up to which it is computed in the step of a
-    request; a thread computes larger ones (`background_target.py`)."""
+    request; a thread computes larger ones (`target.py`)."""
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
     """group.consumer.*"""
     share: ShareGroupSettings = ShareGroupSettings()

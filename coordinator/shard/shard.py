@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import auto
 from typing import Final, NamedTuple, cast
 
-from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import (
     DeleteGroups,
@@ -27,6 +26,7 @@ from moldau.coordinator.group.records import (
     RecordChange,
     TransactionEnded,
 )
+from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import end_transaction
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
 from moldau.coordinator.group.metadata_hash import hash_of_topics
+from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.share.assignor import NOTHING, Assigned
 from moldau.coordinator.share.events import ShareHeartbeat
@@ -29,7 +30,7 @@ from moldau.coordinator.share.records import (
     member_tombstones,
 )
 from moldau.coordinator.share.state_topics import NO_PARTITIONS, initialize_new, partitions_by_topic
-from moldau.coordinator.share.target import is_too_early, target_changes, targets_at_once, topic_ids
+from moldau.coordinator.share.target import ShareTargetInputs, target_changes, topic_ids
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import (
     Assignment,
@@ -205,9 +206,12 @@ class Update:
     def _target(self) -> tuple[int, Assigned]:
         """The epoch of the target, and what the member has in it."""
         step, group, member_id = self._step, self._group, self._member.member_id
-        if group.assignment_epoch >= self._epoch or is_too_early(group, self._settings, step.wall_ms):
+        waits = is_too_early(group.assignment_ms, self._settings.assignment_interval_ms, step.wall_ms)
+        if group.assignment_epoch >= self._epoch or waits:
             return group.assignment_epoch, group.targets.get(member_id, NOTHING)
-        targets = targets_at_once(step, group, self._epoch, self._member)
+        members = {**group.members, member_id: self._member}
+        inputs = ShareTargetInputs(members, group.state_topics.initialized, {**group.targets}, step.image)
+        targets = targets_at_once(step, TimerKey(ShareTimer.TARGET, group.group_id), self._epoch, inputs)
         if targets is None:
             return group.assignment_epoch, group.targets.get(member_id, NOTHING)
         step.write(*target_changes(group, targets, self._epoch, step.wall_ms))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group, GroupKind, GroupStep, TimerKey, on_event, on_first_request, on_request
+from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.share import heartbeat, offsets
 from moldau.coordinator.share.commit import commit_offsets, commit_transactional_offsets
 from moldau.coordinator.share.describe import describe_group

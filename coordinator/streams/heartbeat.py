@@ -23,6 +23,7 @@ from moldau.coordinator.group.group import Group, GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.streams.configured_topology import (
     SENSELESS,
@@ -51,7 +52,7 @@ from moldau.coordinator.streams.records import (
     member_change,
     topology_change,
 )
-from moldau.coordinator.streams.target import TargetInputs, is_too_early, target_changes, targets_at_once
+from moldau.coordinator.streams.target import StreamsTargetInputs, target_changes
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks, task_set
 from moldau.coordinator.streams.topology import Topology, topology_of
 from moldau.protocol.errors import ErrorCode
@@ -316,12 +317,14 @@ class Heartbeat:
             self.statuses.append(INITIAL_DELAY)
             self.target = NO_TASKS
         elif group.assignment_epoch < self.epoch:
-            if is_too_early(group, self.settings, step.wall_ms):
+            if is_too_early(group.assignment_ms, self.settings.assignment_interval_ms, step.wall_ms):
                 self.statuses.append(INTERVAL)
                 return
             members = {**group.members, self.member.member_id: self.member}
-            inputs = TargetInputs({**group.targets}, members, self.configured, self.settings.num_standby_replicas)
-            targets = targets_at_once(step, group.group_id, self.epoch, inputs)
+            inputs = StreamsTargetInputs(
+                {**group.targets}, members, self.configured, self.settings.num_standby_replicas
+            )
+            targets = targets_at_once(step, TimerKey(StreamsTimer.TARGET, group.group_id), self.epoch, inputs)
             if targets is not None:
                 self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
                 self.target_epoch, self.target = self.epoch, targets[self.member.member_id]

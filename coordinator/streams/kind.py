@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.coordinator.classic.events import Join
-from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import (
     Group,
@@ -16,6 +15,7 @@ from moldau.coordinator.group.group import (
     on_first_request,
     on_request,
 )
+from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.streams import membership
 from moldau.coordinator.streams.commit import commit_offsets, commit_transactional_offsets, fetch_refusal
 from moldau.coordinator.streams.describe import describe_group

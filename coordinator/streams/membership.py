@@ -11,12 +11,13 @@ from moldau.coordinator.classic.group import ClassicGroup, classic_group
 from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.coordinator.runtime.step import write_error
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member, MemberState
 from moldau.coordinator.streams.records import epoch_change, member_tombstones
-from moldau.coordinator.streams.target import TargetInputs, is_too_early, target_changes, targets_at_once
+from moldau.coordinator.streams.target import StreamsTargetInputs, target_changes
 from moldau.protocol.errors import ErrorCode
 
 STANDBYS_CONFIG: Final = "num.standby.replicas"
@@ -65,11 +66,11 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:
         return
     settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
-    if is_too_early(group, settings, step.wall_ms):
+    if is_too_early(group.assignment_ms, settings.assignment_interval_ms, step.wall_ms):
         return
     standby_replicas = int(group.assignment_configs.get(STANDBYS_CONFIG, "0"))
-    inputs = TargetInputs({**group.targets}, {**group.members}, configured, standby_replicas)
-    targets = targets_at_once(step, group.group_id, group.epoch, inputs)
+    inputs = StreamsTargetInputs({**group.targets}, {**group.members}, configured, standby_replicas)
+    targets = targets_at_once(step, TimerKey(StreamsTimer.TARGET, group.group_id), group.epoch, inputs)
     if targets is not None:
         step.write(*target_changes(group, group.epoch, targets, step.wall_ms))
 

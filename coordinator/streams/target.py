@@ -1,14 +1,13 @@
-"""The target assignment of a streams group: when it may be computed, and which records it changes."""
+"""The target assignment of a streams group: what it is computed from, and which records it changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from moldau.coordinator.group.background_target import TargetComputed, compute_later, is_of_use
-from moldau.coordinator.group.group import GroupStep, TimerKey
-from moldau.coordinator.group.kind_settings import StreamsGroupSettings
+from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.target import TargetComputed, taken_over
 from moldau.coordinator.streams.configured_topology import ConfiguredTopology
 from moldau.coordinator.streams.events import StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
@@ -18,14 +17,8 @@ from moldau.coordinator.streams.task_assignor import MemberSpec, SubtopologySpec
 from moldau.coordinator.streams.tasks import NO_TASKS, Tasks
 
 
-def is_too_early(group: StreamsGroup, settings: StreamsGroupSettings, wall_ms: int) -> bool:
-    """Whether the next target has to wait. The interval counts from the last target, if its time is known."""
-    interval_ms = settings.assignment_interval_ms
-    return group.assignment_ms != 0 and interval_ms != 0 and wall_ms < group.assignment_ms + interval_ms
-
-
-class TargetInputs(NamedTuple):
-    """What the target of a group is computed from. Nothing of it changes, so that a thread may read it."""
+class StreamsTargetInputs(NamedTuple):
+    """The `TargetInputs` of a streams group."""
 
     before: Mapping[str, Tasks]
     """The last target by member id."""
@@ -36,7 +29,7 @@ class TargetInputs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """A measure of the work of the assignor: the tasks, with their standbys, and the members."""
+        """The tasks, with their standbys, and the members."""
         tasks_count = sum(each.tasks_count for each in (self.configured.subtopologies or {}).values())
         return tasks_count * (1 + self.standby_replicas) + len(self.members)
 
@@ -55,21 +48,12 @@ class TargetInputs(NamedTuple):
         return assign_tasks(specs, subtopologies, self.standby_replicas)
 
 
-def targets_at_once(step: GroupStep, group_id: str, epoch: int, inputs: TargetInputs) -> dict[str, Tasks] | None:
-    """The tasks of each member; None where the group is large: then a thread computes them."""
-    if inputs.size > step.config.target_size_at_once:
-        compute_later(step, TimerKey(StreamsTimer.TARGET, group_id), epoch, inputs.compute)
-        return None
-    return inputs.compute()
-
-
 def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed) -> None:
     """Take over a target that a thread has computed. Members that have left meanwhile get none."""
     step.cancel(StreamsTimer.TARGET, group)
-    if is_of_use(event, group):
-        targets = cast("Mapping[str, Tasks]", event.targets)
-        kept = {member_id: tasks for member_id, tasks in targets.items() if member_id in group.members}
-        step.write(*target_changes(group, event.epoch, kept, step.wall_ms))
+    targets = taken_over(event, group)
+    if targets is not None:
+        step.write(*target_changes(group, event.epoch, targets, step.wall_ms))
 
 
 def target_changes(group: StreamsGroup, epoch: int, targets: Mapping[str, Tasks], wall_ms: int) -> list[Change]:

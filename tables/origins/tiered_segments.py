@@ -15,10 +15,9 @@ from moldau.tables.origins.port import SegmentFile, Slice
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 REQUEST_SIZE: Final = 8 << 20
-"""Bytes of one request. Each request costs both ends about as much as a megabyte of its answer."""
+"""Bytes of one request. Larger requests cost both ends less CPU, and a task more memory."""
 REQUESTS_AHEAD: Final = 4
-"""Requests that are under way or unread: what a task holds of an object beside what it decodes. Several, because one
-connection to an object store is slower than a task."""
+"""Requests that are under way or unread: what a task holds of an object beside what it decodes."""
 
 
 class TieredSegments(NamedTuple):

@@ -78,7 +78,7 @@ class ConfluentClient:
                 _result(self._admin().create_topics([topic], operation_timeout=TIMEOUT_S)[name])
                 return
             except KafkaException as problem:
-                # librdkafka drops the request of a broker that another node, which has just started, does not name yet.
+                # librdkafka drops a request to a broker that its metadata does not name any more. It is sent again.
                 code = problem.args[0].code()
                 if is_repeated and code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return

@@ -133,7 +133,7 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
     Mutant(
         421,
         "share partitions are assigned while they are being initialized",
-        "coordinator/share/target.py",
+        "coordinator/share/heartbeat.py",
         "members, group.state_topics.initialized, {**group.targets}",
         "members, {**group.state_topics.initialized, **group.state_topics.initializing}, {**group.targets}",
         Hunt.SHARE_GROUPS,

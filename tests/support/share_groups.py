@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.background_target import ComputeTarget
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import ShardRequest
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
+from moldau.coordinator.group.target import ComputeTarget
 from moldau.coordinator.runtime.machine import Effects, Waiter
 from moldau.coordinator.share.events import DescribeShareGroup, InitializeStates, ShareHeartbeat, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from itertools import count, groupby
 from random import Random
 from typing import Final, TypeAlias
 
 from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.consumer.embedded_protocol import read_assignment, read_subscription
-from moldau.coordinator.group import events
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.protocol.messages.heartbeat import HeartbeatResponse
 from moldau.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from moldau.protocol.messages.sync_group import SyncGroupResponse
 from moldau.protocol.records.offsets import ConsumerProtocolAssignment, ConsumerProtocolSubscription, TopicPartition
-from tests.simulation.groups.client import Sent
+from tests.simulation.groups.client import Sent, heartbeat_request, join_request, sync_request
 
 Named: TypeAlias = frozenset[tuple[str, int]]
 """Partitions: the topic's name and the index."""
@@ -101,48 +96,16 @@ class ClassicMember:
             self.owned = NOTHING
         said = ConsumerProtocolSubscription(topics=self.topics, owned_partitions=listed(self.owned))
         metadata = struct.pack(">h", VERSION) + encode(said, VERSION)
-        request = partial(
-            JoinGroupRequest,
-            group_id=self.group_id,
-            session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=self.rebalance_ms,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-        )
-        protocol, name = self.protocol, self.name
-
-        def make(waiter: Waiter) -> events.Event:
-            protocols = [JoinGroupRequestProtocol(name=protocol, metadata=metadata)]
-            fresh_id = f"{name}/{next(self._fresh)}"
-            return classic_events.Join(waiter, request(protocols=protocols), name, "/10.0.0.1", fresh_id)
-
-        return make, 9
+        return join_request(self, {self.protocol: metadata}, lambda: f"{self.name}/{next(self._fresh)}"), 9
 
     def sync(self) -> Sent:
         planned = {} if self._followers is None else self._plan(self._followers)
-        request = partial(
-            SyncGroupRequest,
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocol_name=self.protocol,
-        )
-
-        def make(waiter: Waiter) -> events.Event:
-            shares = [
-                SyncGroupRequestAssignment(
-                    member_id=key,
-                    assignment=struct.pack(">h", VERSION)
-                    + encode(ConsumerProtocolAssignment(assigned_partitions=listed(each)), VERSION),
-                )
-                for key, each in planned.items()
-            ]
-            return classic_events.Sync(waiter, request(assignments=shares))
-
-        return make, 5
+        head = struct.pack(">h", VERSION)
+        shares = {
+            key: head + encode(ConsumerProtocolAssignment(assigned_partitions=listed(each)), VERSION)
+            for key, each in planned.items()
+        }
+        return sync_request(self, self.protocol, shares)
 
     def _plan(self, followers: Mapping[str, ConsumerProtocolSubscription]) -> dict[str, set[tuple[str, int]]]:
         """Of each topic its share to each member: what it owns first, then what nobody owns. What has to be given up is
@@ -165,14 +128,7 @@ class ClassicMember:
         return planned
 
     def heartbeat(self) -> Sent:
-        request = partial(
-            HeartbeatRequest,
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
-        return lambda waiter: classic_events.Heartbeat(waiter, request()), 4
+        return heartbeat_request(self)
 
     def leave(self) -> Sent:
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)

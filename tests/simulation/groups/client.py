@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.group import events
@@ -35,6 +35,67 @@ Make: TypeAlias = Callable[[Waiter], events.Event]
 """A request, as often as it is sent."""
 Sent: TypeAlias = tuple[Make, int]
 """And its version."""
+
+
+class ClassicIdentity(Protocol):
+    """How a member of the classic protocol names itself in its requests."""
+
+    name: str
+    group_id: str
+    member_id: str
+    generation: int
+    instance: str | None
+    session_ms: int
+    rebalance_ms: int
+
+
+def join_request(of: ClassicIdentity, protocols: Mapping[str, bytes], fresh_id: Callable[[], str]) -> Make:
+    """`protocols`: the metadata by the name of the assignor."""
+    request = partial(
+        JoinGroupRequest,
+        group_id=of.group_id,
+        session_timeout_ms=of.session_ms,
+        rebalance_timeout_ms=of.rebalance_ms,
+        member_id=of.member_id,
+        group_instance_id=of.instance,
+        protocol_type=PROTOCOL_TYPE,
+    )
+
+    def make(waiter: Waiter) -> events.Event:
+        offered = [JoinGroupRequestProtocol(name=each, metadata=metadata) for each, metadata in protocols.items()]
+        return classic_events.Join(waiter, request(protocols=offered), of.name, "/10.0.0.1", fresh_id())
+
+    return make
+
+
+def sync_request(of: ClassicIdentity, protocol: str, planned: Mapping[str, bytes]) -> Sent:
+    """`planned`: the assignments by member id, where the member leads."""
+    request = partial(
+        SyncGroupRequest,
+        group_id=of.group_id,
+        generation_id=of.generation,
+        member_id=of.member_id,
+        group_instance_id=of.instance,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=protocol,
+    )
+
+    def make(waiter: Waiter) -> events.Event:
+        shares = [SyncGroupRequestAssignment(member_id=key, assignment=each) for key, each in planned.items()]
+        return classic_events.Sync(waiter, request(assignments=shares))
+
+    return make, 5
+
+
+def heartbeat_request(of: ClassicIdentity) -> Sent:
+    request = partial(
+        HeartbeatRequest,
+        group_id=of.group_id,
+        generation_id=of.generation,
+        member_id=of.member_id,
+        group_instance_id=of.instance,
+    )
+    return lambda waiter: classic_events.Heartbeat(waiter, request()), 4
 
 
 def subscription(topics: list[str], owned: str = "") -> bytes:
@@ -82,43 +143,12 @@ class Client:
 
     def join(self) -> Sent:
         self.is_joined = self.is_synced = False
-        request = partial(
-            JoinGroupRequest,
-            group_id=self.group_id,
-            session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=self.rebalance_ms,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type=PROTOCOL_TYPE,
-        )
-        metadata, names, name = subscription(self.topics, self.owned), [*self.names], self.name
-
-        def make(waiter: Waiter) -> events.Event:
-            fresh_id = f"{next(self.offsets)}"
-            protocols = [JoinGroupRequestProtocol(name=each, metadata=metadata) for each in names]
-            return classic_events.Join(waiter, request(protocols=protocols), name, "/10.0.0.1", fresh_id)
-
-        return make, self.join_version
+        protocols = dict.fromkeys(self.names, subscription(self.topics, self.owned))
+        return join_request(self, protocols, lambda: f"{next(self.offsets)}"), self.join_version
 
     def sync(self) -> Sent:
         planned = self._plan() if self.others is not None else {}
-        request = partial(
-            SyncGroupRequest,
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.protocol_name,
-        )
-
-        def make(waiter: Waiter) -> events.Event:
-            shares = [
-                SyncGroupRequestAssignment(member_id=key, assignment=each.encode()) for key, each in planned.items()
-            ]
-            return classic_events.Sync(waiter, request(assignments=shares))
-
-        return make, 5
+        return sync_request(self, self.protocol_name, {key: each.encode() for key, each in planned.items()})
 
     def _plan(self) -> dict[str, str]:
         """One for a generation, however often it is sent: of two Apache Kafka gives the first and stores the second."""
@@ -132,14 +162,7 @@ class Client:
         return self._planned
 
     def heartbeat(self) -> Sent:
-        request = partial(
-            HeartbeatRequest,
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
-        return lambda waiter: classic_events.Heartbeat(waiter, request()), 4
+        return heartbeat_request(self)
 
     def commit(self) -> Sent:
         return commit_request(self.random, self.offsets, self.group_id, self.generation, self.member_id, self.instance)

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.background_target import ComputeTarget, TargetComputed
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import Change
+from moldau.coordinator.group.target import ComputeTarget, TargetComputed
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.client import Sent

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.background_target import ComputeTarget, TargetComputed
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.target import ComputeTarget, TargetComputed
 from moldau.protocol.errors import ErrorCode
 from tests.support.consumer_stage import GROUP_ID, ConsumerStage, assigned
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moldau.coordinator.group.background_target import TargetComputed
 from moldau.coordinator.group.events import TopicsDeleted
+from moldau.coordinator.group.target import TargetComputed
 from tests.support.share_groups import ShareGroupStage, topic_id
 
 

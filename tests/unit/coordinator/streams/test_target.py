@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.group.background_target import ComputeTarget, TargetComputed
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
+from moldau.coordinator.group.target import ComputeTarget, TargetComputed
 from moldau.coordinator.runtime.machine import Effects
 from tests.support.streams_stage import GROUP, StreamsStage, tasks
 
