@@ -5,7 +5,7 @@
 .compiled/work-*   a copy of the sources, being compiled
 .compiled/ready    a finished set: a rename gives it this name, once it is complete and was loaded in a test
 .compiled/failed   its first line is the digest of sources that cannot be compiled, the rest the reason
-.compiled/log      what a compile in the background printed
+.compiled/log      what the last compile that failed, or that ran in the background, printed
 ```
 
 A finished set waits in `ready` until the next start installs it (`extensions.install`); a start whose sources have
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from building.extensions import EXTENSIONS, LIBRARY, install, is_current, remove_compiled
-from building.hot_path import COMPILED_SOURCES, GROUP, ROOT, digest_of
+from building.hot_path import COMPILED_SOURCES, FOR_TABLES, GROUP, NEEDED_BY_TABLES, ROOT, digest_of
 from building.mypyc_build import (
     EXTENSION_SUFFIX,
     CannotCompile,
@@ -68,7 +68,7 @@ class Aside:
                     sys.stderr.write("compiling the hot path, once for this state of the sources: about a minute\n")
                     self._compile()
             except CannotCompile as problem:
-                return f"{PLAIN}: {problem}"
+                return self._told_failure(problem)
             return self._install()
 
     def begin(self) -> str:
@@ -112,9 +112,16 @@ class Aside:
             try:
                 self._compile()
             except CannotCompile as problem:
-                self._failed.write_text(f"{digest_of(self._root)}\n{problem}\n")
-                return f"{PLAIN}: {problem}\n{problem.output}"
+                return self._told_failure(problem)
         return f"{COMPILED}; the next start takes it"
+
+    def _told_failure(self, problem: CannotCompile) -> str:
+        """Remember a failed step, so that starts do not repeat it, and write its log. Returns the line to print."""
+        if not problem.output:  # Nothing was tried: the machine has no compiler, and may have one at the next start.
+            return f"{PLAIN}: {problem}"
+        self._failed.write_text(f"{digest_of(self._root)}\n{problem}\n")
+        (self._root / LOG).write_text(f"{problem}\n{problem.output}\n")
+        return f"{PLAIN}: {problem} (log: {LOG})"
 
     def _compile(self) -> None:
         """Copy the sources, compile the copy, load the result in a test, and rename it to `ready`. Raises
@@ -127,7 +134,7 @@ class Aside:
             copy_tree(self._root, work)
             digest = digest_of(work)
             compile_tree(work, COMPILED_SOURCES, GROUP, self._root / "requirements.lock")
-            run(["-c", TRY, *COMPILED_SOURCES], work, "the extension modules cannot be loaded")
+            run(["-c", TRY, ",".join(NEEDED_BY_TABLES), ",".join(FOR_TABLES), *COMPILED_SOURCES], work, NOT_LOADED)
             finished = work / "finished"
             for name in (*EXTENSIONS, LIBRARY):
                 (finished / name).parent.mkdir(parents=True, exist_ok=True)
@@ -182,11 +189,24 @@ class Aside:
             yield
 
 
+NOT_LOADED: Final = "the extension modules cannot be loaded"
 TRY: Final = """
 import sys
 from importlib import import_module
-for source in sys.argv[1:]:
-    assert not import_module(source.rpartition(".")[0].replace("/", ".")).__file__.endswith(".py")
+from importlib.util import find_spec
+needed, for_tables, *sources = sys.argv[1:]
+absent = {package for package in needed.split(",") if find_spec(package) is None}
+for source in sources:
+    name = source.rpartition(".")[0].replace("/", ".")
+    assert not find_spec(name).origin.endswith(".py"), name
+    try:
+        import_module(name)
+    except ModuleNotFoundError as missing:
+        if source not in for_tables.split(",") or missing.name not in absent:
+            raise
 from moldau.protocol.record_batch import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
+"""
+"""Loads each extension module of a copy. Those for tables are loaded up to the import of a package of the extra that
+this environment lacks; with the extra they are loaded as all others.
 """

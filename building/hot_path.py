@@ -77,6 +77,8 @@ FOR_TABLES: Final = (
     *(f"moldau/{name}" for name in HOT_PATH if name.startswith("tables/")),
 )
 """These are for readers of tables; a node does not load them."""
+NEEDED_BY_TABLES: Final = ("numpy", "pyarrow")
+"""The packages that they import, of the extra `arrow`: neither a node nor a compile needs them."""
 GROUP: Final = "moldau.hot_path"
 """mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
 

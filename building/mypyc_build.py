@@ -66,12 +66,19 @@ def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Pa
 
 
 def run(arguments: Sequence[str], directory: Path, failure: str) -> None:
-    """Run this Python with `arguments` in a directory, quietly. Raises `CannotCompile` where it fails."""
+    """Run this Python with `arguments` in a directory, quietly. Raises `CannotCompile` if it fails."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode != 0:
-        raise CannotCompile(failure, "\n".join(done.stdout.splitlines()[-OUTPUT_LINES:]))
+        lines = done.stdout.strip().splitlines()
+        raise CannotCompile(f"{failure} ({error_line(lines)})", "\n".join(lines[-OUTPUT_LINES:]))
+
+
+def error_line(lines: Sequence[str]) -> str:
+    """The line of a failed step's output that names the reason: the first that says "error:", else the last one."""
+    said = (line.strip() for line in lines)
+    return next((line for line in said if "error:" in line.lower()), lines[-1].strip() if lines else "no output")
 
 
 RUN_MYPYC: Final = """

@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from building import aside
-from building.aside import Aside
+from building.aside import TRY, Aside
 from building.extensions import EXTENSIONS, LIBRARY, compiled_files, is_current
-from building.hot_path import COMPILED_SOURCES, HEADERS, digest_of
-from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile
+from building.hot_path import COMPILED_SOURCES, HEADERS, NEEDED_BY_TABLES, ROOT, digest_of
+from building.mypyc_build import EXTENSION_SUFFIX, CannotCompile, run
 
 
 @pytest.fixture
@@ -101,7 +102,8 @@ def test_sources_that_could_not_be_compiled_are_not_tried_at_every_start(
     monkeypatch.setattr(aside, "digest_of", lambda _: "d")
     monkeypatch.setattr(aside, "compile_tree", fail)
     monkeypatch.setattr(os, "nice", lambda _: 0)
-    assert "error: unexpected" in Aside(checkout).compile_aside()
+    assert Aside(checkout).compile_aside().endswith("failed (log: .compiled/log)")
+    assert "error: unexpected" in (checkout / ".compiled/log").read_text()
     said = Aside(checkout).begin()
     assert started == [] and "failed" in said and "make compiled" in said and "\n" not in said
     monkeypatch.setattr(aside, "digest_of", lambda _: "other sources")
@@ -114,3 +116,52 @@ def test_an_installation_cut_short_is_finished_by_the_next_start(checkout: Path,
     (checkout / EXTENSIONS[0]).write_text("")
     Aside(checkout).begin()
     assert is_current(checkout) and started == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("record.c:1:10: fatal error: Python.h: No such file or directory\nerror: command 'gcc' failed", "Python.h"),
+        ("Traceback:\n  File x\nModuleNotFoundError: No module named 'numpy'", "No module named 'numpy'"),
+        ("Killed", "Killed"),
+        ("", "no output"),
+    ],
+)
+def test_a_failed_compile_says_its_reason_in_one_line_and_the_place_of_its_log(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, printed: str, reason: str
+) -> None:
+    def fail(*_: object) -> None:
+        run(["-c", f"print({printed!r}); raise SystemExit(1)"], checkout, "mypyc or the C compiler failed")
+
+    monkeypatch.setattr(aside, "copy_tree", lambda *_: None)
+    monkeypatch.setattr(aside, "digest_of", lambda _: "d")
+    monkeypatch.setattr(aside, "compile_tree", fail)
+    said = Aside(checkout).compile_now()
+    assert "\n" not in said and f"{reason}" in said
+    assert "(log: .compiled/log)" in said or not printed
+    assert not printed or printed in (checkout / ".compiled/log").read_text()
+
+
+def test_extension_modules_for_tables_load_without_the_packages_of_the_extra(tmp_path: Path) -> None:
+    """A module of the node that needs an absent package fails, and so does one for tables that needs another one."""
+    package = tmp_path / "moldau/protocol"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").write_text("")
+    (package / "record_batch.py").write_text("def walk_records(*_):\n    return (0, 0, 0)\n")
+    (package / "rows.py").write_text("import absent_package\n")
+    (package / "other.py").write_text("import json.absent\n")
+    program = TRY.replace(
+        'assert not find_spec(name).origin.endswith(".py"), name', ""
+    )  # The modules are sources here.
+    rows, other = "moldau/protocol/rows.py", "moldau/protocol/other.py"
+    assert program != TRY
+    run(["-c", program, "absent_package", rows, rows], tmp_path, "failed")
+    for words in (("absent_package", other, rows), ("absent_package", other, other), ("json", rows, rows)):
+        with pytest.raises(CannotCompile, match="ModuleNotFoundError"):
+            run(["-c", program, *words], tmp_path, "failed")
+
+
+def test_the_packages_that_tables_need_are_those_of_the_extra_arrow() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {each.partition(">")[0] for each in extras["arrow"]} == set(NEEDED_BY_TABLES)
