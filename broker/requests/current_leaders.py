@@ -5,27 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moldau.broker.metadata.cluster_view import ClusterView, NodeAddress
+from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import fetch, produce
-from moldau.replication.follower_fetch import LocalReplicas
+
+if TYPE_CHECKING:
+    from moldau.broker.requests.services import Services
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSION: Final = 16
 NO_EPOCH: Final = -1
-
-
-class LeaderServices(Protocol):
-    """Where the leader of a partition is looked up."""
-
-    @property
-    def replicas(self) -> LocalReplicas: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
 
 
 class CurrentLeader(NamedTuple):
@@ -35,7 +27,7 @@ class CurrentLeader(NamedTuple):
     epoch: int
 
 
-def add_to_produce(services: LeaderServices, listener_name: str, response: produce.ProduceResponse) -> None:
+def add_to_produce(services: Services, listener_name: str, response: produce.ProduceResponse) -> None:
     """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint.
 
     The response must be of version 10 or later.
@@ -53,7 +45,7 @@ def add_to_produce(services: LeaderServices, listener_name: str, response: produ
     ]
 
 
-def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.FetchResponse) -> None:
+def add_to_fetch(services: Services, listener_name: str, response: fetch.FetchResponse) -> None:
     """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH,
     and its endpoint.
 
@@ -73,7 +65,7 @@ def add_to_fetch(services: LeaderServices, listener_name: str, response: fetch.F
         ]
 
 
-def current_leader(services: LeaderServices, key: tuple[str | bytes, int]) -> CurrentLeader:
+def current_leader(services: Services, key: tuple[str | bytes, int]) -> CurrentLeader:
     """The leader as this broker's replica knows it; where the broker has no replica, as the metadata says."""
     partition = services.replicas.find(key)
     if partition is not None:
@@ -89,7 +81,7 @@ def current_leader(services: LeaderServices, key: tuple[str | bytes, int]) -> Cu
     )
 
 
-def endpoints_of(services: LeaderServices, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
+def endpoints_of(services: Services, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
     """The leaders' endpoints on the listener through which the client came, each once."""
     wanted = {leader.id for leader in leaders}
     return (node for node in services.cluster.live_nodes(listener_name) if node.id in wanted)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.network.memory import ReplyMemory
 from moldau.broker.network.replies import SLICE_SIZE_MIN
-from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import DISK, Pending
-from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.schema import FetchedRecords
@@ -26,24 +23,12 @@ from moldau.storage.segment.batch_scan import damage_in
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import ClientConnection
+    from moldau.broker.requests.services import Services
 
 log = logging.getLogger("moldau.fetch")
 
 SERVED_MAX: Final = 10_000
 """The most partitions for which a connection remembers the last fetch offset; beyond that the table is cleared."""
-
-
-class RecordServices(Protocol):
-    """The services of the node that a read of records needs."""
-
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def reply_memory(self) -> ReplyMemory: ...
-
-    @property
-    def spawn(self) -> Spawn: ...
 
 
 def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
@@ -52,7 +37,7 @@ def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
 
 
 def read_records(
-    services: RecordServices,
+    services: Services,
     connection: ClientConnection,
     reads: list[PlannedRead],
     respond: Callable[[], FetchResponse],
@@ -95,7 +80,7 @@ def _cached(connection: ClientConnection, place: FileSlice) -> FetchedRecords | 
 
 
 def _read_on_executor(
-    services: RecordServices,
+    services: Services,
     connection: ClientConnection,
     reads: list[PlannedRead],
     cold: list[PlannedRead],

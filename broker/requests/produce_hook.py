@@ -12,17 +12,11 @@ handled like any other. Successive produces to a partition differ only in the co
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import AppendedRecords
-from moldau.broker.requests.handlers.produce import (
-    TOPIC_ID_VERSION,
-    ProduceServices,
-    answer_of,
-    finish,
-    must_wait,
-)
+from moldau.broker.requests.handlers.produce import TOPIC_ID_VERSION, answer_of, finish, must_wait
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import (
@@ -36,6 +30,9 @@ from moldau.protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANS
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
+
+if TYPE_CHECKING:
+    from moldau.broker.requests.services import Services
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup takes as long as a call."""
@@ -60,7 +57,7 @@ RECORDS_SIZE_MAX: Final = 1 << 21
 class ProduceHook(FrameHook):
     """The hook of one connection. Most producers send to one partition several times in a row."""
 
-    def __init__(self, services: ProduceServices, route: Route) -> None:
+    def __init__(self, services: Services, route: Route) -> None:
         super().__init__(route)
         self._services = services
         self._replicas = services.replicas
@@ -145,7 +142,7 @@ class AuthorizedProduceHook(ProduceHook):
     A decision is used again while nothing has changed that it depends on, unless the audit log has a line for each.
     """
 
-    def __init__(self, services: ProduceServices, route: Route) -> None:
+    def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
         self._remembers = not services.config.flag("moldau.audit.log.allowed")
         self._allowed: RepeatedProduce | None = None
@@ -169,7 +166,7 @@ class AuthorizedProduceHook(ProduceHook):
         return super().answer(connection, frame)
 
 
-def produce_hook(services: ProduceServices, route: Route) -> ProduceHook:
+def produce_hook(services: Services, route: Route) -> ProduceHook:
     """The hook of a new connection."""
     return AuthorizedProduceHook(services, route) if services.has_authorizer else ProduceHook(services, route)
 

@@ -1,4 +1,4 @@
-"""The services of a node for its handlers. Each handler declares the part that it uses, by a Protocol."""
+"""The services of a node for its handlers."""
 
 from __future__ import annotations
 

@@ -6,11 +6,9 @@ Producers of the older protocol send it before TxnOffsetCommit.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
@@ -20,20 +18,13 @@ from moldau.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, 
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 OLD_PROTOCOL: Final = 0
 
 
-class AddOffsetsToTxnServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-
 def handle(
-    services: AddOffsetsToTxnServices, context: RequestContext, request: AddOffsetsToTxnRequest
+    services: Services, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Pending[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
@@ -29,6 +27,7 @@ from moldau.protocol.messages.add_partitions_to_txn import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several transactions, and comes from a broker."""
@@ -39,16 +38,8 @@ TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
 
 
-class AddPartitionsToTxnServices(Protocol):
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: AddPartitionsToTxnServices, context: RequestContext, request: AddPartitionsToTxnRequest
+    services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
     transactions = transactions_of(request, context.version)
     ids = [transaction.transactional_id for transaction in transactions]
@@ -71,7 +62,7 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 
 
 def add_partitions(
-    services: AddPartitionsToTxnServices, version: int, transaction: AddPartitionsToTxnTransaction
+    services: Services, version: int, transaction: AddPartitionsToTxnTransaction
 ) -> Errors | Pending[Errors]:
     """Ask the coordinator to add the partitions of one transaction. Where one of them does not exist none is added."""
     partitions = partitions_of(transaction.topics)

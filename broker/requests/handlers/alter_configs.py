@@ -5,7 +5,7 @@ Behind a broker's listener a resource that names another broker is refused witho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.own_resources import refusal_of_broker
@@ -18,21 +18,11 @@ from moldau.protocol.messages.alter_configs import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.forwarding import Forwarding
-
-
-class AlterConfigsServices(Protocol):
-    """The services of the node that the handler of AlterConfigs needs."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def controller(self) -> Forwarding: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: AlterConfigsServices, context: RequestContext, request: AlterConfigsRequest
+    services: Services, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
     answers, passed_on = [], []
     for resource in request.resources:

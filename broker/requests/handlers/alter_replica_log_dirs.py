@@ -5,7 +5,7 @@ DIVERGES: Apache Kafka moves a replica to another log directory of its broker; h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_replica_log_dirs import (
@@ -16,27 +16,12 @@ from moldau.protocol.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.replicas.local_logs import LocalLogs
-    from moldau.broker.replicas.replicas import Replicas
-
-
-class AlterReplicaLogDirsServices(Protocol):
-    """The services of the node that the handler of AlterReplicaLogDirs needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def logs(self) -> LocalLogs: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: AlterReplicaLogDirsServices, context: RequestContext, request: AlterReplicaLogDirsRequest
+    services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Answer each partition. For a partition that is named twice the last directory counts, as in Apache Kafka."""
     wanted: dict[str, dict[int, str]] = {}
@@ -60,7 +45,7 @@ def handle(
     )
 
 
-def _error(services: AlterReplicaLogDirsServices, topic: str, index: int, path: str) -> ErrorCode:
+def _error(services: Services, topic: str, index: int, path: str) -> ErrorCode:
     if path not in services.logs.properties:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if path in services.logs.offline:

@@ -9,7 +9,7 @@ this address, the client has to begin again with its bootstrap servers.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.route import ListenerRole
 from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -23,10 +23,8 @@ from moldau.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView
-    from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.network.route import RequestContext, Route
+    from moldau.broker.requests.services import Services
 
 PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
@@ -39,23 +37,7 @@ SOFTWARE_LENGTH_MAX: Final = 255
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-class ApiVersionsServices(Protocol):
-    """The services of the node that the handler of ApiVersions needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def quorum(self) -> Quorum: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def config(self) -> Config: ...
-
-
-def handle(services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= SOFTWARE_VERSION:
         software = (request.client_software_name, request.client_software_version)
         if not all(map(SOFTWARE.fullmatch, software)):
@@ -89,9 +71,7 @@ def handle(services: ApiVersionsServices, context: RequestContext, request: ApiV
     )
 
 
-def refusal_of_meant_broker(
-    services: ApiVersionsServices, context: RequestContext, request: ApiVersionsRequest
-) -> ErrorCode:
+def refusal_of_meant_broker(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
     """The error of a client that means another cluster or broker than it has reached. A controller does not compare."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return ErrorCode.INVALID_REQUEST

@@ -5,10 +5,9 @@ The reply tells only what is committed: it waits for the writes before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import Pending
@@ -25,18 +24,11 @@ from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class ConsumerGroupDescribeServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: ConsumerGroupDescribeServices, context: RequestContext, request: ConsumerGroupDescribeRequest
+    services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
     is_on = services.cluster.image.features.levels.get(GROUP_VERSION, 0) > 0
     answers = [describe(services.groups, group_id, context.version, is_on=is_on) for group_id in request.group_ids]

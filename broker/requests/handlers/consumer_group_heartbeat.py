@@ -6,10 +6,9 @@ until what the heartbeat changes is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
+from moldau.broker.requests.handlers.coordinator_request import after_hashes, submit_event
 from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refusal
@@ -22,16 +21,10 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
-class ConsumerGroupHeartbeatServices(MemberServices, Protocol):
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
-def handle(
-    services: ConsumerGroupHeartbeatServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> object:
+def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
         return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
     client_id, client_host = context.client_id or "", f"/{context.client_host}"

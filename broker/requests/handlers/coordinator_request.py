@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from moldau.broker.requests.parts import Answering, LongRequests
+from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from moldau.broker.coordinators.groups import Groups
+    from moldau.broker.requests.services import Services
 
 EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
@@ -79,17 +79,7 @@ def join_answers(
     return reply
 
 
-class MemberServices(Protocol):
-    """What the heartbeats of members use."""
-
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def after_hashes(services: MemberServices, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
+def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
     """Submit the heartbeat of a member that subscribes to these topics. Their hashes, which the machine of the group
     needs, are computed before.
     """

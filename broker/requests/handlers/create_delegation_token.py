@@ -17,7 +17,7 @@ from moldau.security.principal import Principal
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.forwarding import ForwardingServices
-    from moldau.broker.requests.handlers.decision import DecisionServices
+    from moldau.broker.requests.services import Services
     from moldau.broker.runtime.pending import Pending
 
 NOT_SET_MS: Final = -1
@@ -31,7 +31,7 @@ def handle(
     return services.controller.ask(request, context) if refusal is None else refusal
 
 
-def decide(services: DecisionServices, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
+def decide(services: Services, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
     """Decide at a controller's listener, for a request that came in an Envelope or directly."""
     return refusal_of(context, request) or decision.handle(services, context, request)
 

@@ -7,7 +7,7 @@ AlterPartition. KIP-730: AllocateProducerIds. KIP-858: AssignReplicasToDirs. KIP
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
 from moldau.broker.metadata.refusals import refused
@@ -16,18 +16,11 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
-class DecisionServices(Protocol):
-    """The services of the node that a request to the active controller uses."""
-
-    @property
-    def quorum(self) -> Quorum: ...
-
-
-def handle(services: DecisionServices, context: RequestContext, request: object) -> object | Pending[object]:
+def handle(services: Services, context: RequestContext, request: object) -> object | Pending[object]:
     """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
     looks for the leader; the controller may have decided before it lost the leadership, without committing the
     decision.

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_initialization import delete_states
-from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
@@ -28,6 +27,7 @@ from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteG
 if TYPE_CHECKING:
     from moldau.broker.coordinators.groups import GroupRunner
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 SHARE: Final = "share"
 """The kind of group whose state the share coordinator keeps."""
@@ -35,17 +35,7 @@ GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """The state is deleted, or the share coordinator has deleted it with its topic."""
 
 
-class DeleteGroupsServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def share_persister(self) -> ShareStatePersister: ...
-
-
-def handle(
-    services: DeleteGroupsServices, context: RequestContext, request: DeleteGroupsRequest
-) -> Pending[DeleteGroupsResponse]:
+def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
     """Submit one event to each shard, with all its groups. The groups without a shard here come first."""
     shards = by_shard(services.groups, request.groups_names)
     parts = [submit_part(services, context.version, names) for names in shards]
@@ -65,7 +55,7 @@ def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
 
 
 def submit_part(
-    services: DeleteGroupsServices, version: int, names: list[str]
+    services: Services, version: int, names: list[str]
 ) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
     """Delete the groups of one shard, and before them the state of the share groups among them."""
     runner = services.groups.runner_of(names[0])

@@ -9,12 +9,10 @@ its next fetch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation, Purgatory
-from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation
 from moldau.broker.runtime.pending import REPLICAS, Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import (
@@ -27,23 +25,11 @@ from moldau.replication.partition import Partition
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 UP_TO_HIGH_WATERMARK: Final = -1
 """The value of an offset that stands for the high watermark: delete everything up to it."""
 NO_LOW_WATERMARK: Final = -1
-
-
-class DeleteRecordsServices(Protocol):
-    """What DeleteRecords uses of the broker."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def purgatory(self) -> Purgatory: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
 
 
 class DeletionUnderWay(NamedTuple):
@@ -55,7 +41,7 @@ class DeletionUnderWay(NamedTuple):
 
 
 def handle(
-    services: DeleteRecordsServices, context: RequestContext, request: DeleteRecordsRequest
+    services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
     """Delete records. The response is there at once where no other replica has to delete them too."""
     waiting: list[DeletionUnderWay] = []
@@ -80,7 +66,7 @@ def handle(
     return _wait(services, request.timeout_ms, response, waiting) if waiting else response
 
 
-def _partition(services: DeleteRecordsServices, topic: str, index: int) -> Partition | ErrorCode:
+def _partition(services: Services, topic: str, index: int) -> Partition | ErrorCode:
     """The partition, or the error for which nothing is deleted."""
     if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -106,7 +92,7 @@ def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
 
 
 def _wait(
-    services: DeleteRecordsServices,
+    services: Services,
     timeout_ms: int,
     response: DeleteRecordsResponse,
     deleted: Sequence[DeletionUnderWay],
@@ -128,7 +114,7 @@ def _wait(
     return operation.reply
 
 
-def _settle(services: DeleteRecordsServices, deleted: DeletionUnderWay) -> bool:
+def _settle(services: Services, deleted: DeletionUnderWay) -> bool:
     """Put the low watermark, or an error, into the answer; False where a live replica still has some of the records."""
     partition, answer = deleted.partition, deleted.answer
     if partition not in services.replicas:

@@ -5,7 +5,7 @@ Without an authorizer there are none to list.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import (
@@ -17,9 +17,9 @@ from moldau.protocol.messages.describe_acls import (
 from moldau.security.acl.bindings import AclFilter
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
     from moldau.kraft.image.metadata_image import MetadataImage
 
 DICTIONARIES: Final = 256
@@ -27,20 +27,7 @@ DICTIONARIES: Final = 256
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
-class DescribeAclsServices(Protocol):
-    """The services of the node that the handler of DescribeAcls needs."""
-
-    @property
-    def has_authorizer(self) -> bool: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(services: DescribeAclsServices, context: RequestContext, request: DescribeAclsRequest) -> object:
+def handle(services: Services, context: RequestContext, request: DescribeAclsRequest) -> object:
     if not services.has_authorizer:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     wanted = AclFilter(

@@ -7,7 +7,7 @@ A strict filter matches no entity of further types. An invalid filter is refused
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_client_quotas import (
@@ -23,9 +23,9 @@ from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
     from moldau.kraft.image.metadata_image import MetadataImage
 
 
@@ -40,16 +40,6 @@ class MatchType(IntEnum):
 _MATCH_TYPES: Final = frozenset(MatchType)
 
 
-class DescribeQuotasServices(Protocol):
-    """The services of the node that the handler of DescribeClientQuotas needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
 class FilterRefusal(NamedTuple):
     """Why a filter is not valid."""
 
@@ -57,7 +47,7 @@ class FilterRefusal(NamedTuple):
     message: str
 
 
-def handle(services: DescribeQuotasServices, context: RequestContext, request: DescribeClientQuotasRequest) -> object:
+def handle(services: Services, context: RequestContext, request: DescribeClientQuotasRequest) -> object:
     refusal = refusal_of(request.components)
     if refusal is not None:
         return DescribeClientQuotasResponse(error_code=refusal.error, error_message=refusal.message, entries=None)

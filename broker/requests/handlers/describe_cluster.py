@@ -6,7 +6,7 @@ for the other kind is refused. Version 2 includes fenced brokers where the clien
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.authorization.visibility import NOT_ASKED, permitted_on_cluster
@@ -18,27 +18,14 @@ from moldau.protocol.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
-    from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-class DescribeClusterServices(Protocol):
-    """The services of the node that the handler of DescribeCluster needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def quorum(self) -> Quorum: ...
-
-
-def handle(
-    services: DescribeClusterServices, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+def handle(services: Services, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     served = CONTROLLERS if context.listener.role is ListenerRole.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")

@@ -6,7 +6,7 @@ documentation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.describing import (
@@ -33,8 +33,8 @@ from moldau.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
 class NotDescribed(NamedTuple):
@@ -42,27 +42,12 @@ class NotDescribed(NamedTuple):
     message: str
 
 
-class DescribeConfigsServices(Protocol):
-    """The services of the node that the handler of DescribeConfigs needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def settings(self) -> DynamicConfig: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-
-def handle(
-    services: DescribeConfigsServices, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_result(services, request, resource) for resource in request.resources])
 
 
 def _result(
-    services: DescribeConfigsServices, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     described = _describe(services, resource)
     if isinstance(described, NotDescribed):
@@ -103,7 +88,7 @@ def _documentation(request: DescribeConfigsRequest, described: ConfigEntry) -> s
     return described.documentation if request.include_documentation else None
 
 
-def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
+def _describe(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -125,7 +110,7 @@ def _describe(services: DescribeConfigsServices, resource: DescribeConfigsResour
     return NotDescribed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
-def _topic(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
+def _topic(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
     invalid = refusal_of_name(name)
     if invalid is not None:
         return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
@@ -137,7 +122,7 @@ def _topic(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | 
     )
 
 
-def _broker(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
+def _broker(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
     settings = services.settings
     if not name:
         return describe_broker_defaults(settings.layers)
@@ -145,13 +130,13 @@ def _broker(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] |
     return refusal or describe_broker(settings.config, settings.layers)
 
 
-def _loggers(services: DescribeConfigsServices, name: str) -> list[ConfigEntry] | NotDescribed:
+def _loggers(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
     if not name:
         return NotDescribed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(services, name, "") or describe_loggers(LOGGERS)
 
 
-def _other_broker(services: DescribeConfigsServices, name: str, alternative: str) -> NotDescribed | None:
+def _other_broker(services: Services, name: str, alternative: str) -> NotDescribed | None:
     try:
         node_id = int(name)
     except ValueError:

@@ -7,7 +7,7 @@ its owner.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.config.sasl import token_key
 from moldau.protocol.errors import ErrorCode
@@ -22,23 +22,12 @@ from moldau.security.delegation_token import DelegationToken, may_hold_tokens, s
 from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-
-
-class DescribeTokensServices(Protocol):
-    """The services of the node that the handler of DescribeDelegationToken needs."""
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: DescribeTokensServices, context: RequestContext, request: DescribeDelegationTokenRequest
+    services: Services, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     if not may_hold_tokens(context.principal):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -6,7 +6,7 @@ on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
@@ -16,16 +16,10 @@ from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
-class DescribeGroupsServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-
-def handle(
-    services: DescribeGroupsServices, context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse:
+def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = [describe(services.groups, group_id, context.version) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:

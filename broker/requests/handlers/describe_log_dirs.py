@@ -6,7 +6,7 @@ answers KAFKA_STORAGE_ERROR.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_log_dirs import (
@@ -20,35 +20,13 @@ from moldau.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from moldau.broker.config.config import Config
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.replicas.local_logs import LocalLogs
-    from moldau.broker.replicas.replicas import Replicas
-    from moldau.broker.requests.parts import Answering, LongRequests
-    from moldau.broker.runtime.environment import Environment
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
     from moldau.replication.partition import Partition
 
 
-class DescribeLogDirsServices(Protocol):
-    """The services of the node that the handler of DescribeLogDirs needs."""
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def logs(self) -> LocalLogs: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(services: DescribeLogDirsServices, context: RequestContext, request: DescribeLogDirsRequest) -> object:
+def handle(services: Services, context: RequestContext, request: DescribeLogDirsRequest) -> object:
     if request.topics is None:
         partitions = [*services.replicas]
     else:
@@ -57,7 +35,7 @@ def handle(services: DescribeLogDirsServices, context: RequestContext, request: 
     return services.long_requests.answer(context, _described(services, partitions))
 
 
-def _described(services: DescribeLogDirsServices, partitions: Iterable[Partition]) -> Answering:
+def _described(services: Services, partitions: Iterable[Partition]) -> Answering:
     results = []
     for directory in services.config.log_dirs:
         if directory in services.logs.offline:

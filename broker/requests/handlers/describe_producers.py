@@ -5,7 +5,7 @@ The leader of the partition answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode
@@ -18,26 +18,13 @@ from moldau.protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.replicas.replicas import Replicas
+    from moldau.broker.requests.services import Services
 
 UNKNOWN: Final = "This server does not host this topic-partition."
 
 
-class DescribeProducersServices(Protocol):
-    """The services of the node that the handler of DescribeProducers needs."""
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
-def handle(
-    services: DescribeProducersServices, context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+def handle(services: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -48,7 +35,7 @@ def handle(
     )
 
 
-def _describe(services: DescribeProducersServices, topic: str, index: int) -> PartitionResponse:
+def _describe(services: Services, topic: str, index: int) -> PartitionResponse:
     partition = services.replicas.get(topic, index)
     if partition is None:
         invalid = refusal_of_name(topic)

@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.visibility import TOPIC_OPERATIONS, permitted
@@ -24,23 +24,12 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-
-
-class DescribeTopicPartitionsServices(Protocol):
-    """The services of the node that the handler of DescribeTopicPartitions needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def config(self) -> Config: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: DescribeTopicPartitionsServices, context: RequestContext, request: DescribeTopicPartitionsRequest
+    services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     topics = services.cluster.image.topics
     names = {topic.name for topic in request.topics} or set(topics.ids)
@@ -89,9 +78,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _described(
-    services: DescribeTopicPartitionsServices, topic: Topic, indexes: list[int]
-) -> DescribeTopicPartitionsResponseTopic:
+def _described(services: Services, topic: Topic, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -102,7 +89,7 @@ def _described(
 
 
 def _partition(
-    services: DescribeTopicPartitionsServices, index: int, partition: PartitionRegistration
+    services: Services, index: int, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.protocol.errors import ErrorCode
@@ -16,15 +16,11 @@ from moldau.protocol.messages.describe_transactions import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class DescribeTransactionsServices(Protocol):
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: DescribeTransactionsServices, context: RequestContext, request: DescribeTransactionsRequest
+    services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     states = [described(services.transactions, each) for each in dict.fromkeys(request.transactional_ids)]
     return DescribeTransactionsResponse(transaction_states=states)

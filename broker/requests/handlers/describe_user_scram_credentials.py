@@ -6,7 +6,7 @@ Without names the answer lists all users that have credentials.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.requests.parts import sorted_in_slices
 from moldau.kraft.image.security.scram_credentials import ScramKey
@@ -20,28 +20,16 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
 from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
     from moldau.kraft.image.persistent_map import PersistentMap
     from moldau.security.sasl.scram.credential import ScramCredential
 
     Credentials = PersistentMap[ScramKey, ScramCredential]
 
 
-class DescribeScramServices(Protocol):
-    """The services of the node that the handler of DescribeUserScramCredentials needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(
-    services: DescribeScramServices, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> object:
+def handle(services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> object:
     credentials = services.cluster.image.scram.credentials
     names = Counter(user.name for user in request.users or ())
     if not names:

@@ -7,9 +7,8 @@ epoch moves with every transaction, and the answer says with which producer id a
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
@@ -19,6 +18,7 @@ from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the epoch moves with every transaction."""
@@ -26,13 +26,8 @@ OLD_PROTOCOL: Final = 0
 NEW_PROTOCOL: Final = 2
 
 
-class EndTxnServices(Protocol):
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-
 def handle(
-    services: EndTxnServices, context: RequestContext, request: EndTxnRequest
+    services: Services, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse | Pending[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

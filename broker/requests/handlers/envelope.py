@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
@@ -24,8 +24,7 @@ from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceK
 from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
-    from moldau.broker.network.connection_resources import Transcoder
-    from moldau.broker.runtime.tasks import Spawn
+    from moldau.broker.requests.services import Services
 
 log = logging.getLogger("moldau.connection")
 
@@ -36,18 +35,8 @@ _REPLY_HEADER: Final = struct.Struct(">i").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
-class EnvelopeServices(Protocol):
-    """The services that an envelope uses."""
-
-    @property
-    def spawn(self) -> Spawn: ...
-
-    @property
-    def transcoder(self) -> Transcoder: ...
-
-
 def handle(
-    services: EnvelopeServices, context: RequestContext, request: EnvelopeRequest
+    services: Services, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
     header. What takes long to decode or to encode is decoded or encoded in an executor thread, as outside an envelope.
@@ -74,7 +63,7 @@ def handle(
 
 
 def _answered(
-    services: EnvelopeServices, inner: RequestContext, message: object
+    services: Services, inner: RequestContext, message: object
 ) -> EnvelopeResponse | Pending[EnvelopeResponse]:
     """Handle the enclosed request."""
     inner.route.requests += 1
@@ -101,7 +90,7 @@ def _answered(
 
 
 async def _decoded_aside(
-    services: EnvelopeServices, inner: RequestContext, body: bytes, reply: Pending[EnvelopeResponse]
+    services: Services, inner: RequestContext, body: bytes, reply: Pending[EnvelopeResponse]
 ) -> None:
     """Decode the enclosed request in an executor thread, then handle it."""
 

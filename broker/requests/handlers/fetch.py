@@ -12,20 +12,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.metadata.cluster_view import DynamicConfig
-from moldau.broker.network.client_quotas import ClientQuotas, is_exempt
+from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.purgatory.purgatory import (
     HIGH_WATERMARK,
     LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
     DelayedOperation,
-    Purgatory,
 )
-from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.current_leaders import FIRST_FETCH_VERSION, LeaderServices, add_to_fetch
-from moldau.broker.requests.fetched_records import RecordServices, read_records, sends_from_file
+from moldau.broker.requests.current_leaders import FIRST_FETCH_VERSION, add_to_fetch
+from moldau.broker.requests.fetched_records import read_records, sends_from_file
 from moldau.broker.runtime.pending import DATA, DISK, Pending
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
@@ -34,13 +31,12 @@ from moldau.protocol.primitives import Chunk
 from moldau.replication.fetch_plan import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    FetchPlanner,
     PlannedRead,
     isolation_of,
     without_records,
 )
-from moldau.replication.fetch_session import FetchContext, FetchSessions, is_of_follower
-from moldau.replication.follower_fetch import InSyncCandidates, PartitionKey, replica_of, update_fetch_states
+from moldau.replication.fetch_session import FetchContext, is_of_follower
+from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
 from moldau.storage.files.file_slice import FileSlice
@@ -48,6 +44,7 @@ from moldau.storage.files.file_slice import FileSlice
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.authorization.visibility import FetchPermissions
+    from moldau.broker.requests.services import Services
     from moldau.security.access import Access
     from moldau.security.quotas.throttling import ClientThrottle
 
@@ -68,37 +65,8 @@ COLD_LOOKUPS_MAX: Final = 16
 """Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
 
 
-class FetchServices(RecordServices, LeaderServices, Protocol):
-    """What a fetch uses of the broker."""
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def fetch_sessions(self) -> FetchSessions: ...
-
-    @property
-    def fetch_planner(self) -> FetchPlanner: ...
-
-    @property
-    def fetch_size_max(self) -> int:
-        """The value of fetch.max.bytes."""
-
-    @property
-    def in_sync_changes(self) -> InSyncCandidates: ...
-
-    @property
-    def quotas(self) -> ClientQuotas: ...
-
-    @property
-    def settings(self) -> DynamicConfig: ...
-
-    @property
-    def purgatory(self) -> Purgatory: ...
-
-
 def handle(
-    services: FetchServices, context: RequestContext, request: FetchRequest
+    services: Services, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Pending[FetchResponse]:
     """Fetch: the response at once where enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -142,9 +110,7 @@ class Fetch:
         "_services",
     )
 
-    def __init__(
-        self, services: FetchServices, context: RequestContext, request: FetchRequest, fetch: FetchContext
-    ) -> None:
+    def __init__(self, services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> None:
         self._services = services
         self._context = context
         self._request = request

@@ -7,14 +7,10 @@ the internal topic that keeps the key. The first request for a coordinator has i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.registry import CoordinatorRegistry
 from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.share_state import is_share_key
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.replicas.replicas import Replicas
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -24,6 +20,7 @@ if TYPE_CHECKING:
     from moldau.broker.config.internal_topics import InternalTopic
     from moldau.broker.metadata.cluster_view import NodeAddress
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""
@@ -34,23 +31,7 @@ INVALID_REQUEST: Final = "this broker does not coordinate keys of this type"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 
 
-class FindCoordinatorServices(Protocol):
-    @property
-    def coordinators(self) -> CoordinatorRegistry: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def topics(self) -> TopicCreation: ...
-
-
-def handle(
-    services: FindCoordinatorServices, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
     return in_version(find(services, context, keys, request.key_type), context.version)
 
@@ -72,9 +53,7 @@ def in_version(found: list[Coordinator], version: int) -> FindCoordinatorRespons
     )
 
 
-def find(
-    services: FindCoordinatorServices, context: RequestContext, keys: Sequence[str], key_type: int
-) -> list[Coordinator]:
+def find(services: Services, context: RequestContext, keys: Sequence[str], key_type: int) -> list[Coordinator]:
     """The coordinators of keys. The leader of each partition of the internal topic is looked up once."""
     coordinator = services.coordinators.of_key_type(key_type)
     is_share = key_type == KeyType.SHARE
@@ -98,9 +77,7 @@ def find(
     return found
 
 
-def _leader(
-    services: FindCoordinatorServices, context: RequestContext, topic: InternalTopic, index: int
-) -> NodeAddress | None:
+def _leader(services: Services, context: RequestContext, topic: InternalTopic, index: int) -> NodeAddress | None:
     """The address of the leader of a partition; None where there is none yet, or it cannot be reached."""
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.config.catalogue import client_metrics_catalogue
 from moldau.broker.config.values import default_value, linear_match
@@ -22,30 +22,15 @@ from moldau.protocol.primitives import crc32c
 from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.runtime.environment import Environment
+    from moldau.broker.requests.services import Services
     from moldau.kraft.image.metadata_image import MetadataImage
 
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
-class GetTelemetrySubscriptionsServices(Protocol):
-    """The services of the node that the handler of GetTelemetrySubscriptions needs."""
-
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: GetTelemetrySubscriptionsServices, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    services: Services, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     # DIVERGES: Apache Kafka remembers each client, and throttles one that asks before its interval has passed.
     instance_id = request.client_instance_id

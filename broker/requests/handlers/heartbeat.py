@@ -5,9 +5,8 @@ KIP-345: static members, from version 3 on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.classic.events import Heartbeat
@@ -16,15 +15,11 @@ from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class HeartbeatServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: HeartbeatServices, context: RequestContext, request: HeartbeatRequest
+    services: Services, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Pending[HeartbeatResponse]:
     return submit_event(
         services.groups.runner_of(request.group_id),

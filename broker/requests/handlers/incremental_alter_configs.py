@@ -6,7 +6,7 @@ A node alters the levels of its own loggers itself (KIP-412); the controller dec
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.own_resources import (
@@ -27,26 +27,12 @@ from moldau.protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.forwarding import Forwarding
-
-
-class IncrementalAlterConfigsServices(Protocol):
-    """The services of the node that the handler of IncrementalAlterConfigs needs."""
-
-    @property
-    def controller(self) -> Forwarding: ...
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: IncrementalAlterConfigsServices, context: RequestContext, request: IncrementalAlterConfigsRequest
+    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
@@ -80,7 +66,7 @@ def _answer(resource: AlterConfigsResource, verdict: Verdict) -> AlterConfigsRes
 
 
 def _own(
-    services: IncrementalAlterConfigsServices,
+    services: Services,
     context: RequestContext,
     resource: AlterConfigsResource,
     validate_only: bool,

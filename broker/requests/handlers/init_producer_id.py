@@ -9,9 +9,8 @@ producer may ask for the next epoch of its own id.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.requests.handlers.coordinator_request import submit_event
@@ -24,23 +23,13 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 NONE: Final = -1
 
 
-class InitProducerIdServices(Protocol):
-    @property
-    def producer_ids(self) -> ProducerIds: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-
 def handle(
-    services: InitProducerIdServices, context: RequestContext, request: InitProducerIdRequest
+    services: Services, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return refused(ErrorCode.INVALID_REQUEST)

@@ -6,9 +6,8 @@ KIP-62 (rebalance timeout), KIP-345 (static members), KIP-394 (ids before joinin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.events import Join
@@ -18,15 +17,11 @@ from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespo
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class JoinGroupServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: JoinGroupServices, context: RequestContext, request: JoinGroupRequest
+    services: Services, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Pending[JoinGroupResponse]:
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
     return submit_event(

@@ -5,9 +5,8 @@ KIP-345 (several members in one request, static members by instance id), KIP-800
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.classic.events import Leave
@@ -17,15 +16,11 @@ from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class LeaveGroupServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: LeaveGroupServices, context: RequestContext, request: LeaveGroupRequest
+    services: Services, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
     if context.version < BATCH_VERSION:
         request.members = [MemberIdentity(member_id=request.member_id)]

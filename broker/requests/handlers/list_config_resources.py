@@ -6,7 +6,7 @@ Version 0 lists client metrics subscriptions alone; version 1 also topics, broke
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.requests.own_resources import BROKER_LOGGER
 from moldau.kraft.image.configs import ResourceType
@@ -18,9 +18,9 @@ from moldau.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
     from moldau.kraft.image.metadata_image import MetadataImage
 
 LISTABLE: Final = (
@@ -32,19 +32,7 @@ LISTABLE: Final = (
 )
 
 
-class ListConfigResourcesServices(Protocol):
-    """The services of the node that the handler of ListConfigResources needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(
-    services: ListConfigResourcesServices, context: RequestContext, request: ListConfigResourcesRequest
-) -> object:
+def handle(services: Services, context: RequestContext, request: ListConfigResourcesRequest) -> object:
     # Version 0 was made for client metrics alone and names no types; from 1 on, no types means all.
     types: Iterable[int] = dict.fromkeys(request.resource_types) or LISTABLE
     if context.version == 0:

@@ -5,30 +5,22 @@ KIP-518 (filter by state), KIP-848 (filter by type).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
 
 
-class ListGroupsServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(services: ListGroupsServices, context: RequestContext, request: ListGroupsRequest) -> object:
+def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> object:
     return services.long_requests.answer(context, _listed(services, request))
 
 
-def _listed(services: ListGroupsServices, request: ListGroupsRequest) -> Answering:
+def _listed(services: Services, request: ListGroupsRequest) -> Answering:
     """The list is complete or an error: while a shard is loading, its groups are not known."""
     response = ListGroupsResponse()
     for runner in services.groups.runners:

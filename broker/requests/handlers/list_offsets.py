@@ -13,11 +13,9 @@ import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.runtime.pending import DISK, Pending
-from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_offsets import (
@@ -29,13 +27,13 @@ from moldau.protocol.messages.list_offsets import (
 )
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import VERSION_MAX
-from moldau.replication.follower_fetch import LocalReplicas
 from moldau.replication.partition import Partition
 from moldau.storage.log.log import Log
 from moldau.storage.tiered.port import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
     from moldau.broker.tiering.remote_source import RemoteOffsets
 
 log = logging.getLogger("moldau.tiering")
@@ -63,25 +61,8 @@ NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 
 
-class ListOffsetsServices(Protocol):
-    """What ListOffsets uses of the broker."""
-
-    @property
-    def replicas(self) -> LocalReplicas: ...
-
-    @property
-    def remote_offsets(self) -> RemoteOffsets | None:
-        """Finds offsets in remote storage; None where tiered storage is off."""
-
-    @property
-    def settings(self) -> DynamicConfig: ...
-
-    @property
-    def spawn(self) -> Spawn: ...
-
-
 def handle(
-    services: ListOffsetsServices, context: RequestContext, request: ListOffsetsRequest
+    services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     """Find the offsets. The response is there at once where no partition needs remote storage."""
     remote: list[RemoteSearch] = []
@@ -125,7 +106,7 @@ def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
 
 
 def _search_remotely(
-    services: ListOffsetsServices,
+    services: Services,
     request: ListOffsetsRequest,
     response: ListOffsetsResponse,
     searches: list[RemoteSearch],

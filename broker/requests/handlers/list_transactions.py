@@ -7,40 +7,26 @@ expression, from version 2 on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.config.values import linear_match
-from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.runtime.environment import Environment
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.parts import Answering, LongRequests
+    from moldau.broker.requests.parts import Answering
+    from moldau.broker.requests.services import Services
 
 
-class ListTransactionsServices(Protocol):
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(services: ListTransactionsServices, context: RequestContext, request: ListTransactionsRequest) -> object:
+def handle(services: Services, context: RequestContext, request: ListTransactionsRequest) -> object:
     is_wanted = filter_of(request.transactional_id_pattern)
     if is_wanted is None:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     return services.long_requests.answer(context, _listed(services, request, is_wanted))
 
 
-def _listed(
-    services: ListTransactionsServices, request: ListTransactionsRequest, is_wanted: Callable[[str], object]
-) -> Answering:
+def _listed(services: Services, request: ListTransactionsRequest, is_wanted: Callable[[str], object]) -> Answering:
     """The list is complete or an error: while a shard is loading, its transactions are not known."""
     from moldau.coordinator.transaction.transaction import unknown_states
 

@@ -9,7 +9,7 @@ executor thread.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.visibility import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
@@ -29,12 +29,9 @@ from moldau.protocol.messages.metadata import (
 from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
-    from moldau.broker.metadata.topic_creation import TopicCreation
     from moldau.broker.network.replies import EncodedResponse
     from moldau.broker.network.route import RequestContext
-    from moldau.broker.requests.large_metadata import LargeMetadata
+    from moldau.broker.requests.services import Services
     from moldau.broker.runtime.pending import Pending
     from moldau.kraft.image.cluster import ClusterImage
     from moldau.security.access import Access
@@ -47,27 +44,8 @@ ASKED_BY_ID_VERSION: Final = 12
 """Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
 
 
-class MetadataServices(Protocol):
-    """The services of the node that the handler of Metadata needs."""
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def settings(self) -> DynamicConfig: ...
-
-    @property
-    def large_metadata(self) -> LargeMetadata: ...
-
-    @property
-    def topics(self) -> TopicCreation: ...
-
-
 def handle(
-    services: MetadataServices, context: RequestContext, request: MetadataRequest
+    services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
     if context.version < ASKED_BY_ID_VERSION and any(
         _is_by_id(requested_topic) for requested_topic in request.topics or ()

@@ -7,9 +7,8 @@ member epochs, and topic ids from version 10 on. Only offsets of partitions that
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
@@ -27,21 +26,14 @@ from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 TOPIC_ID_VERSION: Final = 10
 """From this version on requests name topics by id."""
 
 
-class OffsetCommitServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: OffsetCommitServices, context: RequestContext, request: OffsetCommitRequest
+    services: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
     by_id = context.version >= TOPIC_ID_VERSION
     merge = partial(merged, divide(services.cluster, request, by_id), by_id)

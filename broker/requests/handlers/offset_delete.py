@@ -6,9 +6,8 @@ Only offsets of topics to which no member of the group is subscribed are deleted
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import Pending
@@ -25,18 +24,11 @@ from moldau.protocol.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class OffsetDeleteServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: OffsetDeleteServices, context: RequestContext, request: OffsetDeleteRequest
+    services: Services, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Pending[OffsetDeleteResponse]:
     return submit_event(
         services.groups.runner_of(request.group_id),

@@ -8,9 +8,8 @@ topic ids from version 10 on.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import Pending
@@ -32,6 +31,7 @@ from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 GROUPS_VERSION: Final = 8
 """From this version on a request has several groups."""
@@ -41,16 +41,8 @@ TOPIC_ID_VERSION: Final = 10
 """From this version on requests name topics by id."""
 
 
-class OffsetFetchServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: OffsetFetchServices, context: RequestContext, request: OffsetFetchRequest
+    services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
     version = context.version
     groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
@@ -61,7 +53,7 @@ def handle(
 
 
 def fetch_offsets(
-    services: OffsetFetchServices, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
+    services: Services, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup | Pending[OffsetFetchResponseGroup]:
     """Fetch the offsets of one group of a request."""
     cluster = services.cluster

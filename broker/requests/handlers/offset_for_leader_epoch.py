@@ -6,7 +6,7 @@ request: the response to its Fetch names a diverging epoch (KIP-595).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_for_leader_epoch import (
@@ -16,21 +16,14 @@ from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from moldau.replication.follower_fetch import LocalReplicas
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class OffsetForLeaderEpochServices(Protocol):
-    """What OffsetForLeaderEpoch uses of the broker."""
-
-    @property
-    def replicas(self) -> LocalReplicas: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: OffsetForLeaderEpochServices, context: RequestContext, request: OffsetForLeaderEpochRequest
+    services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -43,7 +36,7 @@ def handle(
     )
 
 
-def _answer(services: OffsetForLeaderEpochServices, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(services: Services, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = services.replicas.find((topic, requested.partition))
     if partition is None:
         return EpochEndOffset(

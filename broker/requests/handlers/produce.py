@@ -11,19 +11,13 @@ version 10 on.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
-from moldau.broker.network.memory import RequestMemory
-from moldau.broker.purgatory.purgatory import AppendedRecords, DelayedOperation, DelayedProduce, Purgatory
-from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.current_leaders import FIRST_PRODUCE_VERSION, LeaderServices, add_to_produce
-from moldau.broker.requests.large_batches import LargeBatch, LargeBatches
+from moldau.broker.purgatory.purgatory import AppendedRecords, DelayedOperation, DelayedProduce
+from moldau.broker.requests.current_leaders import FIRST_PRODUCE_VERSION, add_to_produce
+from moldau.broker.requests.large_batches import LargeBatch
 from moldau.broker.requests.unverified_batches import UnverifiedBatch, Verification, is_transactional, unverified_batch
-from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.pending import FLUSH, VALIDATION, Pending
-from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -38,8 +32,8 @@ from moldau.replication.partition import ACKS_ALL
 from moldau.storage.log.append import AppendResult
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
     from moldau.replication.partition import Partition
     from moldau.storage.producers.verification import VerificationGuard
 
@@ -49,42 +43,8 @@ TOPIC_ID_VERSION: Final = 13
 """From this version on topics travel by id."""
 
 
-class ProduceServices(LeaderServices, Protocol):
-    """What a produce uses of the broker."""
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def flusher(self) -> Flusher: ...
-
-    @property
-    def has_authorizer(self) -> bool: ...
-
-    @property
-    def large_batches(self) -> LargeBatches: ...
-
-    @property
-    def purgatory(self) -> Purgatory: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def request_memory(self) -> RequestMemory: ...
-
-    @property
-    def spawn(self) -> Spawn: ...
-
-    @property
-    def transaction_verifier(self) -> TransactionVerifier: ...
-
-
 def handle(
-    services: ProduceServices, context: RequestContext, request: ProduceRequest
+    services: Services, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """All batches are appended before this returns, except those that an executor thread examines because of their
     size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where
@@ -138,7 +98,7 @@ def handle(
 
 
 def _postpone(
-    services: ProduceServices,
+    services: Services,
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
@@ -191,7 +151,7 @@ def _postpone(
 
 
 def _append_verified(
-    services: ProduceServices,
+    services: Services,
     context: RequestContext,
     request: ProduceRequest,
     batch: UnverifiedBatch,
@@ -217,7 +177,7 @@ def _append_verified(
 
 
 def finish(
-    services: ProduceServices,
+    services: Services,
     context: RequestContext,
     request: ProduceRequest,
     responses: list[TopicProduceResponse],
@@ -263,7 +223,7 @@ def finish(
     return operation.reply
 
 
-def _add_leaders(services: ProduceServices, context: RequestContext, response: ProduceResponse) -> None:
+def _add_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
     """Name the current leaders in a response with errors, where the client's version knows them."""
     if context.version >= FIRST_PRODUCE_VERSION:
         add_to_produce(services, context.listener.name, response)
@@ -288,7 +248,7 @@ def _append(partition: Partition, records: BytesLike | None, acks: int, now_ms: 
 
 
 def _append_examined(
-    services: ProduceServices,
+    services: Services,
     partition: Partition,
     size: int,
     acks: int,

@@ -5,7 +5,7 @@ No receiver of client metrics exists here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.requests.handlers.get_telemetry_subscriptions import ACCEPTED_CODECS, subscription_of
 from moldau.protocol.compression import Codec
@@ -14,28 +14,15 @@ from moldau.protocol.messages.push_telemetry import PushTelemetryRequest, PushTe
 from moldau.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from moldau.broker.config.config import Config
-    from moldau.broker.metadata.cluster_view import ClusterView
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
-class PushTelemetryServices(Protocol):
-    """The services of the node that the handler of PushTelemetry needs."""
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def config(self) -> Config: ...
-
-
-def handle(
-    services: PushTelemetryServices, context: RequestContext, request: PushTelemetryRequest
-) -> PushTelemetryResponse:
+def handle(services: Services, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     return PushTelemetryResponse(error_code=_refusal(services, context, request))
 
 
-def _refusal(services: PushTelemetryServices, context: RequestContext, request: PushTelemetryRequest) -> ErrorCode:
+def _refusal(services: Services, context: RequestContext, request: PushTelemetryRequest) -> ErrorCode:
     if request.client_instance_id == ZERO_UUID:
         return ErrorCode.INVALID_REQUEST
     if request.subscription_id != subscription_of(services.cluster.image, context, request.client_instance_id).id:

@@ -7,23 +7,16 @@ added, removed and updated. KIP-996: a candidate asks for pre-votes first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from moldau.broker.runtime.pending import Pending
 
 if TYPE_CHECKING:
-    from moldau.broker.metadata.quorum import Quorum
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
     from moldau.kraft.raft.events import QuorumRequest
 
 
-class QuorumServices(Protocol):
-    """The services of the node that the quorum's requests use."""
-
-    @property
-    def quorum(self) -> Quorum: ...
-
-
-def handle(services: QuorumServices, context: RequestContext, request: QuorumRequest) -> Pending[object]:
+def handle(services: Services, context: RequestContext, request: QuorumRequest) -> Pending[object]:
     """Pass the request to the Raft machine, which answers at once or later."""
     return services.quorum.receive(request, context.version, context.listener.name)

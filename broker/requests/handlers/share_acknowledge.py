@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.current_leaders import current_leader, endpoints_of
-from moldau.broker.requests.parts import Answering, LongRequests
+from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.broker.sharing.share_partitions import SharePartitions
 from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
 from moldau.coordinator.share_state.state import ShareKey
 from moldau.kraft.features import SHARE_VERSION
@@ -29,13 +27,13 @@ from moldau.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from moldau.protocol.messages.share_fetch import FetchPartition
-from moldau.replication.follower_fetch import LocalReplicas
 from moldau.replication.share.changes import RENEW, AcknowledgementBatch
-from moldau.replication.share.sessions import FINAL_EPOCH, SessionKey, SessionPartition, ShareSessions
+from moldau.replication.share.sessions import FINAL_EPOCH, SessionKey, SessionPartition
 from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 RENEW_VERSION: Final = 2
 """From this version on locks may be renewed."""
@@ -53,24 +51,7 @@ Outcomes: TypeAlias = dict[SessionPartition, Outcome]
 AboutPartition: TypeAlias = AcknowledgePartition | FetchPartition
 
 
-class ShareServices(Protocol):
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def replicas(self) -> LocalReplicas: ...
-
-    @property
-    def share_sessions(self) -> ShareSessions: ...
-
-    @property
-    def share_partitions(self) -> SharePartitions: ...
-
-    @property
-    def long_requests(self) -> LongRequests: ...
-
-
-def handle(services: ShareServices, context: RequestContext, request: ShareAcknowledgeRequest) -> object:
+def handle(services: Services, context: RequestContext, request: ShareAcknowledgeRequest) -> object:
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     error = refusal_of(services, context, group_id, member_id)
     if error is not ErrorCode.NONE:
@@ -99,9 +80,7 @@ def handle(services: ShareServices, context: RequestContext, request: ShareAckno
     return services.long_requests.answer(context, acknowledging())
 
 
-def refusal_of(
-    services: ShareServices, context: RequestContext, group_id: str | None, member_id: str | None
-) -> ErrorCode:
+def refusal_of(services: Services, context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
     """The error of a request of a member, before its session is looked up."""
     if services.cluster.image.features.levels.get(SHARE_VERSION, 0) < 1:
         return ErrorCode.UNSUPPORTED_VERSION
@@ -114,7 +93,7 @@ def refusal_of(
     return ErrorCode.NONE
 
 
-def release_session(services: ShareServices, key: SessionKey) -> None:
+def release_session(services: Services, key: SessionKey) -> None:
     """End the session of a member, and release what it has acquired."""
     for topic_id, index in services.share_sessions.remove(key):
         shared = services.share_partitions.find(ShareKey(key.group_id, topic_id, index))
@@ -126,7 +105,7 @@ def release_session(services: ShareServices, key: SessionKey) -> None:
 
 
 def acknowledge(
-    services: ShareServices,
+    services: Services,
     context: RequestContext,
     key: SessionKey,
     named: Iterable[tuple[SessionPartition, AboutPartition]],
@@ -177,7 +156,7 @@ def batches_of(about: AboutPartition) -> Iterator[AcknowledgementBatch]:
 
 
 def error_of(
-    services: ShareServices,
+    services: Services,
     context: RequestContext,
     partition: SessionPartition,
     batches: Sequence[AcknowledgementBatch],
@@ -204,7 +183,7 @@ def error_of(
 
 
 def response_of(
-    services: ShareServices, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
+    services: Services, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
 ) -> ShareAcknowledgeResponse:
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     leaders = []

@@ -17,22 +17,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from moldau.broker.metadata.cluster_view import DynamicConfig
-from moldau.broker.network.client_quotas import ClientQuotas
-from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation, Purgatory
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation
 from moldau.broker.requests.current_leaders import CurrentLeader, current_leader, endpoints_of
-from moldau.broker.requests.fetched_records import RecordServices
 from moldau.broker.requests.handlers.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max
-from moldau.broker.requests.handlers.share_acknowledge import (
-    MOVED,
-    Outcomes,
-    ShareServices,
-    acknowledge,
-    refusal_of,
-    release_session,
-)
+from moldau.broker.requests.handlers.share_acknowledge import MOVED, Outcomes, acknowledge, refusal_of, release_session
 from moldau.broker.requests.parts import Answering
 from moldau.broker.runtime.pending import DATA, Pending
 from moldau.broker.sharing.share_partitions import SharedPartition
@@ -50,7 +40,7 @@ from moldau.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from moldau.protocol.primitives import BytesLike, Chunk
-from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, FetchPlanner, PlannedRead
+from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead
 from moldau.replication.share.acquisition import AcquireWish, cut, fetched_batches
 from moldau.replication.share.sessions import (
     FINAL_EPOCH,
@@ -65,6 +55,7 @@ from moldau.storage.files.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 log = logging.getLogger("moldau.share")
 
@@ -85,24 +76,7 @@ of a late acknowledgement: its member fetches from a broker 0 from then on, whic
 Fetched: TypeAlias = dict[SessionPartition, PartitionData]
 
 
-class ShareFetchServices(ShareServices, RecordServices, Protocol):
-    @property
-    def fetch_planner(self) -> FetchPlanner: ...
-
-    @property
-    def fetch_size_max(self) -> int: ...
-
-    @property
-    def quotas(self) -> ClientQuotas: ...
-
-    @property
-    def settings(self) -> DynamicConfig: ...
-
-    @property
-    def purgatory(self) -> Purgatory: ...
-
-
-def handle(services: ShareFetchServices, context: RequestContext, request: ShareFetchRequest) -> object:
+def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> object:
     group_id, member_id = request.group_id, request.member_id
     error = refusal_of(services, context, group_id, member_id)
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
@@ -133,9 +107,7 @@ def refused(error: ErrorCode, throttle_ms: int = 0) -> ShareFetchResponse:
     return ShareFetchResponse(throttle_time_ms=throttle_ms, error_code=error, acquisition_lock_timeout_ms=0)
 
 
-def refused_later(
-    services: ShareFetchServices, request: ShareFetchRequest, error: ErrorCode
-) -> Pending[ShareFetchResponse]:
+def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCode) -> Pending[ShareFetchResponse]:
     """Refuse a request after its wait, so that its client does not repeat it at once."""
     operation: DelayedOperation[ShareFetchResponse] = DelayedOperation(
         services.purgatory, "ShareFetch", request.max_wait_ms, lambda is_last: refused(error) if is_last else None, DATA
@@ -172,7 +144,7 @@ class ShareFetch:
 
     def __init__(
         self,
-        services: ShareFetchServices,
+        services: Services,
         context: RequestContext,
         request: ShareFetchRequest,
         wish: ShareFetchWish,

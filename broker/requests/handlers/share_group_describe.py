@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
-from moldau.broker.requests.handlers.share_group_heartbeat import ShareGroupServices
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.share.describe import not_described
 from moldau.coordinator.share.events import DescribeShareGroup
@@ -24,10 +23,11 @@ from moldau.security.access import ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: ShareGroupServices, context: RequestContext, request: ShareGroupDescribeRequest
+    services: Services, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Pending[ShareGroupDescribeResponse]:
     answers = [describe(services, group_id, context.version) for group_id in request.group_ids]
 
@@ -42,7 +42,7 @@ def handle(
     return join_answers(answers, with_operations)
 
 
-def describe(services: ShareGroupServices, group_id: str, version: int) -> DescribedGroup | Pending[DescribedGroup]:
+def describe(services: Services, group_id: str, version: int) -> DescribedGroup | Pending[DescribedGroup]:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
     return submit_event(

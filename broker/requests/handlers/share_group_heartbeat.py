@@ -5,10 +5,9 @@ The reply waits until what the heartbeat changes is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
+from moldau.broker.requests.handlers.coordinator_request import after_hashes, submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.heartbeat import Refusal, refused
@@ -18,14 +17,10 @@ from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 
-class ShareGroupServices(MemberServices, Protocol):
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
-def handle(services: ShareGroupServices, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
+def handle(services: Services, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     client_id, client_host = context.client_id or "", f"/{context.client_host}"

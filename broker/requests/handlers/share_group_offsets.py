@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.share_initialization import (
     delete_states,
     initialize_states,
     read_summaries,
     succeeded,
 )
-from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.coordinators.share_state_messages import Answers
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.coordinator_request import ReplyToken, join_answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.runtime.machine import Waiter
@@ -61,6 +57,7 @@ from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
     from moldau.coordinator.group.group import AboutGroup
 
 UNKNOWN: Final = "This server does not host this topic-partition."
@@ -68,22 +65,8 @@ NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 NOT_KNOWN: Final = -1
 
 
-class ShareOffsetsServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def share_persister(self) -> ShareStatePersister: ...
-
-    @property
-    def latest_offsets(self) -> LatestOffsets: ...
-
-
 def submit(
-    services: ShareOffsetsServices,
+    services: Services,
     group_id: str,
     event_of: Callable[[Waiter], AboutGroup],
     answered: Callable[[object], None],
@@ -98,7 +81,7 @@ def submit(
         runner.submit(event_of(Waiter(ReplyToken(answered, lambda answer: answer), 0)))
 
 
-def is_off(services: ShareOffsetsServices) -> bool:
+def is_off(services: Services) -> bool:
     return not services.cluster.image.features.levels.get(SHARE_VERSION, 0)
 
 
@@ -106,14 +89,14 @@ def is_off(services: ShareOffsetsServices) -> bool:
 
 
 def describe(
-    services: ShareOffsetsServices, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    services: Services, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
     groups = [describe_group(services, context, group) for group in request.groups]
     return join_answers(groups, lambda described: DescribeShareGroupOffsetsResponse(groups=described))
 
 
 def describe_group(
-    services: ShareOffsetsServices, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
+    services: Services, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup | Pending[DescribeShareGroupOffsetsResponseGroup]:
     described = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     error = ErrorCode.NONE
@@ -138,7 +121,7 @@ class Description:
 
     def __init__(
         self,
-        services: ShareOffsetsServices,
+        services: Services,
         context: RequestContext,
         described: DescribeShareGroupOffsetsResponseGroup,
         reply: Pending[DescribeShareGroupOffsetsResponseGroup],
@@ -229,7 +212,7 @@ class Description:
 
 
 def alter(
-    services: ShareOffsetsServices, context: RequestContext, request: AlterShareGroupOffsetsRequest
+    services: Services, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
     group_id, access = request.group_id, context.access
     if is_off(services):
@@ -268,7 +251,7 @@ def alter(
 
 
 def altered(
-    services: ShareOffsetsServices, request: AlterShareGroupOffsetsRequest, hidden: set[str], answers: Answers
+    services: Services, request: AlterShareGroupOffsetsRequest, hidden: set[str], answers: Answers
 ) -> AlterShareGroupOffsetsResponse:
     response = AlterShareGroupOffsetsResponse()
     for topic in request.topics:
@@ -294,7 +277,7 @@ def altered(
 
 
 def delete(
-    services: ShareOffsetsServices, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+    services: Services, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
     group_id, access = request.group_id, context.access
     if is_off(services):
@@ -329,7 +312,7 @@ def delete(
 
 
 def removed(
-    services: ShareOffsetsServices, names: Iterable[str], hidden: set[str], answers: Answers
+    services: Services, names: Iterable[str], hidden: set[str], answers: Answers
 ) -> DeleteShareGroupOffsetsResponse:
     response = DeleteShareGroupOffsetsResponse()
     by_topic: defaultdict[bytes, list[StateAnswer]] = defaultdict(list)

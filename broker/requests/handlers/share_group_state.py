@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from moldau.broker.coordinators.share_state import ShareCoordinator
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
@@ -43,6 +42,7 @@ from moldau.protocol.messages import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 Request: TypeAlias = (
     initialize.InitializeShareGroupStateRequest
@@ -73,12 +73,7 @@ as many records in flight as `group.share.max.partition.max.record.locks` says.
 """
 
 
-class ShareStateServices(Protocol):
-    @property
-    def share_state(self) -> ShareCoordinator: ...
-
-
-def handle(services: ShareStateServices, context: RequestContext, request: Request) -> Pending[Response]:
+def handle(services: Services, context: RequestContext, request: Request) -> Pending[Response]:
     """The answers for all share partitions of the request. A request without any has an empty response."""
     answers: list[StateAnswer | Pending[StateAnswer]] = []
     for key, data in partitions_of(request):

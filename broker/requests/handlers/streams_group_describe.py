@@ -5,10 +5,8 @@ A group of whose topics the client may not describe one is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.coordinators.groups import Groups
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.authorization.visibility import GROUP_OPERATIONS, permitted
 from moldau.broker.requests.handlers.coordinator_request import join_answers, submit_event
 from moldau.broker.requests.handlers.streams_group_heartbeat import FEATURE, denied_of
@@ -25,22 +23,15 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 NOT_STORED: Final = 1
 """The status of the description of a topology that is not stored: no broker here has a plugin that stores them."""
 UNSEEN_TOPICS = "The described group uses topics that the client is not authorized to describe."
 
 
-class StreamsGroupDescribeServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: StreamsGroupDescribeServices, context: RequestContext, request: StreamsGroupDescribeRequest
+    services: Services, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> Pending[StreamsGroupDescribeResponse]:
     asks, asks_description = request.include_authorized_operations, request.include_topology_description
 
@@ -53,9 +44,7 @@ def handle(
     return join_answers([describe(services, group_id, context.version) for group_id in request.group_ids], response_of)
 
 
-def describe(
-    services: StreamsGroupDescribeServices, group_id: str, version: int
-) -> DescribedGroup | Pending[DescribedGroup]:
+def describe(services: Services, group_id: str, version: int) -> DescribedGroup | Pending[DescribedGroup]:
     if not services.cluster.image.features.levels.get(FEATURE, 0):
         return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.requests.authorization.rule import cluster, topic
-from moldau.broker.requests.handlers.coordinator_request import MemberServices, after_hashes, submit_event
+from moldau.broker.requests.handlers.coordinator_request import after_hashes, submit_event
 from moldau.broker.requests.parts import Answering
-from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.streams.configured_topology import StatusCode
 from moldau.coordinator.streams.events import HeartbeatReply, StreamsHeartbeat, refusal_response
@@ -36,26 +33,14 @@ from moldau.security.access import Access, AclOperation
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 FEATURE: Final = "streams.version"
 LISTED_ERRORS_MAX: Final = 3
 """The most topics that could not be created of which a status tells the reason."""
 
 
-class StreamsGroupHeartbeatServices(MemberServices, Protocol):
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def topics(self) -> TopicCreation: ...
-
-    @property
-    def environment(self) -> Environment: ...
-
-
-def handle(
-    services: StreamsGroupHeartbeatServices, context: RequestContext, request: StreamsGroupHeartbeatRequest
-) -> object:
+def handle(services: Services, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> object:
     # DIVERGES: Apache Kafka looks at the feature first; here a client without rights on the group is told so even where
     # the feature is off.
     if not services.cluster.image.features.levels.get(FEATURE, 0):
@@ -119,9 +104,7 @@ def topics_of(topology: Topology) -> list[str]:
     return list(names)
 
 
-def with_topics_created(
-    services: StreamsGroupHeartbeatServices, access: Access, reply: object
-) -> StreamsGroupHeartbeatResponse:
+def with_topics_created(services: Services, access: Access, reply: object) -> StreamsGroupHeartbeatResponse:
     """The response to a heartbeat, while the missing topics are requested from the controller.
 
     A topic that could not be created is requested again after two heartbeats.

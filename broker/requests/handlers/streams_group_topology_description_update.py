@@ -5,9 +5,8 @@ In Apache Kafka a plugin in Java stores them, and without one it answers as here
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.requests.handlers.streams_group_heartbeat import FEATURE
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_topology_description_update import (
@@ -17,17 +16,13 @@ from moldau.protocol.messages.streams_group_topology_description_update import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 NO_PLUGIN: Final = "The broker has no streams group topology description plugin configured."
 
 
-class TopologyDescriptionServices(Protocol):
-    @property
-    def cluster(self) -> ClusterView: ...
-
-
 def handle(
-    services: TopologyDescriptionServices,
+    services: Services,
     context: RequestContext,
     request: StreamsGroupTopologyDescriptionUpdateRequest,
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:

@@ -6,9 +6,8 @@ committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.groups import Groups
 from moldau.broker.requests.handlers.coordinator_request import submit_event
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.events import Sync
@@ -18,15 +17,11 @@ from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class SyncGroupServices(Protocol):
-    @property
-    def groups(self) -> Groups: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: SyncGroupServices, context: RequestContext, request: SyncGroupRequest
+    services: Services, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     return submit_event(
         services.groups.runner_of(request.group_id),

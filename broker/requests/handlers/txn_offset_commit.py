@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion, TransactionVerifier
+from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.requests.handlers.coordinator_request import submit_event
-from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import CommitTransactionalOffsets
 from moldau.protocol.errors import ErrorCode
@@ -35,6 +33,7 @@ from moldau.storage.producers.verification import VerificationGuard
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
+    from moldau.broker.requests.services import Services
 
 Merge = Callable[[object], TxnOffsetCommitResponse]
 """Makes the response of the coordinator's."""
@@ -53,25 +52,8 @@ group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again.
 """
 
 
-class TxnOffsetCommitServices(Protocol):
-    @property
-    def environment(self) -> Environment: ...
-
-    @property
-    def groups(self) -> Groups: ...
-
-    @property
-    def cluster(self) -> ClusterView: ...
-
-    @property
-    def replicas(self) -> Replicas: ...
-
-    @property
-    def transaction_verifier(self) -> TransactionVerifier: ...
-
-
 def handle(
-    services: TxnOffsetCommitServices, context: RequestContext, request: TxnOffsetCommitRequest
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     by_id = context.version >= TOPIC_ID_VERSION
     merge = partial(merged, divide(services.cluster, request, by_id=by_id), by_id)
@@ -103,7 +85,7 @@ def commit_offsets(
 
 
 def commit_verified(
-    services: TxnOffsetCommitServices,
+    services: Services,
     version: int,
     request: TxnOffsetCommitRequest,
     index: int,
@@ -158,7 +140,7 @@ def divide(cluster: ClusterView, request: TxnOffsetCommitRequest, *, by_id: bool
 
 
 def guard_for(
-    services: TxnOffsetCommitServices, request: TxnOffsetCommitRequest, index: int, version: int
+    services: Services, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
     """The guard with which the log appends the first offsets of a transaction; None where the coordinator need not be
     asked, or the group is not here.

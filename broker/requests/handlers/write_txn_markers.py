@@ -6,9 +6,9 @@ marker names the protocol of its transaction. The answer says which markers are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
+from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.protocol.errors import ErrorCode
@@ -22,15 +22,11 @@ from moldau.protocol.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
-
-
-class WriteTxnMarkersServices(Protocol):
-    @property
-    def markers(self) -> MarkerWriter: ...
+    from moldau.broker.requests.services import Services
 
 
 def handle(
-    services: WriteTxnMarkersServices, context: RequestContext, request: WriteTxnMarkersRequest
+    services: Services, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Pending[WriteTxnMarkersResponse]:
     reply: Pending[WriteTxnMarkersResponse] = Pending(waits_for=COORDINATOR)
     answers = MarkerAnswers(lambda errors: reply.complete(response_of(request, errors)))

@@ -51,7 +51,7 @@ OF_KAFKA: Final = frozenset(
 PAGES_ABOUT_OTHERS: Final = frozenset({Path("docs/conformance.md")})
 """Pages that name the tests of other projects: only their paths are checked."""
 EXAMPLES: Final = {
-    Path("CONTRIBUTING.md"): {"FooRequest", "FooResponse", "FooServices", "foo.py"},
+    Path("CONTRIBUTING.md"): {"FooRequest", "FooResponse", "foo.py"},
     Path("README.md"): {"REPOSITORY"},
     Path("docs/decisions/0007-metrics.md"): {"prometheus_client"},
     Path("docs/decisions/0009-one-package-in-a-wheel.md"): {"hot_path__mypyc"},
