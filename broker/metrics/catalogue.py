@@ -379,7 +379,7 @@ moldau_scrape_seconds  gauge  -
     How long it took to gather the metrics of the scrape before this one.
 moldau_series_left_out  gauge  -
     -
-    Topics and partitions without metrics of their own, because moldau.metrics.series.max have them already.
+    Topics, partitions, clients and groups without metrics of their own: beyond moldau.metrics.series.max, or too long.
 """
 TIERED_ROWS = """
 kafka_server_brokertopicmetrics_remotefetchbytes_total  counter  topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from itertools import islice
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC
@@ -14,8 +14,10 @@ from moldau.coordinator.transaction.transaction import NAMES
 from moldau.kraft.image.topics import NO_LEADER
 
 if TYPE_CHECKING:
+    from moldau.broker.metrics.exposition import Labels
     from moldau.broker.metrics.observed import Observed
     from moldau.broker.runtime.flusher import Flusher
+    from moldau.broker.sharing.share_partitions import SharedPartition
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"
@@ -97,8 +99,10 @@ def collect_groups(page: Page, node: Observed) -> None:
     page.add(f"{COORDINATOR}offset_commit_count", commits)
 
 
-def collect_sharing(page: Page, node: Observed, series_max: int) -> None:
+def collect_sharing(page: Page, node: Observed, series_max: int) -> int:
     """Collect what share groups have in flight, and what the share coordinator writes.
+
+    Returns the number of groups and share partitions above the limit, which are counted together.
 
     DIVERGES: Apache Kafka also measures how long fetches wait for one another, and the latency of writes; here a fetch
     leaves out what another one reads, and `moldau_request_wait_ms` has the waits for coordinators.
@@ -110,21 +114,27 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> None:
     loading.count, loading.sum = counts.loaded, counts.loading_ms
     page.add_summary(f"{SHARE_GROUPS}partitionloadtimems", loading)
     letters = node.share_partitions.dead_letter_counts
+    others = 0
     for name, by_group in (
         ("recordcount", letters.records),
         ("totalproducerequests_total", letters.requests),
         ("failedproducerequests_total", letters.failures),
     ):
-        for group_id, count in islice(by_group.items(), series_max):
-            page.add(f"{SHARE_GROUPS}deadletterqueue{name}", count, (("group", group_id),))
+        of_groups = (((("group", group_id),), count) for group_id, count in by_group.items())
+        others = max(others, page.add_chosen(f"{SHARE_GROUPS}deadletterqueue{name}", of_groups, series_max))
     page.add("kafka_server_sharesessioncache_sharesessionscount", len(node.share_sessions))
     page.add("kafka_server_sharesessioncache_sharepartitionscount", node.share_sessions.partitions_count)
-    for shared in islice(node.share_partitions, series_max):
-        partition = (("topic", shared.partition.topic), ("partition", str(shared.key.partition)))
-        labels = (("group", shared.key.group_id), *partition)
-        page.add(f"{SHARE_PARTITIONS}inflightmessagecount", shared.machine.records_count, labels)
-        page.add(f"{SHARE_PARTITIONS}inflightbatchcount", len(shared.machine.batches), labels)
-        page.add(f"{SHARE_PARTITIONS}acquisitionlocktimeout_total", shared.expired_locks, labels)
+    shares = [(_labels_of(shared), shared) for shared in node.share_partitions]
+    counted: tuple[tuple[str, Callable[[SharedPartition], int]], ...] = (
+        ("inflightmessagecount", lambda shared: shared.machine.records_count),
+        ("inflightbatchcount", lambda shared: len(shared.machine.batches)),
+        ("acquisitionlocktimeout_total", lambda shared: shared.expired_locks),
+    )
+    folded = 0
+    for name, count_of in counted:
+        counts_of_shares = [(labels, count_of(shared)) for labels, shared in shares]
+        folded = page.add_chosen(f"{SHARE_PARTITIONS}{name}", counts_of_shares, series_max)
+    others += folded
     writes = 0
     for runner in node.coordinators.share_state.shards.runners:
         writes += runner.shard.writes
@@ -132,6 +142,12 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> None:
             partition = (("topic", SHARE_GROUP_STATE_TOPIC), ("partition", str(runner.index)))
             page.add(f"{SHARE_COORDINATOR}last_pruned_offset", runner.shard.pruned_offset, partition)
     page.add(f"{SHARE_COORDINATOR}write_total", writes)
+    return others
+
+
+def _labels_of(shared: SharedPartition) -> Labels:
+    partition = (("topic", shared.partition.topic), ("partition", str(shared.key.partition)))
+    return ("group", shared.key.group_id), *partition
 
 
 def collect_transactions(page: Page, node: Observed) -> None:

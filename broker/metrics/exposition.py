@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from moldau.broker.metrics.catalogue import metrics
@@ -11,6 +12,10 @@ from moldau.broker.metrics.catalogue import metrics
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
+LABEL_LENGTH_MAX: Final = 249
+"""The longest label with a series of its own, of those that clients choose: that of a topic."""
+OTHER: Final = "other"
+"""The labels of the series that stands for all others; a client of that name is counted in it."""
 
 
 class Observations(Protocol):
@@ -71,6 +76,34 @@ class Page:
     def add(self, name: str, value: float, labels: Labels = ()) -> None:
         """One sample of a counter or a gauge."""
         self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
+
+    def add_chosen(
+        self,
+        name: str,
+        samples: Iterable[tuple[Labels, float]],
+        series_max: int,
+        fold: Callable[[float, float], float] = operator.add,
+    ) -> int:
+        """Samples of one metric whose labels clients choose. The first `series_max` have a series each; the others, and
+        those with a label that is too long, are folded into one series, whose labels are `other`.
+
+        Returns the number of samples that were folded.
+        """
+        series: dict[Labels, float] = {}
+        others: dict[Labels, float] = {}
+        folded = 0
+        for labels, value in samples:
+            if len(series) < series_max and all(len(text) <= LABEL_LENGTH_MAX for _, text in labels):
+                series[labels] = value
+                continue
+            folded += 1
+            other = tuple((label, OTHER) for label, _ in labels)
+            others[other] = fold(others[other], value) if other in others else value
+        for other in others.keys() & series.keys():
+            others[other] = fold(others[other], series.pop(other))
+        for labels, value in (series | others).items():
+            self.add(name, value, labels)
+        return folded
 
     def add_summary(self, name: str, summary: Observations, labels: Labels = ()) -> None:
         shown = _braces(labels)

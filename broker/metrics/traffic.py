@@ -6,12 +6,14 @@ the replies of all other APIs error codes are counted when the reply is encoded.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.exposition import Labels, Page
+from moldau.broker.metrics.storage import TURN
 from moldau.broker.network.request_times import RequestTimes
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
@@ -149,28 +151,39 @@ def collect_limits(page: Page, node: Observed) -> None:
     page.add("moldau_large_batches_waiting_bytes", node.large_batches.waiting_bytes)
 
 
-def collect_quotas(page: Page, node: Observed, series_max: int) -> None:
-    """Collect at most `series_max` samples of each metric, because under a default quota the clients choose the number
-    of rates.
+async def collect_quotas(page: Page, node: Observed, series_max: int) -> int:
+    """Collect the metrics of quotas. Under a default quota the clients choose the number of rates and their labels, so
+    that the `series_max` clients with the highest rates have series of their own.
+
+    Returns the number of the others.
     """
     now_ms = node.environment.monotonic_ms()
+    others = 0
     for key, throttle in node.client_quotas.by_key.items():
         kind, name = RATES[key]
-        for tags, each in islice(throttle.rates, series_max):
-            labels = labels_of(tags)
-            page.add(f"kafka_server_{kind}_{name}", each.rate.measure(now_ms), labels)
-            page.add(f"kafka_server_{kind}_throttle_time", each.throttle_times.mean(now_ms), labels)
+        measured: list[tuple[float, float, Labels]] = []
+        for number, (tags, each) in enumerate(throttle.rates):
+            measured.append((each.rate.measure(now_ms), each.throttle_times.mean(now_ms), labels_of(tags)))
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
+        measured.sort(key=itemgetter(0), reverse=True)
+        rates = ((labels, rate) for rate, _, labels in measured)
+        others += page.add_chosen(f"kafka_server_{kind}_{name}", rates, series_max)
+        times = ((labels, mean_ms) for _, mean_ms, labels in measured)
+        page.add_chosen(f"kafka_server_{kind}_throttle_time", times, series_max, max)
     active = node.quorum.active_controller
     if active is not None:
-        for tags, tokens in islice(active.mutation_tokens().items(), series_max):
-            page.add("kafka_server_controllermutation_tokens", tokens, labels_of(tags))
-    for address, rate in islice(node.address_rates.rates, series_max):
-        page.add(f"{SOCKETS}connection_accept_rate", rate.measure(now_ms), (("ip", address),))
+        tokens = sorted(((labels_of(tags), left) for tags, left in active.mutation_tokens().items()), key=itemgetter(1))
+        others += page.add_chosen("kafka_server_controllermutation_tokens", tokens, series_max, min)
+    by_address = (((("ip", address),), rate.measure(now_ms)) for address, rate in node.address_rates.rates)
+    accepted = sorted(by_address, key=itemgetter(1), reverse=True)
+    others += page.add_chosen(f"{SOCKETS}connection_accept_rate", accepted, series_max)
     for listener in node.listeners:
-        labels = (("listener", listener.name),)
+        of_listener = (("listener", listener.name),)
         mean_ms = listener.throttle_times.mean(now_ms)
-        page.add(f"{SOCKETS}ip_connection_accept_throttle_time", mean_ms, labels)
-        page.add("moldau_throttled_connections_total", listener.throttled_count, labels)
+        page.add(f"{SOCKETS}ip_connection_accept_throttle_time", mean_ms, of_listener)
+        page.add("moldau_throttled_connections_total", listener.throttled_count, of_listener)
+    return others
 
 
 def labels_of(tags: QuotaTags) -> tuple[tuple[str, str], ...]:

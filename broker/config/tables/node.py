@@ -198,7 +198,7 @@ moldau.opentelemetry.interval.ms  int  60000  1000..  honoured  read-only
 moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
     Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
-    Most topics, and most partitions, that have metrics of their own; those beyond count in the sums alone.
+    Most topics, partitions, clients and groups that have metrics of their own; those beyond are counted together.
 moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only
     URLs that OAUTHBEARER may fetch keys and tokens from; a Java property of Apache Kafka names them.
 moldau.open.files.max  int  -1  -1..  honoured  read-only

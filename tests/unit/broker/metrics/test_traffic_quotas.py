@@ -36,3 +36,25 @@ def test_rates_are_told_for_the_clients_that_share_a_quota() -> None:
         assert rate > 0
 
     serve_and(story, moldau_http_listener=LISTENER)
+
+
+def test_clients_beyond_the_limit_and_long_names_are_one_series() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect(client_id="app")
+        parts = [EntityData(entity_type="client-id", entity_name=None)]
+        ops = [OpData(key="producer_byte_rate", value=1e9, remove=False)]
+        entries = [RequestEntryData(entity=parts, ops=ops)]
+        await client.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+        await client.create("t", 1)
+        for client_id, size in {"large": 4000, "middle": 2000, "small": 500, "other": 500, "x" * 30_000: 8000}.items():
+            client = await node.connect(client_id=client_id)
+            await client.produce("t", batch("a" * size))
+        samples = await scrape()
+        rates = {name: value for name, value in samples.items() if name.startswith("kafka_server_produce_byte_rate{")}
+        shown = [name.partition("client_id=")[2] for name in rates]
+        assert shown == ['"large"}', '"middle"}', '"other"}']
+        own, other = rates['kafka_server_produce_byte_rate{user="",client_id="large"}'], list(rates.values())[-1]
+        assert other > 2 * own, "the long name and the smaller clients are counted together"
+        assert samples["moldau_series_left_out"] == 3
+
+    serve_and(story, moldau_http_listener=LISTENER, moldau_metrics_series_max=2)
