@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.cli.invocation import CommandError, Invocation, read_file
 from moldau.broker.config.loading import checked_config
@@ -24,13 +24,14 @@ DESCRIPTION: Final = """\
 Format the node's directories where that is missing, and run it, as Apache Kafka's image does.
 
 Settings: /mnt/shared/config/server.properties where it is mounted, then the KAFKA_ variables (KAFKA_NODE_ID is node.id:
-after KAFKA_, _ is a dot, __ an underscore, ___ a dash). With neither: a node of one on 9092. CLUSTER_ID is the id of
-the cluster. What is for the JVM (KAFKA_HEAP_OPTS, KAFKA_JMX_PORT ...) is passed over.
+after KAFKA_, _ is a dot, __ an underscore, ___ a dash). They complete a node of one on 9092, unless they name its roles
+or its quorum. CLUSTER_ID is the id of the cluster. What is for the JVM (KAFKA_HEAP_OPTS, KAFKA_JMX_PORT ...) is passed
+over; variables of bitnami/kafka and cp-kafka are translated (docs/containers.md).
 
 When the node serves, the lines that Apache Kafka logs at that moment go to the standard output."""
 EPILOG: Final = """\
 examples:
-  docker run -p 9092:9092 moldau
+  docker run -p 127.0.0.1:9092:9092 moldau
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
 MOUNTED: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
@@ -41,6 +42,13 @@ HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
 DATA: Final = "/var/lib/kafka/data"
 ZOOKEEPER: Final = "zookeeper.connect"
+OF_A_CLUSTER: Final = {
+    "process.roles",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    ZOOKEEPER,
+}
+"""Settings that say which nodes there are: with one of them the node is not completed to a node of one."""
 SERVING: Final = (
     "[BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
     "[KafkaServer id={id}] started",
@@ -68,11 +76,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories and serve until a signal stops the node."""
     properties = read_file(arguments.config) if Path(arguments.config).exists() else {}
+    from moldau.broker.config.image_variables import translated
     from moldau.broker.config.sources import unknown_variables
 
-    settings = container_settings(properties, invocation.variables)
-    config = load(settings, unknown_variables(invocation.variables))
-    _format(config, invocation, arguments.cluster_id, arguments.add_scram)
+    try:
+        variables, warning = translated(invocation.variables, lambda path: Path(path).read_text(encoding="utf-8"))
+    except OSError as refusal:
+        raise CommandError(f"{refusal.filename} cannot be read: {refusal.strerror}") from None
+    settings = container_settings(properties, variables)
+    config = load(settings, unknown_variables(variables), () if warning is None else (warning,))
+    cluster_ids = ClusterIds(variables.get("CLUSTER_ID"), arguments.cluster_id)
+    _format(config, invocation, cluster_ids, arguments.add_scram)
     if arguments.format:
         return 0
     from moldau.broker.runtime.event_loop import import_event_loop
@@ -90,9 +104,12 @@ def greet(invocation: Invocation, report: StartReport) -> None:
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings in the mounted file and in the variables.
+    """The settings in the mounted file and in the variables, which win.
 
-    Where there are any, the image's own settings are not used.
+    Variables without a file that name neither the roles of the node nor its quorum complete a node of one.
+
+    DIVERGES: Apache Kafka's image forgets its own settings at the first variable, and ends with "Missing required
+    configuration process.roles".
     """
     from moldau.broker.config.sources import from_environment
 
@@ -100,7 +117,7 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
     said = dict(properties) | from_environment(variables)
     if said.get(ZOOKEEPER, "").startswith("localhost:") and "process.roles" not in said:
         said = without_zookeeper(said)
-    return own | (said if said.keys() - own.keys() else single_node() | said)
+    return own | (said if properties or said.keys() & OF_A_CLUSTER else node_of_one(said))
 
 
 def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
@@ -109,12 +126,17 @@ def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
     DIVERGES: Apache Kafka from 4.0 on refuses them. Suites of tests whose start script runs ZooKeeper in the same
     container keep working.
     """
+    settings = {name: value for name, value in said.items() if name not in ("broker.id", ZOOKEEPER)}
+    node_id = {"node.id": said.get("node.id", said.get("broker.id", "1"))}
+    return settings | {"process.roles": "broker,controller"} | node_id | own_controller(said)
+
+
+def own_controller(said: Mapping[str, str]) -> dict[str, str]:
+    """The settings that add a controller on the loopback address to listeners of clients, after their last port."""
     listeners = said.get("listeners", "PLAINTEXT://:9092")
     controller = f"127.0.0.1:{max(map(int, re.findall(r':([0-9]+)', listeners)), default=9092) + 1}"
     protocols = said.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
-    return {name: value for name, value in said.items() if name not in ("broker.id", ZOOKEEPER)} | {
-        "process.roles": "broker,controller",
-        "node.id": said.get("node.id", said.get("broker.id", "1")),
+    return {
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": controller,
         "listeners": f"{listeners},CONTROLLER://{controller}",
@@ -122,28 +144,42 @@ def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def single_node() -> dict[str, str]:
-    """Properties of a single node for a client on the same machine as the container, through the published port
-    9092."""
+def node_of_one(said: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a single node for a client on the same machine as the container, through the published port 9092,
+    completed by what is said.
+    """
     from moldau.broker.config.sources import single_node_defaults
 
-    return single_node_defaults(DATA) | {
+    complete = single_node_defaults(DATA) | {
         "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
         "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
     }
+    if "listeners" in said:
+        del complete["advertised.listeners"], complete["inter.broker.listener.name"]
+        if "controller.listener.names" not in said and "CONTROLLER://" not in said["listeners"]:
+            return {**complete, **said, **own_controller(said)}
+    return {**complete, **said}
 
 
-def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
+def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = (), warnings: Sequence[str] = ()) -> Config:
     from moldau.broker.config import ConfigError
 
     try:
-        return checked_config(settings, unknown_variables)
+        return checked_config(settings, unknown_variables, warnings)
     except ConfigError as refusal:
         raise CommandError("the settings of this container cannot be used", *refusal.problems) from None
 
 
-def _format(config: Config, invocation: Invocation, cluster_id: str | None, scram: Sequence[str]) -> None:
-    """Format the directories that are not; `cluster_id` is for directories without an id and a variable."""
+class ClusterIds(NamedTuple):
+    """The ids that directories may be formatted with; the first one wins that is there."""
+
+    variable: str | None
+    argument: str | None
+    """For directories without an id."""
+
+
+def _format(config: Config, invocation: Invocation, ids: ClusterIds, scram: Sequence[str]) -> None:
+    """Format the directories that are not."""
     from secrets import token_bytes
     from time import time_ns
 
@@ -153,8 +189,7 @@ def _format(config: Config, invocation: Invocation, cluster_id: str | None, scra
     from moldau.storage.files.local_files import LocalFiles
 
     files = LocalFiles()
-    said = invocation.variables.get("CLUSTER_ID")
-    cluster_id = said or cluster_id_of_a_formatted_directory(files, config) or cluster_id or CLUSTER_ID
+    cluster_id = ids.variable or cluster_id_of_a_formatted_directory(files, config) or ids.argument or CLUSTER_ID
     check_cluster_id(cluster_id)
     try:
         lines = format_directories(

@@ -21,11 +21,14 @@ _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.p
 OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 
 
-def checked_config(properties: Mapping[str, str], unknown_variables: Sequence[str] = ()) -> Config:
+def checked_config(
+    properties: Mapping[str, str], unknown_variables: Sequence[str] = (), warnings: Sequence[str] = ()
+) -> Config:
     """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
-    variables that name no setting, for a warning.
+    variables that name no setting, for a warning. `warnings`: further ones, of the sources of the properties.
     """
     reading = _Reading()
+    reading.warnings += warnings
     if unknown_variables:
         reading.warnings.append(f"No setting has the name of these variables: {', '.join(unknown_variables)}.")
     sealed = {name: _sealed(name, text) for name, text in properties.items()}

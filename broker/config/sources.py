@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from moldau.broker.config.image_variables import PREFIX, without_services
 from moldau.broker.config.loading import is_setting
 
 # Variables of the image that are not settings, but for its scripts, the JVM or the logger.
@@ -30,7 +31,6 @@ _NOT_SETTINGS: Final = frozenset(
         "KAFKA_CLUSTER_ID",
     }
 )
-_PREFIX: Final = "KAFKA_"
 
 
 class MalformedOverride(Exception):
@@ -41,21 +41,21 @@ def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. A variable that names no setting is none
     (`unknown_variables`).
     """
-    named = {setting_name(variable): value for variable, value in variables.items() if _may_be_setting(variable)}
+    own = without_services(variables)
+    named = {setting_name(variable): value for variable, value in own.items() if _may_be_setting(variable)}
     return {name: value for name, value in named.items() if is_setting(name)}
 
 
 def unknown_variables(variables: Mapping[str, str]) -> tuple[str, ...]:
     """The variables that begin like those of settings and name none: a mistake, or of another program, such as
-    KAFKA_LIB, or KAFKA_SERVICE_HOST of Kubernetes.
+    KAFKA_LIB. Those of a Kubernetes service are known to be of another one.
     """
-    return tuple(
-        variable for variable in variables if _may_be_setting(variable) and not is_setting(setting_name(variable))
-    )
+    own = without_services(variables)
+    return tuple(variable for variable in own if _may_be_setting(variable) and not is_setting(setting_name(variable)))
 
 
 def _may_be_setting(variable: str) -> bool:
-    return variable.startswith(_PREFIX) and variable != _PREFIX and variable not in _NOT_SETTINGS
+    return variable.startswith(PREFIX) and variable != PREFIX and variable not in _NOT_SETTINGS
 
 
 def setting_name(variable: str) -> str:
@@ -63,7 +63,7 @@ def setting_name(variable: str) -> str:
 
     After KAFKA_ is removed, ___ stands for a dash, __ for an underscore, _ for a dot; in lower case.
     """
-    name = variable.removeprefix(_PREFIX).lower()
+    name = variable.removeprefix(PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 

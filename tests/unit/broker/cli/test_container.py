@@ -10,6 +10,7 @@ import pytest
 from moldau.broker.cli import main
 from moldau.broker.cli.container import HTTP_LISTENER, container_settings, load
 from moldau.broker.cli.invocation import CommandError
+from moldau.broker.config.sources import setting_name
 
 COMBINED = {
     "KAFKA_NODE_ID": "1",
@@ -117,3 +118,46 @@ def test_directories_are_formatted_without_a_node(tmp_path: Path, monkeypatch: p
         arguments = ["-t", cluster_id, "--ignore-formatted", "--add-scram", credential]
         assert main(["container", "--format", *arguments, "-c", str(tmp_path / "missing")]) == 0
     assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (tmp_path / "meta.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("KAFKA_NUM_PARTITIONS", "3"), ("KAFKA_MOLDAU_CONSOLE", "true"), ("KAFKA_NODE_ID", "7"), ("KAFKA_LOG_DIRS", "/d")],
+)
+def test_one_variable_completes_a_node_of_one(variable: str, value: str) -> None:
+    settings = container_settings({}, {variable: value})
+    assert settings == container_settings({}, {}) | {setting_name(variable): value}
+    assert load(settings).warnings == ()
+
+
+def test_listeners_of_clients_alone_get_a_controller() -> None:
+    config = load(container_settings({}, {"KAFKA_LISTENERS": "PLAINTEXT://:29092"}))
+    assert {each.name: each.port for each in config.listeners} == {"PLAINTEXT": 29092, "CONTROLLER": 29093}
+    assert [each.port for each in config.advertised_listeners] == [29092]
+    both = load(container_settings({}, {"KAFKA_LISTENERS": "PLAINTEXT://:1092,CONTROLLER://:9093"}))
+    assert {each.name: each.port for each in both.listeners} == {"PLAINTEXT": 1092, "CONTROLLER": 9093}
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS"])
+def test_a_node_of_a_cluster_is_not_completed(variable: str) -> None:
+    assert container_settings({}, {variable: "x"}).keys() == {HTTP_LISTENER, setting_name(variable)}
+
+
+def test_the_command_warns_once_and_takes_variables_of_other_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {
+        "ALLOW_PLAINTEXT_LISTENER": "yes",
+        "KAFKA_CFG_LOG_DIRS": str(tmp_path),
+        "KAFKA_CFG_NODE_ID": "0",
+        "KAFKA_KRAFT_CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CLUSTER_ID", raising=False)
+    assert main(["container", "--format", "-c", str(tmp_path / "missing")]) == 0
+    written = (tmp_path / "meta.properties").read_text()
+    assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in written and "node.id=0" in written
+    monkeypatch.setenv("KAFKA_SSL_KEY_CREDENTIALS", "no-such-file")
+    assert main(["container", "--format", "-c", str(tmp_path / "missing")]) == 1
+    assert "/etc/kafka/secrets/no-such-file cannot be read: No such file" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""Variables of containers that are not named as apache/kafka's image names settings: those of other images of Apache
+Kafka, which are translated, and those that Kubernetes makes for its services, which are dropped.
+
+    bitnami/kafka                 KAFKA_CFG_NUM_PARTITIONS            KAFKA_NUM_PARTITIONS
+    bitnami/kafka                 KAFKA_KRAFT_CLUSTER_ID              CLUSTER_ID
+    cp-kafka, apache/kafka        KAFKA_SSL_KEYSTORE_FILENAME         KAFKA_SSL_KEYSTORE_LOCATION, in /etc/kafka/secrets
+    cp-kafka, apache/kafka        KAFKA_SSL_KEYSTORE_CREDENTIALS      KAFKA_SSL_KEYSTORE_PASSWORD, the text of that file
+
+docs/containers.md has the table for users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+PREFIX: Final = "KAFKA_"
+BITNAMI_PREFIX: Final = "KAFKA_CFG_"
+SECRETS: Final = "/etc/kafka/secrets"
+RENAMED: Final = {"KAFKA_KRAFT_CLUSTER_ID": "CLUSTER_ID"}
+"""Variables with another name and the same value."""
+FILE_NAMES: Final = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
+}
+"""Their values are names of files in `SECRETS`."""
+FILES_WITH_PASSWORDS: Final = {
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
+    "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
+}
+"""Their values are names of files in `SECRETS`, each with a password."""
+WITHOUT_EFFECT: Final = (
+    r"ALLOW_(PLAINTEXT_LISTENER|ANONYMOUS_LOGIN)|BITNAMI_\w+|CONFLUENT_\w+|KAFKA_CONFLUENT_\w+|KAFKA_ENABLE_KRAFT"
+    r"|KAFKA_(CLIENT|INTER_BROKER|CONTROLLER)_(USERS?|PASSWORDS?)"
+)
+"""Variables of these images for which there is nothing to translate. Users are made as docs/security.md says."""
+_SERVICE: Final = r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+_SERVICE_PORT: Final = r"KAFKA_(\w+_)?PORT"
+_SERVICE_URL: Final = r"(tcp|udp|sctp)://.*"
+
+
+class Translation(NamedTuple):
+    """The variables under the names of apache/kafka's image, and one warning that names the translated ones."""
+
+    variables: dict[str, str]
+    warning: str | None
+
+
+def without_services(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those of a Kubernetes service that is named kafka, or kafka-something. Kubernetes sets them
+    in every container of its namespace: KAFKA_PORT=tcp://10.0.0.1:9092, KAFKA_SERVICE_HOST and others.
+    """
+    return {name: value for name, value in variables.items() if not _is_of_service(name, value)}
+
+
+def _is_of_service(name: str, value: str) -> bool:
+    if re.fullmatch(_SERVICE, name):
+        return True
+    return re.fullmatch(_SERVICE_PORT, name) is not None and re.fullmatch(_SERVICE_URL, value) is not None
+
+
+def translated(variables: Mapping[str, str], read: Callable[[str], str]) -> Translation:
+    """The variables with those of other images translated. A variable that already has the new name wins. `read` gives
+    the text of a file; its errors are raised.
+    """
+    added: dict[str, str] = {}
+    words: list[str] = []
+    for name, value in variables.items():
+        new = _new_name(name)
+        if new is not None:
+            added[new] = _new_value(name, value, read)
+            words.append(f"{name} is {new}")
+        elif re.fullmatch(WITHOUT_EFFECT, name):
+            words.append(f"{name} has no effect")
+    if not words:
+        return Translation(dict(variables), None)
+    kept = {name: value for name, value in variables.items() if _new_name(name) is None}
+    kept = {name: value for name, value in kept.items() if not re.fullmatch(WITHOUT_EFFECT, name)}
+    warning = f"Variables of other images of Apache Kafka are taken by the names of this one: {', '.join(words)}."
+    return Translation(added | kept, warning)
+
+
+def _new_name(name: str) -> str | None:
+    """The name in apache/kafka's image; None for a variable that is not of another image."""
+    if name.startswith(BITNAMI_PREFIX) and name != BITNAMI_PREFIX:
+        return PREFIX + name.removeprefix(BITNAMI_PREFIX)
+    return RENAMED.get(name) or FILE_NAMES.get(name) or FILES_WITH_PASSWORDS.get(name)
+
+
+def _new_value(name: str, value: str, read: Callable[[str], str]) -> str:
+    if name in FILE_NAMES:
+        return f"{SECRETS}/{value}"
+    return read(f"{SECRETS}/{value}").strip() if name in FILES_WITH_PASSWORDS else value
