@@ -170,10 +170,11 @@ def _format(layout: Layout) -> list[str]:
 
 
 def _what_to_try(layout: Layout) -> list[str]:
+    from moldau.broker.cli.serve import first_record
+
     return [
         f"{layout.node_count} nodes serve; bootstrap.servers={layout.bootstrap}",
         f"the console: {layout.console}",
-        f"try:  echo hello | kcat -b {layout.address(1)} -P -t greetings -X acks=all",
-        f"      kcat -b {layout.address(layout.node_count)} -C -t greetings -e",
+        f"try:  {first_record(layout.address(1))}",
         "      kill -9 one of the nodes while a client writes. Ctrl-C stops all.",
     ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
 
@@ -98,6 +99,38 @@ class HelpfulParser(argparse.ArgumentParser):
         if terminal is None:
             return "\n".join(lines)
         return "\n".join(terminal.painted(line, "bold") if _is_heading(line) else line for line in lines)
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with a message, and with the name that was probably meant."""
+        meant = [name for word in unknown_words(message) for name in _similar(word, names_of(self))]
+        super().error(f"{message}; did you mean {' and '.join(meant)}?" if meant else message)
+
+
+def unknown_words(message: str) -> list[str]:
+    """The commands, choices or options that argparse does not know, by its message."""
+    choice = re.search(r"invalid choice: '([^']*)'", message)
+    if choice is not None:
+        return [choice[1]]
+    options = message.partition("unrecognized arguments: ")[2].split()
+    return [word.partition("=")[0] for word in options if word.startswith("--")]
+
+
+def names_of(command: argparse.ArgumentParser) -> list[str]:
+    """The options and choices of a command and of its subcommands."""
+    names: list[str] = []
+    for action in command._actions:
+        names += [option for option in action.option_strings if option.startswith("--")]
+        names += [choice for choice in action.choices or () if isinstance(choice, str)]
+        if isinstance(action.choices, dict):
+            names += [name for each in action.choices.values() for name in names_of(each)]
+    return names
+
+
+def _similar(word: str, names: Sequence[str]) -> list[str]:
+    """The name that is most like a word; empty if none is."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word, names, n=1)
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation
@@ -100,9 +99,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
     not done then; 130 after SIGINT.
     """
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[iceberg]'")
+    invocation.require(_NEEDED, "iceberg")
     if not arguments.interval > 0 or arguments.round_size < 1:
         raise CommandError("--interval and --round-size must be positive")
     from asyncio import run as run_coroutine

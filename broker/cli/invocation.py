@@ -5,9 +5,10 @@ test can replace them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TextIO
 
 from moldau.broker.config.loading import checked_config
@@ -15,7 +16,8 @@ from moldau.broker.config.loading import checked_config
 if TYPE_CHECKING:
     from moldau.broker.config import Config
 
-
+IMAGE_EXTRAS: Final = "MOLDAU_IMAGE_EXTRAS"
+"""Set in the image, to the extras with which it was built."""
 _CODES: Final = {
     "bold": "1",
     "dim": "2",
@@ -86,6 +88,32 @@ class Invocation:
     out: Terminal
     errors: Terminal
     variables: Mapping[str, str]
+
+    def require(self, packages: Iterable[str], extra: str) -> None:
+        """Check that the packages of an extra are installed. Raises `CommandError`, which names all that are not and
+        the command that installs the extra in this place.
+        """
+        missing = [package for package in packages if find_spec(package) is None]
+        if not missing:
+            return
+        names = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
+        built_with = self.variables.get(IMAGE_EXTRAS)
+        if built_with is not None:
+            remedy = f"build the image with it: docker build --build-arg EXTRAS={built_with},{extra} -t moldau ."
+        elif is_checkout():
+            remedy = f".venv/bin/pip install -e '.[{extra}]'"
+        else:
+            remedy = f"pip install 'moldau[{extra}]'"
+        raise CommandError(f"{names} {'are' if missing[1:] else 'is'} not installed: {remedy}")
+
+
+def is_checkout() -> bool:
+    """Whether the package is imported from a checkout, and not from an installed wheel."""
+    from pathlib import Path  # here, because a node does not need it
+
+    import moldau
+
+    return (Path(moldau.__file__).parent.parent / "pyproject.toml").exists()
 
 
 @contextmanager

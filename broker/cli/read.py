@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -72,10 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print the rows. An interrupt (Ctrl-C) leaves no file behind."""
-    needed = [("pyarrow", "arrow"), ("numpy", "arrow"), *([("duckdb", "sql")] if arguments.sql is not None else [])]
-    for module, extra in needed:
-        if find_spec(module) is None:
-            raise CommandError(f"{module} is not installed: pip install 'moldau[{extra}]'")
+    if arguments.sql is not None:
+        invocation.require(("duckdb", "pyarrow", "numpy"), "sql")
+    else:
+        invocation.require(("pyarrow", "numpy"), "arrow")
     check_arguments(arguments, invocation)
     from moldau.tables.engines.row_formats import output_file, write_rows
 

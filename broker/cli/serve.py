@@ -116,6 +116,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.broker.runtime.event_loop import import_event_loop
 
     import_event_loop()
+    from moldau.broker.config.sources import read_overrides
     from moldau.broker.node.main import StartOptions, serve
 
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
@@ -128,6 +129,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         control=control_address(arguments),
         faults=None if arguments.faults is None else read_script(arguments.faults),
         is_quiet=is_seen and greeting == "text",
+        takes_port=arguments.file is None and "listeners" not in read_overrides(arguments.override),
     )
     return serve(config, invocation.errors, start)
 
@@ -266,7 +268,16 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
     yield "found", f"{recovery_text(report)}; serving after {duration(report.start_ms / 1000)}"
     first = next(iter(report.listeners.values()), None)
     if first is not None:
-        yield "try", f"echo hello | kcat -b {first} -t {TOPIC} -P && kcat -b {first} -t {TOPIC} -C -e"
+        yield "try", first_record(first)
+
+
+def first_record(address: str) -> str:
+    """A command that installs a client and produces a record to the broker with this address."""
+    program = (
+        f"from confluent_kafka import Producer; p = Producer({{'bootstrap.servers': '{address}'}});"
+        f" p.produce('{TOPIC}', 'hello'); print(p.flush(), 'records left')"
+    )
+    return f'pip install confluent-kafka && python3 -c "{program}"'
 
 
 def addresses_text(addresses: dict[str, str]) -> str:

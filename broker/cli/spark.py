@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -147,7 +146,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the chosen job."""
     job: Callable[[argparse.Namespace, Invocation], int] = arguments.job
     if arguments.needs_spark:
-        _check_installed()
+        invocation.require(_NEEDED, "spark")
     return job(arguments, invocation)
 
 
@@ -226,12 +225,6 @@ def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int
             count = run_latest(session, plan, JobProgress(say, plan.size, plan.tasks_count))
     invocation.out.say(f"{counted(count, 'key')} of {arguments.topic} are in {arguments.output}")
     return 0
-
-
-def _check_installed() -> None:
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise CommandError(f"{' and '.join(missing)} is not installed: pip install 'moldau[spark]'")
 
 
 def _plan(arguments: argparse.Namespace) -> LatestPlan:

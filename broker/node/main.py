@@ -88,6 +88,8 @@ class StartOptions:
     """The faults from the start on: the JSON of a script; None for none."""
     is_quiet: bool = False
     """Whether the log shows only warnings, errors and progress until clients are served."""
+    takes_port: bool = False
+    """Whether the option --port gives the node its listeners, so that it is the remedy for a port that is taken."""
 
 
 def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
@@ -120,7 +122,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
     try:
         return loop.run_until_complete(NodeProcess(config, environment, loop, start, show_all, faults).run())
     except (NotFormatted, FormatError, RegistrationRefused, CorruptLog, OSError, ValueError) as refusal:
-        log.critical("the node cannot start: %s", refusal_line(refusal, config))
+        log.critical("the node cannot start: %s", refusal_line(refusal, config, takes_port=start.takes_port))
         return EXIT_REFUSED
     finally:
         environment.close()
@@ -160,6 +162,15 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
     ):
         log.info("%s", line)
     return True
+
+
+async def _refuse_taken_ports(config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    """Check that the listeners can be bound, so that a start that will fail formats no directory. Raises OSError."""
+    from moldau.broker.runtime.acceptor import bound_sockets
+
+    for each in config.listeners:
+        for bound in await bound_sockets(loop, each.host or None, each.port):
+            bound.close()
 
 
 def _credentials(formatting: Formatting, environment: LocalEnvironment) -> list[UserScramCredentialRecord]:
@@ -230,6 +241,8 @@ class NodeProcess:
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
         formatting = self._start.formatting
+        if formatting is not None and not self._start.in_memory:
+            await _refuse_taken_ports(self._config, self._loop)
         is_formatted = formatting is not None and _format_where_missing(self._config, self._environment, formatting)
         await self._handle_signals()
         node = await self._started()

@@ -173,9 +173,11 @@ def http_url(config: Config, path: str) -> str | None:
     return f"http://{f'[{host}]' if ':' in host else host}:{at.port}{path}"
 
 
-def refusal_line(problem: Exception, config: Config) -> str:
-    """One line with the problem, and the usual remedy where there is one."""
-    remedy = remedy_of(problem, config)
+def refusal_line(problem: Exception, config: Config, *, takes_port: bool = False) -> str:
+    """One line with the problem, and the usual remedy where there is one. `takes_port`: whether --port moves the
+    listeners.
+    """
+    remedy = remedy_of(problem, config, takes_port=takes_port)
     return f"{error_text(problem)}. {remedy}" if remedy else error_text(problem)
 
 
@@ -188,7 +190,7 @@ def error_text(problem: Exception) -> str:
     return f"{problem.filename}: {problem.strerror}" if problem.filename is not None else problem.strerror
 
 
-def remedy_of(problem: Exception, config: Config) -> str | None:
+def remedy_of(problem: Exception, config: Config, *, takes_port: bool = False) -> str | None:
     """Advice for the operator about an error; None where there is no known remedy."""
     if isinstance(problem, UnsupportedFeatures):
         return downgrade_advice(problem.supported)
@@ -199,9 +201,10 @@ def remedy_of(problem: Exception, config: Config) -> str | None:
     if problem.errno == errno.EADDRINUSE:
         if "moldau.http.listener" in error_text(problem):
             return "Stop the process that has the port, or set moldau.http.listener to another one"
-        return f"Stop the process that has the port, or choose others: {other_ports(config)}"
+        return f"Stop the process that has the port, or choose another: {other_ports(config, takes_port)}"
     if problem.filename is None and problem.errno in (errno.EACCES, errno.EPERM):
-        return f"Ports below {PRIVILEGED_PORTS_END} need privileges; choose others: {other_ports(config)}"
+        others = other_ports(config, takes_port)
+        return f"Ports below {PRIVILEGED_PORTS_END} need privileges; choose another: {others}"
     return REMEDIES.get(problem.errno)
 
 
@@ -216,13 +219,17 @@ def downgrade_advice(supported: Mapping[str, int]) -> str:
     )
 
 
-def other_ports(config: Config) -> str:
+def other_ports(config: Config, takes_port: bool) -> str:
     """An option that moves every listener to a port that is probably free."""
-    listeners = []
-    for each in config.listeners:
-        port = each.port + OTHER_PORTS_DISTANCE
-        listeners.append(f"{each.name}://{each.host}:{port if port <= PORT_MAX else each.port - OTHER_PORTS_DISTANCE}")
+    if takes_port:
+        return f"--port {other_port(config.listeners[0].port)}"
+    listeners = [f"{each.name}://{each.host}:{other_port(each.port)}" for each in config.listeners]
     return f"--override listeners={','.join(listeners)}"
+
+
+def other_port(port: int) -> int:
+    """A port that is probably free."""
+    return port + OTHER_PORTS_DISTANCE if port + OTHER_PORTS_DISTANCE <= PORT_MAX else port - OTHER_PORTS_DISTANCE
 
 
 _NOT_WRITABLE: Final = (

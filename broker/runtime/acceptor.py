@@ -72,6 +72,34 @@ class Acceptor(Protocol):
         """Release the address."""
 
 
+async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[socket.socket]:
+    """Sockets that are bound to an address, one for each address family that it has. Raises OSError."""
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {error.strerror}") from None
+    sockets: list[socket.socket] = []
+    for family, kind, number, _, address in dict.fromkeys(found):
+        try:
+            bound = socket.socket(family, kind, number)
+        except OSError:
+            continue  # The kernel does not support this address family.
+        sockets.append(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.setblocking(False)
+        try:
+            bound.bind(address)
+        except OSError as error:
+            for each in sockets:
+                each.close()
+            raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}") from None
+    if not sockets:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host or '*'}:{port}: no such address here")
+    return sockets
+
+
 class SocketAcceptor:
     """An acceptor over the kernel's sockets. `descriptors_max` is the process's limit."""
 
@@ -92,29 +120,10 @@ class SocketAcceptor:
 
     async def bind(self, host: str | None, port: int) -> None:
         """Bind the address, in every address family that it has. Raises OSError."""
-        try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        except socket.gaierror as error:
-            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {error.strerror}") from None
-        for family, kind, number, _, address in dict.fromkeys(found):
-            try:
-                bound = socket.socket(family, kind, number)
-            except OSError:
-                continue  # The kernel does not support this address family.
-            self._sockets.append(bound)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._sockets = await bound_sockets(self._loop, host, port)
+        for each in self._sockets:
             if self._policy.send_buffer_size >= 0:  # Accepted sockets inherit this option.
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._policy.send_buffer_size)
-            if family == socket.AF_INET6:
-                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            bound.setblocking(False)
-            try:
-                bound.bind(address)
-            except OSError as error:
-                self.close()
-                raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}") from None
-        if not self._sockets:
-            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host or '*'}:{port}: no such address here")
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._policy.send_buffer_size)
 
     def open(self) -> None:
         for each in self._sockets:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from moldau.broker.cli import invocation as invocation_module
 from moldau.broker.cli import main
 from moldau.broker.cli.command import parser
-from moldau.broker.cli.invocation import CommandError, Terminal, load_config
+from moldau.broker.cli.invocation import IMAGE_EXTRAS, CommandError, Invocation, Terminal, load_config
 
 
 class Tty(io.StringIO):
@@ -216,3 +217,51 @@ def test_a_first_word_that_names_no_subcommand_has_all_of_them_to_choose_from(
     with pytest.raises(SystemExit):
         parser(None, "server").parse_args(["server"])
     assert "'serve', 'cluster'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["serv"], "serve"),
+        (["serve", "--overide", "num.partitions=3"], "--override"),
+        (["serve", "--greeting", "jsno"], "json"),
+        (["spark", "reprot"], "report"),
+        (["read", "--topik=orders"], "--topic"),
+    ],
+)
+def test_a_name_with_a_mistake_is_told_the_name_that_was_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"; did you mean {meant}?")
+
+
+def test_nothing_is_guessed_for_a_name_like_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--xyzzy"])
+    assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "remedy"),
+    [
+        ({}, ".venv/bin/pip install -e '.[sql]'"),
+        ({IMAGE_EXTRAS: "tiered"}, "build the image with it: docker build --build-arg EXTRAS=tiered,sql -t moldau ."),
+    ],
+)
+def test_all_missing_packages_of_an_extra_are_named_at_once(variables: dict[str, str], remedy: str) -> None:
+    terminal = Terminal(io.StringIO(), {})
+    invocation = Invocation(terminal, terminal, variables)
+    with pytest.raises(CommandError) as refusal:
+        invocation.require(("gone", "pathlib", "lost", "away"), "sql")
+    assert str(refusal.value) == f"gone, lost and away are not installed: {remedy}"
+    invocation.require(("pathlib",), "sql")
+
+
+def test_a_wheel_is_told_to_pip_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invocation_module, "is_checkout", lambda: False)
+    terminal = Terminal(io.StringIO(), {})
+    with pytest.raises(CommandError, match=r"^gone is not installed: pip install 'moldau\[sql\]'$"):
+        Invocation(terminal, terminal, {}).require(("gone",), "sql")

@@ -126,7 +126,7 @@ def test_without_the_extra_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(follow_table, "_NEEDED", ("pyiceberg", "gone"))
     assert main(words(stage)) == 1
-    assert "gone is not installed: pip install 'moldau[iceberg]'" in capsys.readouterr().err
+    assert "gone is not installed: .venv/bin/pip install -e '.[iceberg]'" in capsys.readouterr().err
 
 
 @pytest.mark.processes

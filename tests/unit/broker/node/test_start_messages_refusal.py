@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import subprocess
 import sys
@@ -53,7 +54,17 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         line = refused("--data", str(tmp_path), *listeners(port, free_ports(1)[0]))
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in line
-    assert "--override listeners=PLAINTEXT://127.0.0.1:" in line
+    assert "--override listeners=PLAINTEXT://127.0.0.1:" in line and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.processes
+def test_a_port_that_is_taken_is_found_before_a_directory_is_formatted(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refused("--data", str(tmp_path / "data"), "--port", str(port))
+    assert f"cannot listen on 127.0.0.1:{port}" in line and not (tmp_path / "data").exists()
+    (other,) = re.findall(r"choose another: --port (\d+)$", line)
+    assert abs(int(other) - port) == 10_000
 
 
 @pytest.mark.processes
