@@ -17,6 +17,7 @@ small window, which skips large values.
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
@@ -43,6 +44,12 @@ CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
+OLD_FIELDS: Final = Struct(">qiIbb")
+"""Offset, length, crc, magic and attributes of a message of format 0 or 1 (`protocol/old_messages.py`)."""
+OLD_SIZE_MIN: Final = 26
+"""The smallest message: of format 0, with an empty or null key and value. A batch of format 2 is never that small."""
+OLD_TIMESTAMP_SIZE: Final = 8
+"""The timestamp of a message of format 1 follows the attributes; one of format 0 has none."""
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -175,11 +182,12 @@ def sequence_after(sequence: int, count: int) -> int:
     return (sequence + count) & SEQUENCE_MAX
 
 
-def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
+def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) -> BatchHeader:
     """Read the header of the batch that starts at `position`; the rest of the batch need not be in the buffer.
 
-    Raises `MalformedMessage` when fewer than 61 bytes are there, the length cannot hold a header or the magic is not 2.
-    Nothing is allocated for the claimed length; the caller checks whether the whole batch is there.
+    With `takes_old`, for what is stored, also of a message of format 0 or 1 (`old_header`). Raises `MalformedMessage`
+    when fewer than 61 bytes are there, the length cannot hold a header or the magic is another. Nothing is allocated
+    for the claimed length; the caller checks whether the whole batch is there.
     """
     header = BatchHeader()
     try:
@@ -199,11 +207,45 @@ def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
             header.records_count,
         ) = HEADER.unpack_from(buffer, position)
     except StructError:
+        if takes_old and is_old(buffer, position):
+            return old_header(buffer, position)
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch header of {HEADER_SIZE}") from None
     if header.magic != MAGIC:
+        if takes_old and is_old(buffer, position):
+            return old_header(buffer, position)
         raise MalformedMessage(f"record batch magic {header.magic} is not {MAGIC}")
     if header.batch_length < LENGTH_MIN:
         raise MalformedMessage(f"record batch length {header.batch_length} is below {LENGTH_MIN}")
+    return header
+
+
+def is_old(buffer: BytesLike, position: int) -> bool:
+    """Whether the bytes at `position` may begin a message of format 0 or 1: they hold its header, with its magic."""
+    return len(buffer) - position >= OLD_SIZE_MIN and buffer[position + MAGIC_POSITION] < MAGIC
+
+
+def old_header(buffer: BytesLike, position: int) -> BatchHeader:
+    """The header of a message of format 0 or 1, as that of a batch with its one offset, without epoch and producer.
+
+    A compressed message has the offset of the last message inside; only its contents tell the first one
+    (`old_messages.upgraded`). Raises `MalformedMessage` for a length that cannot hold the message's fields.
+    """
+    header = BatchHeader()
+    header.base_offset, header.batch_length, header.crc, header.magic, attributes = OLD_FIELDS.unpack_from(
+        buffer, position
+    )
+    timestamp, length_min = NO_TIMESTAMP, OLD_SIZE_MIN - LOG_OVERHEAD
+    if header.magic:
+        (timestamp,) = INT64.unpack_from(buffer, position + OLD_FIELDS.size)
+        length_min += OLD_TIMESTAMP_SIZE
+    if header.batch_length < length_min:
+        raise MalformedMessage(f"length {header.batch_length} of a message of format {header.magic}")
+    header.attributes = attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT if header.magic else CODEC_MASK)
+    header.base_timestamp = header.max_timestamp = timestamp
+    header.partition_leader_epoch = NO_LEADER_EPOCH
+    header.producer_id, header.producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    header.base_sequence = NO_SEQUENCE
+    header.last_offset_delta, header.records_count = 0, 1
     return header
 
 
@@ -213,27 +255,33 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     if end > len(buffer):
         return False
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    if header.magic != MAGIC:
+        return zlib.crc32(view[position + MAGIC_POSITION : end]) == header.crc
     return crc32c(view[position + ATTRIBUTES_POSITION : end], 0) == header.crc
 
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch at `position`; None where the batch does not end before `end`. Raises `MalformedMessage`
-    where no batch can begin there; of a header that is cut short the bytes that exist are checked."""
+    """The header of the batch, or of the message of an older format, at `position`; None where it does not end before
+    `end`. Raises `MalformedMessage` where neither can begin there; of a header that is cut short the bytes that exist
+    are checked."""
     remaining = end - position
-    if remaining < HEADER_SIZE:
+    if remaining < HEADER_SIZE and not (remaining >= OLD_SIZE_MIN and is_old(buffer, position)):
         refuse_nonsense(buffer, position, remaining)
         return None
-    header = parse_header(buffer, position)
+    header = parse_header(buffer, position, True)
     return header if header.batch_length + LOG_OVERHEAD <= remaining else None
 
 
 def refuse_nonsense(buffer: BytesLike, position: int, size: int) -> None:
-    """Refuse bytes, fewer than a header, that cannot be the beginning of a batch. Raises `MalformedMessage`."""
+    """Refuse bytes, fewer than a header, that cannot be the beginning of a batch or of an older message. Raises
+    `MalformedMessage`."""
     if size >= LOG_OVERHEAD:
         (length,) = INT32.unpack_from(buffer, position + INT64.size)
-        if length < LENGTH_MIN:
-            raise MalformedMessage(f"record batch length {length} is below {LENGTH_MIN}")
-    if size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
+        is_batch = size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] == MAGIC
+        length_min = LENGTH_MIN if is_batch else OLD_SIZE_MIN - LOG_OVERHEAD
+        if length < length_min:
+            raise MalformedMessage(f"record batch length {length} is below {length_min}")
+    if size > MAGIC_POSITION and buffer[position + MAGIC_POSITION] > MAGIC:
         raise MalformedMessage(f"record batch magic is not {MAGIC}")
 
 

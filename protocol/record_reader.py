@@ -1,12 +1,13 @@
-"""Reading the records of a batch v2 as values."""
+"""Reading the records of a batch v2 as values, and those of a stored message of format 0 or 1."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from moldau.protocol.compression import Codec, expand
+from moldau.protocol.old_messages import encoded_records
 from moldau.protocol.primitives import BytesLike, MalformedMessage, read_varint, read_varlong
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, TimestampType, parse_header
+from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, TimestampType, parse_header
 from moldau.protocol.record_builder import Record, RecordHeader
 from moldau.protocol.record_stream import record_runs
 
@@ -29,7 +30,7 @@ def records_of(
     `record_size_max` bytes in a compressed batch; the caller verifies the checksum.
     """
     if header is None:
-        header = parse_header(buffer, position)
+        header = parse_header(buffer, position, True)
     runs = runs_of(buffer, position, header, size_max=size_max, record_size_max=record_size_max)
     return (record for run, count in runs for record in decode_run(run, count, header))
 
@@ -44,8 +45,11 @@ def runs_of(
 ) -> Iterable[tuple[bytes, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count (`record_runs`).
 
-    A batch that is not compressed is one run. Raises `MalformedMessage` as `records_of`.
+    A batch that is not compressed is one run, and so is a message of format 0 or 1. Raises `MalformedMessage` as
+    `records_of`.
     """
+    if header.magic != MAGIC:
+        return (encoded_records(buffer, position, header, size_max=min(size_max, record_size_max)),)
     end = position + header.size
     if end > len(buffer):
         raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a batch of {header.size}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.record_contents import Json, contents_of, shown_bytes
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, crc_is_valid, parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, parse_checkpoint
@@ -30,21 +30,35 @@ def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict
         while position < size:
             start = file.read(HEADER_SIZE)
             try:
-                header = parse_header(start)
+                header = parse_header(start, 0, True)
             except MalformedMessage as problem:
                 yield _tail(position, size, str(problem))
                 return
             if header.size > size - position:
                 yield _tail(position, size, f"a batch of {header.size} bytes does not fit")
                 return
-            batch = start + file.read(header.size - HEADER_SIZE)
+            batch = (start + file.read(max(0, header.size - HEADER_SIZE)))[: header.size]
             yield _shown_batch(header, position, batch)
             if deep:
                 yield from _shown_records(batch, header, contents)
             position += header.size
+            file.seek(position)
 
 
 def _shown_batch(header: BatchHeader, position: int, batch: bytes) -> dict[str, Json]:
+    if header.magic != MAGIC:
+        return {
+            "type": "message",
+            "position": position,
+            "size": header.size,
+            "offset": header.base_offset,
+            "magic": header.magic,
+            "codec": _codec_name(header),
+            "timestamp_type": header.timestamp_type.name if header.magic else None,
+            "timestamp": header.max_timestamp,
+            "crc": header.crc,
+            "is_valid": crc_is_valid(batch, 0, header),
+        }
     return {
         "type": "batch",
         "position": position,

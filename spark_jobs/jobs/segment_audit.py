@@ -23,7 +23,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
-from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_batch import MAGIC, BatchHeader, crc_is_valid
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from moldau.storage.segment.transaction_index import CorruptTransactionIndex, decode_entries
@@ -34,7 +34,7 @@ from moldau.tables.decoding.segment_batches import stored_batches
 from moldau.tables.origins.blocking_storage import storage_at
 from moldau.tables.origins.local_segments import damage_at_end
 from moldau.tables.origins.open_transactions import is_abort
-from moldau.tables.origins.port import OFFSET_MAX, Slice
+from moldau.tables.origins.port import OFFSET_MAX, Slice, upgraded_batch
 from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import DataLost
 
@@ -137,10 +137,13 @@ def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
     file = wanted.source.open(wanted)
     try:
         for position, header, piece, inside in stored_batches(file, wanted):
-            base, last = header.base_offset, header.last_offset
             end_position = position + header.size
             findings.add(position, header, piece, inside)
-            if not crc_is_valid(piece, inside, header):
+            is_valid = crc_is_valid(piece, inside, header)
+            if is_valid and header.magic != MAGIC:
+                header = upgraded_batch((position, header, piece, inside))[1]
+            base, last = header.base_offset, header.last_offset
+            if not is_valid:
                 findings.report("checksum", path, base, f"the checksum of the batch at position {position} is wrong")
             if base < next_offset or last < base:
                 findings.report(

@@ -175,7 +175,7 @@ def _clean_group(
                 kept: list[CleanedBatch] = []
                 for header, batch in checked_batches(piece):
                     what_stays = clean(header, batch)
-                    is_unchanged &= what_stays is not None and what_stays.data is batch
+                    is_unchanged &= what_stays is not None and what_stays.data is batch and batch.obj is piece.obj
                     if what_stays is not None:
                         kept.append(what_stays)
                         max_timestamp_ms = max(max_timestamp_ms, what_stays.max_timestamp)

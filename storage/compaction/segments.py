@@ -9,8 +9,20 @@ from struct import Struct
 from typing import NamedTuple
 
 from moldau.protocol.compression import expand
+from moldau.protocol.old_messages import upgraded
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    OLD_SIZE_MIN,
+    BatchHeader,
+    crc_is_valid,
+    is_old,
+    parse_header,
+)
+from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 from moldau.protocol.record_stream import record_runs
 from moldau.storage.compaction.request import CleaningRequest, LogChanged
 from moldau.storage.files.log_paths import (
@@ -109,7 +121,7 @@ def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
     piece = file.pread(min(max(piece_size, HEADER_SIZE), size - position), position)
     whole_size = whole_batches_size(piece)
     if not whole_size:
-        wanted_size = parse_header(piece).size
+        wanted_size = parse_header(piece, 0, True).size
         if position + wanted_size > size:
             raise MalformedMessage(f"{size - position} bytes at position {position} of a batch of {wanted_size}")
         piece = file.pread(wanted_size, position)
@@ -125,8 +137,9 @@ def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> me
     """
     at, start, end = 0, len(piece), len(piece)
     while at < len(piece):
-        header = parse_header(piece, at)
-        if header.base_offset >= end_offset:
+        header = parse_header(piece, at, True)
+        # The first offset in a compressed message of format 0 or 1 is before its base offset, and is not known here.
+        if header.base_offset >= end_offset and not (header.magic != MAGIC and header.is_compressed):
             end = at
             break
         if header.last_offset >= first_offset:
@@ -138,9 +151,9 @@ def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> me
 def whole_batches_size(piece: bytes) -> int:
     """The bytes of the whole batches at the beginning. Raises `MalformedMessage` where no batch can begin."""
     at, end = 0, len(piece)
-    while at + HEADER_SIZE <= end:
+    while at + HEADER_SIZE <= end or (at + OLD_SIZE_MIN <= end and is_old(piece, at)):
         (length,) = LENGTH.unpack_from(piece, at)
-        if length < LENGTH_MIN:
+        if length < (OLD_SIZE_MIN - LOG_OVERHEAD if is_old(piece, at) else LENGTH_MIN):
             raise MalformedMessage(f"a batch of length {length}")
         if at + length + LOG_OVERHEAD > end:
             break
@@ -149,15 +162,23 @@ def whole_batches_size(piece: bytes) -> int:
 
 
 def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a piece. Raises `MalformedMessage` where a header or a checksum is wrong: a batch that is written
-    anew gets a new checksum, which must not hide damage.
+    """The batches of a piece, its messages of formats 0 and 1 as batches v2 in memory of their own. Raises
+    `MalformedMessage` where a header or a checksum is wrong: a batch that is written anew gets a new checksum, which
+    must not hide damage.
+
+    DIVERGES: Apache Kafka keeps the format of the messages that compaction keeps. Here they become batches v2, with the
+    same offsets and timestamps; readers of format 0 then see a timestamp of -1 as create time.
     """
     at = 0
     while at < len(piece):
-        header = parse_header(piece, at)
+        header = parse_header(piece, at, True)
         if not crc_is_valid(piece, at, header) or header.last_offset_delta < 0 or header.records_count < 0:
             raise MalformedMessage(f"the batch at offset {header.base_offset} is damaged")
-        yield header, piece[at : at + header.size]
+        if header.magic == MAGIC:
+            yield header, piece[at : at + header.size]
+        else:
+            newer, batch = upgraded(piece, at, header, size_max=RECORDS_SIZE_MAX)
+            yield newer, memoryview(batch)
         at += header.size
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import MAGIC
 from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
@@ -197,7 +198,8 @@ def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: in
         if segment.base_offset >= end_offset:
             break
         for _, header in segment.headers():
-            if header.base_offset >= end_offset:
+            # Messages of formats 0 and 1 have no epoch, and the checkpoint names those of what follows them.
+            if header.base_offset >= end_offset or header.magic != MAGIC:
                 break
             is_new = header.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH)
             if is_new and header.next_offset > start_offset:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from moldau.storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
 from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerStates
@@ -233,7 +233,7 @@ class TailRecovery:
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
         """The header of the batch at a position; None where no batch begins."""
         try:
-            return parse_header(segment.file().pread(HEADER_SIZE, position))
+            return parse_header(segment.file().pread(HEADER_SIZE, position), 0, True)
         except MalformedMessage:
             return None
 
@@ -245,6 +245,8 @@ class TailRecovery:
             raise DamagedBatch(position, f"offset {header.base_offset} in a segment from {segment.base_offset} on")
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             raise DamagedBatch(position, f"offset {header.base_offset} after {self.next_offset - 1}")
+        if header.magic != MAGIC:
+            return  # Messages of formats 0 and 1 have no epoch.
         if header.partition_leader_epoch < self.last_epoch and self.next_offset >= self.recovery_point:
             # A truncation had unlinked this segment, and the crash restored it. It now follows batches that were
             # appended later.

@@ -8,18 +8,31 @@ from typing import NamedTuple
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, LENGTH_MIN, LOG_OVERHEAD, BatchHeader, crc_is_valid, parse_header
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    LENGTH_MIN,
+    LOG_OVERHEAD,
+    MAGIC,
+    OLD_SIZE_MIN,
+    BatchHeader,
+    crc_is_valid,
+    is_old,
+    parse_header,
+)
 from moldau.storage.files.port import File, Readable
 
 CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
 PIECE_SIZE = 1 << 20
 """Bytes read at once where whole batches are read, from one end of a range to the other."""
-_PLACE = Struct(">qi11xi")  # Base offset, length and last offset delta, as in the header of a batch.
+_PLACE = Struct(">qi4xB6xi")  # Base offset, length, magic and last offset delta, as in the header of a batch.
+_OLD_LENGTH_MIN = OLD_SIZE_MIN - LOG_OVERHEAD
+_PADDING = bytes(HEADER_SIZE)
+"""For the last bytes of a file: a message of format 0 or 1 may be shorter than the header of a batch."""
 
 
 class BatchPlace(NamedTuple):
-    """The place of a batch in its segment."""
+    """The place of a batch in its segment; the `base_offset` of a message of format 0 or 1 is its last offset."""
 
     position: int
     size: int
@@ -35,15 +48,17 @@ def walk_places(file: Readable, position: int, end_position: int) -> Iterator[Ba
     chunk: BytesLike = b""
     chunk_position = position
     unpack = _PLACE.unpack_from
-    while position + HEADER_SIZE <= end_position:
+    while position + OLD_SIZE_MIN <= end_position:
         inside = position - chunk_position
         if inside + HEADER_SIZE > len(chunk):
-            chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
+            chunk = _chunk_at(file, position, end_position)
             chunk_position, inside = position, 0
-            if len(chunk) < HEADER_SIZE:
+            if not chunk:
                 return
-        base_offset, length, last_offset_delta = unpack(chunk, inside)
-        if length < LENGTH_MIN or last_offset_delta < 0 or base_offset < 0:
+        base_offset, length, magic, last_offset_delta = unpack(chunk, inside)
+        if magic < MAGIC:
+            last_offset_delta = 0
+        if length < (_OLD_LENGTH_MIN if magic < MAGIC else LENGTH_MIN) or last_offset_delta < 0 or base_offset < 0:
             raise MalformedMessage(f"no batch at position {position}: length {length}, offset {base_offset}")
         size = length + LOG_OVERHEAD
         if position + size > end_position:
@@ -71,18 +86,27 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
     """The (position, header) of the whole batches between two positions; raises as `walk_places` does."""
     chunk: BytesLike = b""
     chunk_position = position
-    while position + HEADER_SIZE <= end_position:
+    while position + OLD_SIZE_MIN <= end_position:
         inside = position - chunk_position
         if inside + HEADER_SIZE > len(chunk):
-            chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
+            chunk = _chunk_at(file, position, end_position)
             chunk_position, inside = position, 0
-            if len(chunk) < HEADER_SIZE:
+            if not chunk:
                 return
-        header = parse_header(chunk, inside)
+        header = parse_header(chunk, inside, True)
         if position + header.size > end_position:
             return
         yield position, header
         position += header.size
+
+
+def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
+    """The bytes from a position on, with at least the header of a batch or of an older message; empty where there is
+    neither. A message that is shorter than the header of a batch is padded."""
+    chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
+    if len(chunk) < HEADER_SIZE:
+        chunk = bytes(chunk) + _PADDING[len(chunk) :] if is_old(chunk, 0) else b""
+    return chunk
 
 
 def damage_in(records: BytesLike) -> str | None:
@@ -136,7 +160,7 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
     """
     inside = pieces.reach(position, HEADER_SIZE)
     try:
-        header = parse_header(pieces.data, inside)
+        header = parse_header(pieces.data, inside, True)
     except MalformedMessage as error:
         raise DamagedBatch(position, str(error)) from None
     size = header.batch_length + LOG_OVERHEAD

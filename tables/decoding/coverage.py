@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, parse_header
+from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, parse_header
 from moldau.tables.origins.local_segments import damage_at_end
 from moldau.tables.origins.port import SegmentFile, Slice
 from moldau.tables.refusals import DataLost, SegmentReplaced
@@ -88,7 +88,9 @@ class Coverage:
         if len(header) < HEADER_SIZE:
             return None
         try:
-            following = parse_header(header).base_offset
+            behind = parse_header(header, 0, True)
         except MalformedMessage as malformed:
             raise MalformedMessage(f"position {wanted.end_position}: {malformed}") from None
-        return (reached, following) if following > reached else None
+        if behind.magic != MAGIC and behind.is_compressed:
+            return None  # Only its contents tell the first offset of the messages in it.
+        return (reached, behind.base_offset) if behind.base_offset > reached else None

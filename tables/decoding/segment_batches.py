@@ -19,8 +19,11 @@ from typing import NamedTuple
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     HEADER_SIZE,
+    MAGIC,
+    OLD_SIZE_MIN,
     BatchHeader,
     crc_is_valid,
+    is_old,
     parse_header,
     whole_batch,
 )
@@ -30,7 +33,7 @@ from moldau.storage.segment.segment_listing import list_segments
 from moldau.tables.decoding.coverage import Coverage
 from moldau.tables.decoding.expansion import Expander
 from moldau.tables.origins.open_transactions import is_abort
-from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, SegmentFile, Slice
+from moldau.tables.origins.port import BatchSource, FileInPieces, FoundBatch, SegmentFile, Slice, upgraded_batch
 from moldau.tables.refusals import DataLost, SegmentReplaced
 
 READ_SIZE = 4 << 20
@@ -176,6 +179,9 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
         for found in stored_batches(file, wanted):
             header = found[1]
             last_offset, end_position = header.base_offset + header.last_offset_delta, found[0] + header.size
+            if header.magic != MAGIC:
+                found = upgraded_batch(found)
+                header = found[1]
             coverage.add(header.base_offset, last_offset, header.records_count)
             yield found
         is_other = wanted.last_offset is not None and last_offset != wanted.last_offset
@@ -195,7 +201,7 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
     `MalformedMessage` and as `SegmentFile.pread`.
     """
     position = wanted.start_position
-    while position + HEADER_SIZE <= wanted.end_position:
+    while position + OLD_SIZE_MIN <= wanted.end_position:
         piece = read_piece(file, position, wanted)
         inside = 0
         while (header := whole_batch(piece, inside, len(piece))) is not None:
@@ -213,9 +219,9 @@ def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
     left = wanted.end_position - position
     rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
     piece = file.pread(min(max(rest, HEADER_SIZE), left), position)
-    if len(piece) < HEADER_SIZE:
+    if len(piece) < HEADER_SIZE and not is_old(piece, 0):
         return piece
-    size = parse_header(piece).size
+    size = parse_header(piece, 0, True).size
     if len(piece) < size <= left:
         piece = file.pread(size, position)
     return piece

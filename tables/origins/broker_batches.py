@@ -22,12 +22,12 @@ from moldau.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.port import File
 from moldau.tables.client.cluster import PASSING, Cluster, TransientError
 from moldau.tables.client.connection import error_name
 from moldau.tables.client.settings import ClientSettings
-from moldau.tables.origins.port import FoundBatch, Slice
+from moldau.tables.origins.port import FoundBatch, Slice, upgraded_batch
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 FETCH_SIZE: Final = 8 << 20
@@ -77,7 +77,11 @@ class BrokerBatches(NamedTuple):
                     if not last:
                         coming = thread.submit(self._fetch, cluster, wanted, following)
                     for position, header in committed(found, fetched.aborted):
-                        if header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
+                        if header.magic != MAGIC:
+                            newer = upgraded_batch((position, header, fetched.records, position))
+                            if newer[1].base_offset < wanted.end_offset:
+                                yield newer
+                        elif header.last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
                             yield position, header, fetched.records, position
                     if last:
                         return

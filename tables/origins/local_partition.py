@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import MAGIC
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.log_paths import (
     DELETED_SUFFIX,
@@ -21,7 +22,7 @@ from moldau.storage.files.log_paths import (
 )
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
-from moldau.storage.segment.batch_scan import BatchPlace, walk_headers, walk_places
+from moldau.storage.segment.batch_scan import BatchPlace, walk_headers
 from moldau.storage.segment.segment_listing import (
     ListedSegment,
     PositionRange,
@@ -221,10 +222,14 @@ class LocalPartition:
         position = index.position_at_or_before(end_offset - 1) if index else 0
         opened = OpenFile(self._fs.open(listed.path(), read_only=True))
         last = None
-        for place in walk_places(opened.file, position, listed.size):
-            if place.base_offset >= end_offset:
+        for found, header in walk_headers(opened.file, position, listed.size):
+            # Only its contents tell the first offset of a compressed message of format 0 or 1.
+            may_begin_earlier = header.magic != MAGIC and header.is_compressed
+            if header.base_offset >= end_offset and not may_begin_earlier:
                 break
-            last = place
+            last = BatchPlace(found, header.size, header.base_offset, header.last_offset)
+            if header.base_offset >= end_offset:
+                break
         return last
 
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from moldau.protocol.primitives import BytesLike
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.old_messages import upgraded
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.port import FileStamp
 from moldau.storage.segment.transaction_index import AbortedTransaction
@@ -96,6 +98,15 @@ class SegmentSource(Protocol):
 
 FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
 """(position where it is stored, header, bytes that were read, position in these)."""
+
+
+def upgraded_batch(found: FoundBatch) -> FoundBatch:
+    """A message of format 0 or 1 as a batch v2 in memory of its own. Raises `MalformedMessage`, also where its checksum
+    does not match."""
+    position, header, piece, inside = found
+    if not crc_is_valid(piece, inside, header):
+        raise MalformedMessage(f"the checksum of the message at position {position} does not match")
+    return position, *upgraded(piece, inside, header, size_max=RECORDS_SIZE_MAX), 0
 
 
 @runtime_checkable

@@ -55,7 +55,7 @@ class ReplicaFiles:
             if place is None or place.base_offset > offset:
                 return None
             opened = OpenFile(self.fs.open(self._path(slot), read_only=True))
-            return parse_header(opened.file.pread(HEADER_SIZE, place.position))
+            return parse_header(opened.file.pread(HEADER_SIZE, place.position), 0, True)
         except (MalformedMessage, FileNotFoundError):
             return None
 
@@ -77,7 +77,7 @@ class ReplicaFiles:
                 places = [*walk_places(opened.file, index.last_position() if index else 0, listed.size)]
                 if places:
                     header = opened.file.pread(HEADER_SIZE, places[-1].position)
-                    return parse_header(header).partition_leader_epoch
+                    return parse_header(header, 0, True).partition_leader_epoch
             except (MalformedMessage, FileNotFoundError):
                 return UNDEFINED_EPOCH
         return UNDEFINED_EPOCH

@@ -147,7 +147,7 @@ class TieredPartition:
         indexed = indexed_offset(time_key, times, segment.start_offset, timestamp_ms)
         position = self._index(segment).position_at_or_before(max(indexed, start_offset))
         for batch in self._batches(segment, position):
-            header = parse_header(batch)
+            header = parse_header(batch, 0, True)
             if header.base_offset >= end_offset:
                 return None
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:

@@ -12,15 +12,21 @@ from moldau.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    FIELDS,
+    HEADER,
     HEADER_SIZE,
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
+    OLD_SIZE_MIN,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    is_old,
+    parse_header,
 )
 from moldau.tables.decoding.coverage import Coverage
+from moldau.tables.origins.port import upgraded_batch
 from moldau.tables.refusals import DataLost, SegmentReplaced
 from moldau.tables.views.records import RecordsReader
 from moldau.tables.views.schemas import BATCHES, arrow_schema
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from numpy.typing import NDArray
 
-    from moldau.tables.origins.port import Slice, Task
+    from moldau.tables.origins.port import SegmentFile, Slice, Task
 
 TASK_SIZE: Final = 2 << 30
 """Bytes of segments for one task, of which it reads the headers."""
@@ -87,16 +93,18 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
         headers: list[bytes] = []
         position = chunk_position = wanted.start_position
         chunk: BytesLike = b""
-        while position + HEADER_SIZE <= wanted.end_position:
+        while position + OLD_SIZE_MIN <= wanted.end_position:
             inside = position - chunk_position
             if inside + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(READ_SIZE, wanted.end_position - position), position)
                 chunk_position, inside = position, 0
             header = bytes(chunk[inside : inside + HEADER_SIZE])
-            if len(header) < HEADER_SIZE:
+            if is_old(header, 0):
+                header = upgraded_header(file, wanted, position)
+            elif len(header) < HEADER_SIZE:
                 break
             base_offset, length, last_offset_delta, records_count = PLACE.unpack(header)
-            if length < LENGTH_MIN or header[MAGIC_POSITION] != MAGIC:
+            if header[MAGIC_POSITION] > MAGIC or (header[MAGIC_POSITION] == MAGIC and length < LENGTH_MIN):
                 raise MalformedMessage(f"{wanted}: {wanted.path}: no batch at position {position}")
             coverage.add(base_offset, base_offset + last_offset_delta, records_count)
             positions.append(position)
@@ -112,6 +120,19 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
         coverage.finish(file)
     finally:
         file.close()
+
+
+def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
+    """The header of a message of format 0 or 1 as that of a batch, with the message's own length, magic, checksum and
+    codec. Raises `MalformedMessage` and OSError."""
+    try:
+        stored = parse_header(file.pread(HEADER_SIZE, position), 0, True)
+        newer = upgraded_batch((position, stored, file.pread(stored.size, position), 0))[1]
+    except MalformedMessage as malformed:
+        raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
+    newer.batch_length, newer.magic, newer.crc = stored.batch_length, stored.magic, stored.crc
+    newer.attributes = stored.attributes
+    return HEADER.pack(*(getattr(newer, name) for name in FIELDS))
 
 
 def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.RecordBatch:

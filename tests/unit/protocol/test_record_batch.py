@@ -149,7 +149,7 @@ def test_a_batch_cut_short_at_the_end_is_reported(size: int) -> None:
     assert (batches.position, batches.partial_size) == (len(ONE), size)
 
 
-@pytest.mark.parametrize("tail", [bytes(12), bytes(61), TWO[:16] + b"\x01", TWO[:8] + b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize("tail", [bytes(12), bytes(61), TWO[:16] + b"\x03", TWO[:8] + b"\xff\xff\xff\xff"])
 def test_what_cannot_begin_a_batch_is_not_called_partial(tail: bytes) -> None:
     batches = iterate_batches(ONE + tail)
     next(batches)

@@ -17,6 +17,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records import offsets
 from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
+from tests.support.old_messages import old_segment
 from tests.support.recorded_groups import groups_log, share_state_log
 
 Lines = list[dict[str, object]]
@@ -57,6 +58,20 @@ def test_deep_shows_records_between_their_batches(segment: Path, capsys: pytest.
     assert (lines[1]["key"], lines[1]["value"], lines[1]["headers"]) == ("k", "v", [["h", "x"]])
     assert (lines[2]["key"], lines[2]["value"]) == (None, {"base64": "/wA="})
     assert (lines[4]["control"], lines[4]["value"]) == ("ABORT", {"coordinator_epoch": 3})
+
+
+def test_a_message_of_an_old_format_is_shown_with_the_records_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    data, records = old_segment()
+    path.write_bytes(data)
+    status, lines = dump(capsys, "--deep", str(path))
+    assert status == 0
+    assert [line["offset"] for line in lines if line["type"] == "record"] == [each.offset for each in records]
+    shown = [line for line in lines if line["type"] == "message"]
+    assert {line["magic"] for line in shown} == {0, 1} and all(line["is_valid"] for line in shown)
+    assert (shown[-1]["timestamp_type"], shown[-1]["codec"]) == ("LOG_APPEND_TIME", "gzip")
 
 
 def test_a_torn_tail_and_a_flipped_bit_are_told(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,180 @@
+"""Messages of formats 0 and 1, which Apache Kafka wrote before 0.11: they are read, and never written.
+
+Clusters that were upgraded for years still have segments of them. Apache Kafka 4 stores them as they are and sends them
+so to clients and followers; nothing converts them and no client may produce them. Here it is the same: headers and
+checksums are read by `protocol/record_batch.py`, offsets and bytes go through the log unchanged, and what looks into
+the records gets them through this module as records of a batch v2.
+
+Layout (big-endian): offset 0-8, length 8-12 (bytes after it), crc 12-16 (CRC-32 of 16 to the end), magic 16,
+attributes 17 (bits 0-2 codec, in format 1 bit 3 timestamp type), in format 1 a timestamp of 8 bytes, int32 size and
+key, int32 size and value; size -1 is null.
+
+A compressed message has no key, and its value is a compressed run of messages of the same format. In format 0 these
+have their offsets. In format 1 they count from any number, mostly from 0, and the outer offset is that of the last one.
+With log append time the timestamp of the outer message is that of all of them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from struct import error as StructError
+from typing import Final
+
+from moldau.protocol.compression import LZ4_MAGIC, Codec, decompress
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
+    INT32,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    OLD_FIELDS,
+    OLD_TIMESTAMP_SIZE,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    TimestampType,
+    is_old,
+    old_header,
+    parse_header,
+)
+from moldau.protocol.record_builder import Record, append_record, assemble
+
+LZ4_CONTENT_SIZE_BIT: Final = 0x08
+PRIME_1, PRIME_2, PRIME_3, PRIME_4, PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+"""The constants of XXH32."""
+UINT32_MASK: Final = 0xFFFFFFFF
+
+
+def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> list[Record]:
+    """The messages of the one at `position`, in the order of their offsets: itself, or those that it holds compressed.
+
+    Raises `MalformedMessage` where the framing is wrong, `DecompressedSizeExceeded` among them; the caller verifies the
+    checksum.
+    """
+    message = message_at(buffer, position, header)
+    if not header.is_compressed:
+        return [message]
+    if message.value is None:
+        raise MalformedMessage(f"the compressed message at offset {header.base_offset} has no value")
+    stored = message.value
+    if header.codec is Codec.LZ4 and not header.magic:
+        stored = with_right_checksum(stored)
+    run = bytes(decompress(header.codec, stored, size_max=size_max))
+    inner: list[Record] = []
+    at = 0
+    while at < len(run):
+        if not is_old(run, at):
+            raise MalformedMessage(f"the compressed message at offset {header.base_offset} holds no whole messages")
+        each = old_header(run, at)
+        if each.magic != header.magic or each.is_compressed:
+            raise MalformedMessage(f"the compressed message at offset {header.base_offset} holds one of another kind")
+        inner.append(message_at(run, at, each))
+        at += each.size
+    if not inner:
+        raise MalformedMessage(f"the compressed message at offset {header.base_offset} is empty")
+    shift = header.base_offset - inner[-1].offset if header.magic else 0
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    return [
+        each._replace(offset=each.offset + shift, timestamp=each.timestamp if append_time is None else append_time)
+        for each in inner
+    ]
+
+
+def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
+    """One message as it is framed, a compressed one with its compressed value. Raises `MalformedMessage`."""
+    end = position + header.size
+    at = position + OLD_FIELDS.size + (OLD_TIMESTAMP_SIZE if header.magic else 0)
+    if end > len(buffer):
+        raise MalformedMessage(f"{len(buffer) - position} bytes cannot hold a message of {header.size}")
+    key, at = nullable(buffer, at, end)
+    value, at = nullable(buffer, at, end)
+    if at != end:
+        raise MalformedMessage(f"the message at offset {header.base_offset} is not as long as it says")
+    return Record(key, value, header.max_timestamp, (), header.base_offset)
+
+
+def nullable(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
+    """A field after its size, None for a null, and the position after it."""
+    try:
+        (size,) = INT32.unpack_from(buffer, at)
+    except StructError:
+        raise MalformedMessage("a field of a message goes past its end") from None
+    at += INT32.size
+    if size == -1:
+        return None, at
+    if size < 0 or at + size > end:
+        raise MalformedMessage(f"a field of {size} bytes in a message with {end - at} left")
+    return bytes(buffer[at : at + size]), at + size
+
+
+def encoded_records(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[bytes, int]:
+    """The messages as encoded records of a batch with this header, and their number. Of a compressed message all but
+    the last have negative offset deltas, because its header has the last offset. Raises as `messages_of`.
+    """
+    messages = messages_of(buffer, position, header, size_max=size_max)
+    return encoded(messages, header.base_offset, header.base_timestamp), len(messages)
+
+
+def encoded(messages: list[Record], base_offset: int, base_timestamp: int) -> bytes:
+    body = bytearray()
+    for each in messages:
+        append_record(body, each, each.timestamp - base_timestamp, each.offset - base_offset)
+    return bytes(body)
+
+
+def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> tuple[BatchHeader, bytes]:
+    """A batch v2 of the messages, not compressed, and its header. Offsets, timestamps and the type of the timestamps
+    are those of the messages; a timestamp of format 0 is -1. Raises as `messages_of`.
+    """
+    messages = messages_of(buffer, position, header, size_max=size_max)
+    offsets = [each.offset for each in messages]
+    if offsets[0] < 0 or any(later <= earlier for earlier, later in pairwise(offsets)):
+        raise MalformedMessage(f"the offsets in the message at offset {header.base_offset} do not ascend")
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    batch = assemble(
+        encoded(messages, offsets[0], messages[0].timestamp),
+        offsets[0],
+        NO_LEADER_EPOCH,
+        TIMESTAMP_TYPE_BIT if is_append_time else 0,
+        header.base_offset - offsets[0],
+        messages[0].timestamp,
+        header.max_timestamp if is_append_time else max(each.timestamp for each in messages),
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        len(messages),
+    )
+    return parse_header(batch), batch
+
+
+def with_right_checksum(frame: bytes) -> bytes:
+    """An LZ4 frame with the checksum of its header made again.
+
+    Producers of format 0 computed it over the magic too (KIP-57), which no decoder of LZ4 takes. Readers of format 0
+    do not check it.
+    """
+    start = len(LZ4_MAGIC)
+    if len(frame) <= start:
+        return frame
+    end = start + 2 + (8 if frame[start] & LZ4_CONTENT_SIZE_BIT else 0)
+    return b"".join((frame[:end], bytes((xxh32(frame[start:end]) >> 8 & 0xFF,)), frame[end + 1 :]))
+
+
+def xxh32(data: bytes) -> int:
+    """XXH32 with seed 0, of fewer than 16 bytes: the header of a frame."""
+    assert len(data) < 16
+    value = PRIME_5 + len(data)
+    words = len(data) // 4 * 4
+    for at in range(0, words, 4):
+        value = value + int.from_bytes(data[at : at + 4], "little") * PRIME_3 & UINT32_MASK
+        value = rotated(value, 17) * PRIME_4 & UINT32_MASK
+    for byte in data[words:]:
+        value = value + byte * PRIME_5 & UINT32_MASK
+        value = rotated(value, 11) * PRIME_1 & UINT32_MASK
+    value = (value ^ value >> 15) * PRIME_2 & UINT32_MASK
+    value = (value ^ value >> 13) * PRIME_3 & UINT32_MASK
+    return value ^ value >> 16
+
+
+def rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & UINT32_MASK
