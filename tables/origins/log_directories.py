@@ -7,7 +7,7 @@ others add nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
@@ -20,7 +20,7 @@ from moldau.storage.checkpoints.text_checkpoint import (
     TopicPartition,
     read_offsets,
 )
-from moldau.storage.files.log_paths import DELETE_SUFFIX, parse_partition_directory
+from moldau.storage.files.log_paths import DELETE_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST
@@ -57,10 +57,17 @@ class Checkpoints(NamedTuple):
 class LogDirectories:
     """The log directories as an `Origin`."""
 
-    def __init__(self, fs: FileSystem, directories: Sequence[str], metadata: ClusterMetadata | None = None) -> None:
-        """Read the directories; `metadata` of the topics that will be opened. Raises `Refused`, `ClusterMismatch` and
-        OSError.
+    def __init__(
+        self,
+        fs: FileSystem,
+        directories: Sequence[str],
+        metadata: ClusterMetadata | None = None,
+        named: Collection[str] = (),
+    ) -> None:
+        """Read the directories; `metadata` of the topics that will be opened. A topic that is `named` by the reader
+        must not go meanwhile. Raises `Refused`, `ClusterMismatch` and OSError.
         """
+        self._named = named
         self._fs = fs
         self._directories = directories
         self._metadata = metadata or ClusterMetadata(fs)
@@ -83,14 +90,25 @@ class LogDirectories:
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """See `Origin.open`; raises `CorruptCheckpoint` too. The checkpoints are read before the files are listed, so
-        that the files have all records below the high watermark.
+        that the files have all records below the high watermark. Left out are partitions whose topic was deleted
+        meanwhile; `Refused` where it was named.
         """
         wanted = [key for key in keys if key in self._replicas]
         if not wanted:
             return []
         checkpoints = self._checkpoints()
         self._metadata.refresh(self._directories)
-        return [self._open(key, checkpoints) for key in wanted]
+        opened = []
+        for key in wanted:
+            try:
+                opened.append(self._open(key, checkpoints))
+            except FileNotFoundError:
+                if any(self._fs.exists(each.directory) for each in self._replicas[key]):
+                    raise
+                if key[0] in self._named:
+                    raise Refused(f"{self._replicas[key][0].directory} is being deleted") from None
+                self._deleted.add(key)  # A reader of all topics reads those that stay.
+        return opened
 
     def missing(self) -> Mapping[TopicPartition, str]:
         """See `Origin.missing`. The metadata of the cluster tell it where they are here, and otherwise the checkpoints:
@@ -152,7 +170,8 @@ class LogDirectories:
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
         """The topic id of the replicas.
 
-        Raises `Refused` where replicas are of two topics of one name: one was deleted while its broker was down.
+        Raises `Refused` where replicas are of two topics of one name, or of another one than the metadata of the
+        cluster name: one was deleted while its broker was down.
         """
         known: dict[bytes, str] = {}
         for replica in replicas:
@@ -165,7 +184,22 @@ class LogDirectories:
         if len(known) > 1:
             said = " and ".join(f"{place} ({uuid_text(topic_id)})" for topic_id, place in known.items())
             raise Refused(f"path: {said} are of different topics named {key[0]}: leave out the one that was deleted")
-        return next(iter(known), None)
+        topic_id = next(iter(known), None)
+        if topic_id is not None and self._other_id(key[0], topic_id) is not None:
+            self._metadata.refresh(self._directories)  # It may have been made again since they were read.
+            other = self._other_id(key[0], topic_id)
+            if other is not None:
+                ids = f"{uuid_text(topic_id)}, and the metadata of the cluster name {uuid_text(other)}"
+                raise Refused(
+                    f"path: {known[topic_id]} is of a topic {key[0]} with the id {ids}: it was deleted and made again,"
+                    " and the replicas of the new one are in other places"
+                )
+        return topic_id
+
+    def _other_id(self, topic: str, topic_id: bytes) -> bytes | None:
+        """The id that the metadata of the cluster give a topic, if it is another one."""
+        known = self._metadata.topics().get(topic)
+        return None if known is None or known.topic_id == topic_id else known.topic_id
 
     def _identify(self, directory: str) -> None:
         try:
@@ -189,6 +223,8 @@ class LogDirectories:
                 if parsed is not None and parsed.suffix == DELETE_SUFFIX:
                     self._deleted.add((parsed.topic, parsed.partition))
                 continue
+            if not is_partition(self._fs, f"{directory}/{name}"):
+                continue
             replicas = self._replicas.setdefault((parsed.topic, parsed.partition), [])
             for other in replicas:
                 if other.node_id == node_id:
@@ -197,14 +233,25 @@ class LogDirectories:
             replicas.append(Replica(directory, f"{directory}/{name}", node_id))
 
 
+def is_partition(fs: FileSystem, path: str) -> bool:
+    """Whether an entry with the name of a partition is one: a directory in which a broker has made a file. Others are
+    foreign, or are being deleted; a reader of another topic must not fail for them."""
+    try:
+        return fs.is_directory(path) and any(
+            name == PARTITION_METADATA or name.endswith(LOG_SUFFIX) for name in fs.list_directory(path)
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def _segments_now(fs: FileSystem, place: str) -> list[ListedSegment]:
     for _ in range(LISTINGS_MAX):
         try:
             return list_segments(fs, place)
         except FileNotFoundError:
             if not fs.exists(place):
-                break
-    raise Refused(f"{place} is being deleted")
+                raise
+    raise Refused(f"{place}: files of it went {LISTINGS_MAX} times while they were listed")
 
 
 def is_tiered_storage(fs: FileSystem, directory: str) -> bool:

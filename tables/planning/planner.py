@@ -254,7 +254,9 @@ def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata |
     """
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
-    found: list[Origin] = [LogDirectories(fs, directories, metadata)] if directories else []
+    found: list[Origin] = []
+    if directories:
+        found.append(LogDirectories(fs, directories, metadata, topics_of(options.subscription) or ()))
     if tiered or options.stores:
         from moldau.tables.origins.tiered_store import TieredStore
 

@@ -142,15 +142,25 @@ class _Group:
 def group_rows(last: Mapping[bytes, bytes]) -> Iterator[Row]:
     """The rows of the table `groups`, of groups of all kinds. Raises `MalformedMessage`."""
     groups: dict[str, _Group] = {}
+    classic: set[str] = set()
+    committed: dict[str, None] = {}
     for key, value in last.items():
         number = read_prefix(key)
         if number == GROUP_KEY:
-            yield classic_group_row(key, value)
+            row = classic_group_row(key, value)
+            classic.add(str(row[0]))
+            yield row
+        elif number in OFFSET_KEYS:
+            committed[decode(OffsetCommitKey, memoryview(key)[PREFIX_SIZE:], 0).group] = None
         elif number in GROUP_TYPES:
             _describe(groups, GROUP_TYPES[number], key, value)
     for group_id, group in groups.items():
         if group.epoch is not None:
             yield (group_id, group.type, group.type, group.epoch, None, None, None, group.members)
+    for group_id in committed:
+        # Its members were never in the group, as Flink's are: ListGroups has it too, as an empty one.
+        if group_id not in classic and group_id not in groups:
+            yield (group_id, "classic", "", 0, None, None, None, [])
 
 
 def _describe(groups: dict[str, _Group], declared: DeclaredRecord, key: bytes, value: bytes) -> None:

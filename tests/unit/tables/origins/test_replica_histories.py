@@ -14,11 +14,12 @@ import pytest
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
+from moldau.storage.checkpoints.partition_metadata import uuid_text, write_topic_id
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.tables.origins.cluster_metadata import DIRECTORY, RECORDS
-from moldau.tables.refusals import DataLost, HistoriesDiffer, SegmentReplaced
+from moldau.tables.refusals import DataLost, HistoriesDiffer, Refused, SegmentReplaced
 from pyspark_moldau import DefaultSource
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
@@ -150,3 +151,19 @@ def test_a_planned_file_that_became_another_of_equal_size_is_an_error(tmp_path: 
         for task in tasks:
             for _ in reader.read(task):
                 pass
+
+
+def test_the_replica_of_a_topic_that_was_made_again_is_refused_by_both_ids(tmp_path: Path) -> None:
+    """The new replica is in a place that is not read."""
+    directory = write_replica(tmp_path, 1, [(0, 10, "stale")], 10)
+    write_topic_id(LocalFiles(), f"{directory}/t-0", b"s" * 16)
+    write_metadata(directory, [1])
+    with pytest.raises(Refused, match=f"id {uuid_text(b's' * 16)}, .* name {uuid_text(TOPIC_ID)}: it was deleted"):
+        values_of(directory)
+
+
+def test_the_replica_of_the_topic_that_the_metadata_name_is_read(tmp_path: Path) -> None:
+    directory = write_replica(tmp_path, 1, [(0, 10, "new")], 10)
+    write_topic_id(LocalFiles(), f"{directory}/t-0", TOPIC_ID)
+    write_metadata(directory, [1])
+    assert values_of(directory)[0] == ["new"] * 10

@@ -9,6 +9,7 @@ import pytest
 from moldau.storage.checkpoints.meta_properties import MetaProperties, write_meta_properties
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.origins.log_directories import Checkpoints, LogDirectories
 from moldau.tables.refusals import ClusterMismatch, Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
@@ -72,3 +73,32 @@ def test_replicas_of_two_topics_of_one_name_are_refused(brokers: list[Path]) -> 
     write_topic_id(LocalFiles(), f"{brokers[1]}/t-0", b"b" * 16)
     with pytest.raises(Refused, match="are of different topics named t"):
         rows_of(joined(brokers), subscribe="t")
+
+
+def test_foreign_entries_with_the_names_of_partitions_are_passed_over(brokers: list[Path]) -> None:
+    (brokers[0] / "foo-1").mkdir()
+    (brokers[0] / "backup-20261128").write_bytes(b"")
+    (brokers[0] / "notes-2").mkdir()
+    (brokers[0] / "notes-2" / "readme.txt").write_bytes(b"")
+    assert {row["topic"] for row in rows_of(joined(brokers), table="topics")} == {"t"}
+    assert len(rows_of(joined(brokers), subscribe="t")) == 350
+    assert len(rows_of(joined(brokers), subscribePattern=".*")) == 350
+
+
+def test_a_topic_that_goes_meanwhile_disturbs_no_reader_of_others(
+    brokers: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes between the listing of the directories and that of its segments. Who names it is told."""
+    write_partition(brokers[2], mixed_batches(1, 10), topic="gone")
+    read = LogDirectories._checkpoints
+    deleted = brokers[2] / f"gone-0.{'0' * 32}-delete"
+
+    def checkpoints_of(origin: LogDirectories) -> dict[str, Checkpoints]:
+        (brokers[2] / "gone-0").rename(deleted)
+        return read(origin)
+
+    monkeypatch.setattr(LogDirectories, "_checkpoints", checkpoints_of)
+    assert {row["topic"] for row in rows_of(str(brokers[2]), table="topics")} == {"t"}
+    deleted.rename(brokers[2] / "gone-0")
+    with pytest.raises(Refused, match="gone-0 is being deleted"):
+        rows_of(str(brokers[2]), subscribe="gone")

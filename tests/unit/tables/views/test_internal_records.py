@@ -196,3 +196,13 @@ def test_share_groups_show_where_they_go_on(tmp_path: Path) -> None:
     assert rows[1]["commitTimestamp"] == TIME and rows[1]["expireTimestamp"] is None
     at_an_offset = rows_of(tmp_path, table="offsets", endingOffsets='{"__consumer_offsets": {"0": 1, "1": 0}}')
     assert [row["group"] for row in at_an_offset] == ["g"]
+
+
+def test_a_group_that_only_commits_is_an_empty_classic_group(tmp_path: Path) -> None:
+    """As Flink's are, and as ListGroups shows them. Its row goes with its last offset."""
+    batch = build_batch([group_record("g"), commit("g", 0, 7), commit("flink", 0, 1), commit("flink", 1, 2)])
+    gone = build_batch([commit("left", 0, 3), commit("left", 0, None)], base_offset=4)
+    write(tmp_path, "__consumer_offsets", [batch, gone])
+    rows = {row["group"]: row for row in rows_of(tmp_path, table="groups")}
+    assert sorted(rows) == ["flink", "g"]
+    assert (rows["flink"]["type"], rows["flink"]["generation"], rows["flink"]["members"]) == ("classic", 0, [])
