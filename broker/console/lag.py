@@ -80,6 +80,9 @@ class PartitionLag:
     """The age of the first record that the group has not read; 0 where it has read all, None where it is unknown."""
     metadata: str = ""
     """What the group committed with its offset."""
+    is_past_end: bool = False
+    """Whether the committed offset is past the end: the log was truncated, or the topic made again. The group has not
+    read all of it, its consumers go where `auto.offset.reset` says."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,7 +123,7 @@ async def partition_lags(
             continue
         begin = max(offset, ends.first.get(key, offset))
         if begin >= end:
-            lags.append(PartitionLag(*key, offset, end, 0, True, 0))
+            lags.append(PartitionLag(*key, offset, end, 0, True, 0, is_past_end=offset > end))
             continue
         left_out = (finished or {}).get(key, NO_OFFSETS)
         counted = Counted(begin, end, left_out or NO_OFFSETS)

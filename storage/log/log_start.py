@@ -149,6 +149,10 @@ def _deletable_tiered(
     """Whether a segment of a tiered log may be deleted.
 
     The active segment is never copied, and stays. A segment before the log start offset may be deleted without a copy.
+
+    DIVERGES: a timestamp in the future keeps the local files of a copied segment, and of all after it, until then in
+    Apache Kafka 4.3.1 (mended after it). Here they go by the time at which the file was last changed; the copy stays
+    for as long as retention.ms says.
     """
     excess_size = sum(segment.size for segment in segments) - config.local_retention_bytes
     has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0
@@ -156,7 +160,7 @@ def _deletable_tiered(
     for segment, next_start in zip(segments, starts, strict=False):
         is_hidden = next_start <= log_start_offset
         is_due = (has_size and excess_size >= segment.size) or (
-            has_time and now_ms - segment.largest_timestamp() > config.local_retention_ms
+            has_time and now_ms - segment.local_time(now_ms) > config.local_retention_ms
         )
         if not is_hidden and not (is_due and next_start <= tiered_end_offset):
             break

@@ -390,6 +390,12 @@ class Segment(SegmentFiles):
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))
 
+    def local_time(self, now_ms: int) -> int:
+        """The time (ms) by which local retention judges a copied segment: the largest timestamp of the records; if that
+        is past `now_ms`, the time at which the .log file was last changed."""
+        largest = self.largest_timestamp()
+        return largest if largest <= now_ms else self._fs.modified_ms(self.path(LOG_SUFFIX))
+
     # Truncating and recovering
 
     def truncate_to(self, offset: int, now_ms: int) -> int:

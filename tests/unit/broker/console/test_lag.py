@@ -173,3 +173,16 @@ def test_of_two_aborted_transactions_of_a_producer_each_ends_with_its_marker() -
     counted = Counted(0, 6)
     count_batches(counted, log, aborted)
     assert (counted.records, counted.offset) == (1, 6)
+
+
+def test_a_committed_offset_past_the_end_is_said() -> None:
+    async def story(node: Node) -> None:
+        client = (await started(node)).client
+        await client.produce("t", batch("a"))
+        for offset, is_past in ((1, False), (2, True)):
+            await commit(client, offset)
+            (partition,) = (await json_of(f"/groups/{GROUP}"))["partitions"]
+            assert (partition["records"], partition["is_past_end"]) == (0, is_past)
+            assert ("past the end" in (await get(f"/groups/{GROUP}"))[2]) is is_past
+
+    serve_and(story, **SETTINGS, **TRANSACTIONS)

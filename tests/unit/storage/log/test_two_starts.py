@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,21 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
     log.delete_old_segments(10**15, log.end_offset)
     assert log.segments == [log.active]
     assert log.active.size
+
+
+def test_a_timestamp_in_the_future_keeps_no_local_file_of_a_copied_segment(tmp_path: Path) -> None:
+    config = replace(CONFIG, local_retention_bytes=-1, local_retention_ms=1_000)
+    log = written(tmp_path, config)
+    changed_ms = LocalFiles().modified_ms(log.segments[0].path(".log"))
+    for segment in log.segments[:-1]:
+        os.utime(segment.path(".log"), ns=(0, changed_ms * 1_000_000))
+        segment.load_timestamps()
+        segment.max_timestamp = changed_ms + 10**10
+    log.tiered_end_offset = log.active.base_offset - 1
+    log.delete_old_segments(changed_ms + 1_000, log.end_offset)
+    assert log.segments[0].base_offset == 0, "not before the file is old enough"
+    log.delete_old_segments(changed_ms + 1_001, log.end_offset)
+    assert log.segments[0].base_offset == log.segments[-2].base_offset, "the one that is not copied whole stays"
 
 
 def test_local_retention_keeps_what_it_allows(tmp_path: Path) -> None:
