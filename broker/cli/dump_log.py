@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
-    from moldau.broker.console.record_contents import Json
+    from moldau.broker.console.decoding.record_contents import Json
 
 DESCRIPTION: Final = """\
 Show what is in the files of a log, one JSON object a line: batches (with --deep their records), indexes, producer

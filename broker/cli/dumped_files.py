@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from moldau.broker.config.internal_topics import Contents
-from moldau.broker.console.record_contents import Json, contents_of, shown_bytes
+from moldau.broker.console.decoding.record_contents import Json, contents_of, shown_bytes
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, crc_is_valid, parse_header
 from moldau.protocol.record_reader import records_of

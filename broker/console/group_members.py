@@ -9,13 +9,12 @@ from typing import Final
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.page import error_name
 from moldau.broker.console.partitions import Partition
-from moldau.coordinator.consumer.embedded_protocol import read_assignment
+from moldau.broker.runtime.limited_work import WorkEnded
 from moldau.protocol.messages import consumer_group_describe, share_group_describe, streams_group_describe
 from moldau.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from moldau.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-from moldau.protocol.primitives import MalformedMessage
 from moldau.security.access import AclOperation, ResourceKind
 
 CONSUMER: Final = "consumer"
@@ -68,16 +67,19 @@ async def _describe_classic(client: KafkaClient, group_id: str, coordinator: int
     (group,) = answer.groups
     made = Described(error=group.error_message or error_name(group.error_code))
     made.details = {"protocol type": group.protocol_type, "assignor": group.protocol_data}
+    is_consumer = group.protocol_type == CONSUMER
+    encoded = [bytes(each.member_assignment) for each in group.members if is_consumer and each.member_assignment]
+    try:
+        decoded = iter(await client.ports.decoder.assignments(encoded, client.asker))
+    except WorkEnded as ended:
+        made.error = f"the assignments were not decoded: {ended}"
+        is_consumer = False
     for each in group.members:
-        assigned: dict[str, list[int]] = {}
-        notes = ""
-        if group.protocol_type == CONSUMER and each.member_assignment:
-            try:
-                for topic in read_assignment(bytes(each.member_assignment)).assigned_partitions:
-                    assigned[topic.topic] = sorted(topic.partitions)
-            except MalformedMessage:
-                notes = "its assignment cannot be read"
-        assigned = _visible(client, assigned)
+        read: dict[str, list[int]] | None = {}
+        if is_consumer and each.member_assignment:
+            read = next(decoded)
+        notes = "its assignment cannot be read" if read is None else ""
+        assigned = _visible(client, read or {})
         made.assigned.update(_keys(assigned))
         made.members.append(
             MemberRow(

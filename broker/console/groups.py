@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
+from moldau.broker.console.decoding.counting import OffsetSet
 from moldau.broker.console.kafka_client import TIMEOUT_MS, KafkaClient, Unanswered
-from moldau.broker.console.lag import OffsetSet
 from moldau.broker.console.page import Refusal, error_name, gather
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from moldau.broker.coordinators.share_persister import NOBODY

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from moldau.broker.config.config import Config
+from moldau.broker.console.decoder import Decoder
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener import Listener
@@ -26,6 +27,7 @@ from moldau.broker.requests.services import Services
 from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.runtime.worker import Offload
 from moldau.protocol.messages.fetch import FetchRequest
 from moldau.protocol.schema import fields_of, spec_of
 from moldau.security.access import Access, AclOperation, ResourceKind
@@ -49,6 +51,10 @@ class ConsolePorts:
     listeners: tuple[Listener, ...]
     """The listeners of the broker; the first one whose clients log in determines how users of the console log in."""
     services: Services
+    decoder: Decoder
+    """Decodes what users wrote, in a process of its own."""
+    offload: Offload
+    """Runs work of pages in threads in which nothing of the node's logs waits."""
 
     @property
     def listener(self) -> Listener:
@@ -67,6 +73,7 @@ class KafkaClient:
     def __init__(self, ports: ConsolePorts, access: Access, client_host: str) -> None:
         self.ports = ports
         self.access = access
+        self.asker = f"{access.principal} {client_host}"
         self._connection = LocalClient(ports.listener, access, client_host)
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:

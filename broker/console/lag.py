@@ -4,34 +4,30 @@
 
 The difference of two offsets counts markers, aborted records and what compaction removed. So the batches are read and
 their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound. Where the
-group is in the middle of a batch, its records are decoded, in an executor thread.
+group is in the middle of a batch, its records are decoded, in a process of its own (console/decoder.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate
 from typing import Final
 
+from moldau.broker.console.decoding.counting import NO_OFFSETS, Counted, OffsetSet
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
 from moldau.broker.console.page import SLICE, gather
 from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of
-from moldau.protocol.batch_iterator import iterate_batches
+from moldau.broker.runtime.limited_work import WorkEnded
 from moldau.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from moldau.protocol.primitives import BytesLike, MalformedMessage
-from moldau.protocol.record_batch import BatchHeader
-from moldau.protocol.record_reader import records_of
+from moldau.protocol.primitives import BytesLike
 
+log = logging.getLogger("moldau.console")
 FETCH_VERSION: Final = 12
 """The last version that names topics by name."""
 PIECE_SIZE: Final = 1 << 17
 """Bytes of one Fetch, whose batches are counted in one piece of work."""
-EXPANDED_SIZE_MAX: Final = 1 << 24
-"""Bytes to which a batch may expand whose records are looked at one by one."""
 
 
 class Budget:
@@ -40,28 +36,6 @@ class Budget:
     def __init__(self, page: int, partition: int) -> None:
         self.left = page
         self.partition = partition
-
-
-class OffsetSet:
-    """Offsets in half-open ranges, which ascend and do not overlap."""
-
-    def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
-        self._edges = [edge for each in ranges for edge in each]
-        self._counts = list(accumulate((end - first for first, end in ranges), initial=0))
-
-    def __contains__(self, offset: int) -> bool:
-        return bisect_right(self._edges, offset) % 2 == 1
-
-    def count(self, begin: int, end: int) -> int:
-        """How many of the offsets from one to another are in the set."""
-        return self._count_below(end) - self._count_below(begin)
-
-    def _count_below(self, offset: int) -> int:
-        place = bisect_right(self._edges, offset)
-        return self._counts[place // 2] + (offset - self._edges[place - 1] if place % 2 else 0)
-
-
-NO_OFFSETS: Final = OffsetSet()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -127,7 +101,7 @@ async def partition_lags(
             continue
         left_out = (finished or {}).get(key, NO_OFFSETS)
         counted = Counted(begin, end, left_out or NO_OFFSETS)
-        await _count(client, key, counted, budget, isolation)
+        counted = await _count(client, key, counted, budget, isolation)
         is_exact = counted.offset >= end and left_out is not None
         records = counted.records + counted.offsets_left
         behind_ms = 0 if counted.first_ms is None and is_exact else None
@@ -137,96 +111,27 @@ async def partition_lags(
     return lags
 
 
-@dataclass(slots=True)
-class Counted:
-    """What was counted so far, from one offset to another."""
-
-    offset: int
-    """The next offset to look at."""
-    end: int
-    finished: OffsetSet = NO_OFFSETS
-    """Offsets that are not counted."""
-    records: int = 0
-    first_ms: int | None = None
-    """The timestamp of the first record."""
-
-    @property
-    def offsets_left(self) -> int:
-        """The offsets that may be records and were not looked at."""
-        if self.offset >= self.end:
-            return 0
-        return self.end - self.offset - self.finished.count(self.offset, self.end)
-
-
-async def _count(client: KafkaClient, key: Partition, counted: Counted, budget: Budget, isolation: int) -> None:
-    """Count as far as the budget and the leader allow."""
+async def _count(client: KafkaClient, key: Partition, counted: Counted, budget: Budget, isolation: int) -> Counted:
+    """What was counted, as far as the budget, the leader and the process that decodes allow."""
     left = budget.partition
     while counted.offset < counted.end and left > 0 and budget.left > 0:
         fetched = await fetch(client, key, counted.offset, PIECE_SIZE, isolation)
         if fetched is None or fetched.error or not fetched.records:
-            return
+            return counted
         size = len(fetched.records)
         left, budget.left = left - size, budget.left - size
         before = counted.offset
-        # In the process the records are a view of a buffer of the log.
-        work = partial(count_batches, counted, bytes(fetched.records), fetched.aborted)
         try:
-            await client.ports.environment.offload(work)
-        except MalformedMessage:
-            return
-        if counted.offset == before:
-            return
-
-
-def count_batches(counted: Counted, records: BytesLike, aborted: Iterable[AbortedTransaction]) -> None:
-    """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
-    `counted.end`. It may run in any thread.
-
-    Raises `MalformedMessage`.
-    """
-    open_aborts: dict[int, list[int]] = {}
-    for each in sorted(aborted, key=lambda each: each.first_offset):
-        open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
-    for position, header in iterate_batches(records):
-        if header.base_offset >= counted.end:
-            counted.offset = counted.end
-            return
-        if header.last_offset < counted.offset:
-            continue
-        firsts = open_aborts.get(header.producer_id)
-        is_aborted = bool(firsts) and header.is_transactional and firsts is not None and firsts[0] <= header.last_offset
-        if header.is_control:
-            if is_aborted and firsts is not None:
-                firsts.pop(0)  # The marker ends the aborted transaction.
-        elif not is_aborted:
-            _count_batch(counted, records, position, header)
-        counted.offset = header.next_offset
-
-
-def _count_batch(counted: Counted, records: BytesLike, position: int, header: BatchHeader) -> None:
-    begin, end = max(header.base_offset, counted.offset), min(header.next_offset, counted.end)
-    left_out = counted.finished.count(begin, end)
-    if header.records_count <= 0 or left_out == end - begin:
-        return
-    is_whole = end - begin == header.last_offset_delta + 1 and not left_out
-    is_dense = header.records_count == header.last_offset_delta + 1
-    is_log_append_time = bool(header.timestamp_type)
-    timestamp = header.max_timestamp if is_log_append_time else header.base_timestamp
-    is_dated = counted.first_ms is not None or is_log_append_time or (is_whole and header.delete_horizon_ms is None)
-    if is_dated and (is_whole or is_dense):
-        counted.records += header.records_count if is_whole else end - begin - left_out
-    else:
-        unread = [
-            each
-            for each in records_of(records, position, header, size_max=EXPANDED_SIZE_MAX)
-            if begin <= each.offset < end and each.offset not in counted.finished
-        ]
-        counted.records += len(unread)
-        if not unread:
-            return
-        timestamp = unread[0].timestamp
-    if counted.first_ms is None:
-        counted.first_ms = timestamp
+            # In the process of the node the records are a view of a buffer of the log.
+            counted, is_whole = await client.ports.decoder.count(
+                counted, bytes(fetched.records), fetched.aborted, client.asker
+            )
+        except WorkEnded as ended:
+            log.warning("records of %s-%d from offset %d on are not counted: %s", *key, before, ended)
+            return counted
+        if not is_whole or counted.offset == before:
+            return counted
+    return counted
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -186,7 +186,7 @@ class Logins:
                 answer = given
                 if answer.error_code:
                     raise LoginFailed(answer.error_message or "the login failed")
-                message = await ports.environment.offload(partial(mechanism.answer, bytes(answer.auth_bytes)))
+                message = await ports.offload(partial(mechanism.answer, bytes(answer.auth_bytes)))
             return Outcome(connection.access, answer.session_lifetime_ms)
         finally:
             authentication.closed()
@@ -235,6 +235,14 @@ def session_id_of(request: HttpRequest) -> str:
         if name == COOKIE:
             return value
     return ""
+
+
+def cookie_of(request: HttpRequest, session_id: str) -> str:
+    """The cookie of a session. Where the page came under TLS, from a proxy before this node, the browser sends it under
+    TLS alone: the browser names the scheme in the origin of the form.
+    """
+    secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
+    return f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def check_origin(request: HttpRequest) -> None:

@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.console.lag_history import LagHistory
-from moldau.broker.console.schemas import Schemas
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -43,8 +42,6 @@ class Kept:
     """What a console keeps between visits."""
 
     history: LagHistory = field(default_factory=LagHistory)
-    schemas: Schemas | None = None
-    """None where no schema registry is set."""
 
 
 class Visit:
@@ -186,13 +183,6 @@ def error_name(code: int) -> str:
 def decimal(text: str) -> int | None:
     """The number that at most 18 decimal digits mean; None for any other text."""
     return int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
-
-
-def printable(text: str) -> str:
-    """A text in which each character that a browser would not show, or would act on, is an escape."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
 
 
 def path_to(*steps: str) -> str:

@@ -6,26 +6,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
-from moldau.broker.config.values import linear_match
+from moldau.broker.console.decoding.masking import Masks
+from moldau.broker.console.decoding.selection import ShownRecord, Wanted
+from moldau.broker.console.decoding.texts import FORMS
 from moldau.broker.console.lag import fetch
-from moldau.broker.console.masking import Masks
 from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather
 from moldau.broker.console.partitions import EARLIEST, LATEST, Partition, offsets_of
-from moldau.broker.console.record_reading import (
-    FORMS,
-    Budget,
-    Found,
-    ShownRecord,
-    Wanted,
-    read_back,
-    read_forward,
-    select,
-)
+from moldau.broker.console.record_reading import Budget, Found, Reader, not_decoded, piece_of
 from moldau.broker.console.topic_pages import INTERNAL, visible_topic
+from moldau.broker.runtime.limited_work import WorkEnded
 from moldau.kraft.image.topics import Topic
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -34,8 +26,13 @@ LIMIT_MAX: Final = 500
 PARTITIONS_MAX: Final = 64
 """The most partitions that one page reads."""
 PAGE_BYTES: Final = 1 << 25
+PAGE_EXPANDED: Final = 1 << 27
 PAGE_MS: Final = 2_000
-"""The most bytes that one page reads, and the time (ms) after which it reads no further."""
+"""The most bytes that one page reads, as they are stored and as they are decoded, and the time (ms) after which it
+reads no further.
+"""
+PAGE_CHARACTERS: Final = 1 << 19
+"""The characters of keys, values and headers after which a page shows no further record."""
 NEWEST, OLDEST, OFFSET, TIME = "newest", "oldest", "offset", "time"
 PLACES: Final = ("any", "key", "value", "headers")
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
@@ -46,6 +43,8 @@ TAIL_WAIT_MS: Final = 500
 TAIL_ROWS: Final = 100
 """The most records of one event; the tail leaves out what is before them, and says how much."""
 TAIL_PIECE: Final = 1 << 17
+TAIL_CHARACTERS: Final = 1 << 18
+"""The bytes of one Fetch, and the characters after which an event shows no further record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,33 +88,35 @@ async def describe_records(visit: Visit) -> RecordList:
     at = visit.whole_number("at", 0)
     before = visit.whole_number("before", 0)
     froms = await offsets_of(visit.client, keys, at) if begin == TIME else {}
-    environment = visit.ports.environment
-    budget = Budget(PAGE_BYTES, environment.monotonic_ms() + PAGE_MS)
+    budget = Budget(PAGE_BYTES, PAGE_EXPANDED, visit.ports.environment.monotonic_ms() + PAGE_MS)
+    reader = Reader(visit.client, wanted, budget)
     errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ends]
 
     async def read(key: Partition) -> Found:
         first, end = starts[key], ends[key]
         if begin == NEWEST:
-            return await read_back(visit.client, key, first, min(before or end, end), limit, wanted, budget)
+            return await reader.back(key, first, min(before or end, end), limit, PAGE_CHARACTERS)
         if begin == OFFSET:
             first = max(first, at)
         elif begin == TIME:
             offset = froms.get(key, -1)
             first = end if offset < 0 else offset
-        return await read_forward(visit.client, key, first, end, limit, wanted, budget)
+        return await reader.forward(key, first, end, limit, PAGE_CHARACTERS)
 
     known = [key for key in keys if key in ends and key in starts]
-    found = await gather(*(read(key) for key in known))
-    errors += [f"{key[0]}-{key[1]}: {each.error}" for key, each in zip(known, found, strict=True) if each.error]
-    records = [record for each in found for record in each.records]
-    if begin == NEWEST:
-        records.sort(key=lambda each: (-each.timestamp, each.partition, -each.offset))
-    else:
-        records.sort(key=lambda each: (each.timestamp, each.partition, each.offset))
-    is_complete = all(each.is_end or len(each.records) >= limit for each in found)
+    records: list[ShownRecord] = []
+    is_complete = True
+    for key in known:  # One after another: so no more than two pages of records are held.
+        found = await read(key)
+        if found.error:
+            errors.append(f"{key[0]}-{key[1]}: {found.error}")
+        records += found.records
+        is_complete &= found.is_end or len(found.records) >= limit
+        records, is_whole = shown(records, limit, is_newest=begin == NEWEST)
+        is_complete &= is_whole
     further = None
-    if len(found) == 1 and not found[0].is_end:
-        offset = found[0].next_offset
+    if len(known) == 1 and not found.is_end:
+        offset = found.next_offset
         further = visit.link(before=offset) if begin == NEWEST else visit.link(begin=OFFSET, at=offset)
     tail = Visit(visit.client, f"{visit.path}/tail", visit.variables, visit.query).link(
         begin=None, at=None, before=None, limit=None
@@ -132,7 +133,7 @@ async def describe_records(visit: Visit) -> RecordList:
         visit.choice("isolation", ISOLATIONS),
         wanted.form,
         limit,
-        records[:limit],
+        records,
         further,
         is_complete,
         errors,
@@ -141,29 +142,41 @@ async def describe_records(visit: Visit) -> RecordList:
     )
 
 
+def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[list[ShownRecord], bool]:
+    """The records of a page in their order, and whether they were left out by their number alone, not by their size."""
+    sign = -1 if is_newest else 1
+    records.sort(key=lambda each: (sign * each.timestamp, each.partition, sign * each.offset))
+    left = PAGE_CHARACTERS
+    for place, each in enumerate(records[:limit]):
+        if left <= 0:
+            return records[:place], False
+        left -= each.characters
+    return records[:limit], True
+
+
 async def wanted_of(visit: Visit, topic: str) -> Wanted:
     """What the query asks for. Raises `Refusal`."""
     pattern = visit.field("find")
-    find = None
-    if pattern:
-        # RE2 may take long to compile an expression that fits into its memory.
-        find = await visit.ports.environment.offload(partial(linear_match, f"(?s).*(?:{pattern}).*"))
-        if find is None:
+    find = f"(?s).*(?:{pattern}).*" if pattern else ""
+    if find:
+        try:
+            # RE2 may take long to compile an expression that fits into its memory.
+            is_expression = await visit.ports.decoder.compiles(find, visit.client.asker)
+        except WorkEnded as ended:
+            raise Refusal(503, f"{pattern[:200]!r} was not compiled: {ended}") from None
+        if not is_expression:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
     key = visit.query.get("key") or None
     contents = CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
-    form = visit.choice("form", FORMS)
-    is_decoded = contents is Contents.PLAIN and form != "hex"
     return Wanted(
         visit.choice("isolation", ISOLATIONS) == ISOLATIONS[0],
         None if key is None else key.encode("utf-8", "surrogateescape"),
         find,
         visit.choice("place", PLACES),
-        form,
+        visit.choice("form", FORMS),
         contents,
         visit.choice("whole", ("no", "yes")) == "yes",
         Masks(visit.ports.config.entries("moldau.console.masks"), topic),
-        visit.kept.schemas if is_decoded else None,
     )
 
 
@@ -213,45 +226,71 @@ async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -
     left = TAIL_BYTES
     yield b"retry: 1000\n\n"
     while environment.monotonic_ms() < deadline_ms and left > 0:
-        pieces = await gather(*(_piece(visit, key, offset, wanted) for key, offset in offsets.items()))
+        await asyncio.sleep(TAIL_WAIT_MS / 1000)
+        # One look at the ends of all partitions: those without new records are not asked for any.
+        ends = await offsets_of(visit.client, offsets, LATEST, int(wanted.is_committed))
         records: list[ShownRecord] = []
         left_out = 0
-        for key, (shown, next_offset, size, skipped) in zip(offsets, pieces, strict=True):
-            records += shown
-            left_out += skipped
-            left -= size
-            offsets[key] = next_offset
-        records.sort(key=lambda each: (each.timestamp, each.partition, each.offset))
-        left_out += max(len(records) - TAIL_ROWS, 0)
-        if not records and not left_out:
+        errors = []
+        for key, end in ends.items():
+            if end == offsets[key]:
+                continue
+            piece = await _piece(visit, key, offsets[key], end, wanted)
+            records = newest(records + piece.records)
+            offsets[key] = piece.next_offset
+            left_out += piece.left_out
+            left -= piece.size
+            if piece.error:
+                errors.append(f"{key[0]}-{key[1]}: {piece.error}")
+        if not records and not left_out and not errors:
             yield b": nothing new\n\n"
             continue
-        event = {"records": records[-TAIL_ROWS:], "left_out": left_out}
+        event = {"records": records, "left_out": left_out, "errors": errors}
         at = ",".join(f"{index}:{offset}" for (_, index), offset in offsets.items())
         yield f"id: {at}\ndata: {json.dumps(event, default=as_json)}\n\n".encode()
-        await asyncio.sleep(TAIL_WAIT_MS / 1000)
 
 
-async def _piece(visit: Visit, key: Partition, offset: int, wanted: Wanted) -> tuple[list[ShownRecord], int, int, int]:
-    """The matching records from an offset on, the next offset, the bytes that were read, and the offsets that were
-    skipped, because the tail is behind by more than it shows.
-    """
-    isolation = int(wanted.is_committed)
-    fetched = await fetch(visit.client, key, offset, TAIL_PIECE, isolation, wait_ms=TAIL_WAIT_MS)
-    if fetched is None or fetched.error:
-        await asyncio.sleep(TAIL_WAIT_MS / 1000)
-        return [], offset, 0, 0
-    end = fetched.last_stable_offset if wanted.is_committed else fetched.high_watermark
+class _Tail(NamedTuple):
+    """What is new of a partition."""
+
+    records: list[ShownRecord]
+    next_offset: int
+    size: int = 0
+    """The bytes that were read."""
+    left_out: int = 0
+    """Records, or offsets, that are not shown, because the tail is behind by more than it shows."""
+    error: str = ""
+
+
+async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wanted) -> _Tail:
+    """The matching records from an offset on."""
+    if end < offset:
+        return _Tail([], end)  # The topic was made again, or another leader has less.
     skipped = 0
-    if wanted.find is None and wanted.key is None and end - offset > 10 * TAIL_ROWS:
+    if not wanted.find and wanted.key is None and end - offset > 10 * TAIL_ROWS:
         skipped = end - TAIL_ROWS - offset
         offset += skipped
-        fetched = await fetch(visit.client, key, offset, TAIL_PIECE, isolation)
-        if fetched is None or fetched.error:
-            return [], offset, 0, skipped
-    work = partial(select, key[1], fetched, offset, max(end, offset), TAIL_ROWS * 100, wanted)
-    shown, next_offset = await visit.ports.environment.offload(work)
-    return shown, max(next_offset, offset), len(fetched.records), skipped
+    fetched = await fetch(visit.client, key, offset, TAIL_PIECE, int(wanted.is_committed))
+    if fetched is None or fetched.error:
+        return _Tail([], offset, 0, skipped)
+    size = len(fetched.records)
+    piece = piece_of(key, fetched, offset, end, TAIL_ROWS, TAIL_CHARACTERS, newest=True)
+    try:
+        found = await visit.ports.decoder.select(piece, wanted, visit.client.asker)
+    except WorkEnded as ended:
+        return _Tail([], end, size, skipped, not_decoded(offset, ended))
+    return _Tail(found.records, max(found.next_offset, offset), size, skipped + found.left_out)
+
+
+def newest(records: list[ShownRecord]) -> list[ShownRecord]:
+    """The newest records, as many as an event has."""
+    records.sort(key=lambda each: (-each.timestamp, -each.partition, -each.offset))
+    left = TAIL_CHARACTERS
+    for place, each in enumerate(records[:TAIL_ROWS]):
+        if left <= 0:
+            return records[:place][::-1]
+        left -= each.characters
+    return records[:TAIL_ROWS][::-1]
 
 
 PAGES: Final = (Page("/topics/{name}/records", "records.html", describe_records),)

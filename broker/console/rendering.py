@@ -18,9 +18,11 @@ from time import gmtime, strftime
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.console.page import as_json, path_to, printable
+from moldau.broker.console.decoding.texts import printable
+from moldau.broker.console.page import Refusal, as_json, path_to
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
+from moldau.broker.runtime.worker import Offload
 
 if TYPE_CHECKING:
     from jinja2.environment import Environment as JinjaEnvironment
@@ -30,42 +32,54 @@ SLICE_NS: Final = 1_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 LOOKS: Final = 16
 """Pieces of a page between two looks at the clock."""
+LOOK_SIZE: Final = 1 << 14
+"""Characters of a page after which the clock is looked at, however few pieces they are."""
+PAGE_SIZE_MAX: Final = 1 << 23
+"""The most characters of a page, as HTML or as JSON."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999."""
 UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 class Renderer:
-    """The templates of the console."""
+    """The templates of the console. One page is made at a time: the pieces of others are not held meanwhile."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, offload: Offload) -> None:
         self._environment = environment
+        self._offload = offload
+        self._turn = asyncio.Lock()
         self._templates: dict[str, Template] = {}
         self._jinja: JinjaEnvironment | None = None
 
     async def html(self, template: str, values: Mapping[str, object]) -> str:
-        """A page as HTML. All texts in it are escaped."""
+        """A page as HTML. All texts in it are escaped. Raises `Refusal` where it is larger than a page may be."""
         found = self._templates.get(template)
         if found is None:
-            found = await self._environment.offload(partial(self._load, template))
+            found = await self._offload(partial(self._load, template))
             self._templates[template] = found
         return await self._joined(found.generate(values))
 
     async def json(self, value: object) -> str:
-        """A page as JSON."""
+        """A page as JSON. Raises `Refusal` where it is larger than a page may be."""
         return await self._joined(json.JSONEncoder(default=as_json).iterencode(value)) + "\n"
 
     async def _joined(self, made: Iterable[str]) -> str:
         """The pieces of a page, which are made in slices."""
-        pieces: list[str] = []
-        clock_ns = self._environment.precise_ns
-        began_ns = clock_ns()
-        for count, piece in enumerate(made, 1):
-            pieces.append(piece)
-            if count % LOOKS == 0 and clock_ns() - began_ns > SLICE_NS:
-                await asyncio.sleep(0)
-                began_ns = clock_ns()
-        return "".join(pieces)
+        async with self._turn:
+            pieces: list[str] = []
+            size = unseen = 0
+            clock_ns = self._environment.precise_ns
+            began_ns = clock_ns()
+            for count, piece in enumerate(made, 1):
+                pieces.append(piece)
+                size += len(piece)
+                unseen += len(piece)
+                if size > PAGE_SIZE_MAX:
+                    raise Refusal(413, f"the page has more than {PAGE_SIZE_MAX:,} characters: ask for a part of it")
+                if (count % LOOKS == 0 or unseen > LOOK_SIZE) and clock_ns() - began_ns > SLICE_NS:
+                    await asyncio.sleep(0)
+                    began_ns, unseen = clock_ns(), 0
+            return "".join(pieces)
 
     def _load(self, template: str) -> Template:
         if self._jinja is None:

@@ -16,15 +16,15 @@ from urllib.parse import parse_qsl
 from moldau import __version__
 from moldau.broker.console.change import Change, Preview
 from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
+from moldau.broker.console.decoding.texts import printable
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
 from moldau.broker.console.lag_history import LagHistory
-from moldau.broker.console.logins import COOKIE, Logins, check_embedding, check_form_key, check_origin
-from moldau.broker.console.page import Kept, Page, Refusal, Visit, printable
+from moldau.broker.console.logins import Logins, check_embedding, check_form_key, check_origin, cookie_of
+from moldau.broker.console.page import Kept, Page, Refusal, Visit
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
 from moldau.broker.console.rendering import Renderer, file_of
-from moldau.broker.console.schemas import Schemas
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
@@ -70,12 +70,10 @@ class Console:
 
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
-        self._renderer = Renderer(ports.environment)
+        self._renderer = Renderer(ports.environment, ports.offload)
         self._hosts = host_names(ports)
         self._logins = Logins(ports)
-        registry = ports.config.settings.password("moldau.console.schema.registry")
-        schemas = Schemas(registry.reveal(), ports.environment.monotonic_ms) if registry is not None else None
-        self._kept = Kept(LagHistory(), schemas)
+        self._kept = Kept(LagHistory())
 
     def resources(self) -> Resources:
         """The pages and files, each behind the checks that hold for all."""
@@ -99,14 +97,14 @@ class Console:
                 if visit is None:
                     return self._to_login(request, wants_json)
                 value = await page.describe(visit)
+                if wants_json:
+                    return Answer(200, JSON, await self._renderer.json(value), HEADERS)
+                values = {"page": value, "visit": visit, **self._around(request)}
+                return Answer(200, HTML, await self._renderer.html(page.template, values), HEADERS)
             except Refusal as refusal:
                 return await self._refused(request, refusal)
             except Unanswered as unanswered:
                 return await self._refused(request, Refusal(503, str(unanswered)))
-            if wants_json:
-                return Answer(200, JSON, await self._renderer.json(value), HEADERS)
-            html = await self._renderer.html(page.template, {"page": value, "visit": visit, **self._around(request)})
-            return Answer(200, HTML, html, HEADERS)
 
         return show
 
@@ -189,7 +187,7 @@ class Console:
             session_id = await self._logins.log_in(request, form)
         except Refusal as refusal:
             return await self._login_form(request, refusal.status, str(refusal))
-        cookie = ("Set-Cookie", f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict")
+        cookie = ("Set-Cookie", cookie_of(request, session_id))
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
 
     async def log_out(self, request: HttpRequest) -> Answer:
@@ -201,7 +199,7 @@ class Console:
         except Refusal as refusal:
             return await self._refused(request, refusal)
         self._logins.log_out(request)
-        cookie = ("Set-Cookie", f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
+        cookie = ("Set-Cookie", f"{cookie_of(request, '')}; Max-Age=0")
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/login"), cookie))
 
     async def _refused(self, request: HttpRequest, refusal: Refusal) -> Answer:
@@ -226,7 +224,7 @@ class Console:
 
     def _file(self, name: str) -> Handler:
         async def send(request: HttpRequest) -> Answer:
-            body = await self._ports.environment.offload(partial(file_of, f"static/{name}"))
+            body = await self._ports.offload(partial(file_of, f"static/{name}"))
             return Answer(200, FILES[name], body, HEADERS)
 
         return send

@@ -20,6 +20,9 @@ from moldau.broker.runtime.tasks import Spawn
 log = logging.getLogger("moldau.http")
 
 HEAD_SIZE_MAX: Final = 8192
+READING: Final = ("GET", "HEAD")
+UNSENT_MAX: Final = 1 << 25
+"""Bytes of answers that clients have not taken; for more, the connection that holds the most is closed."""
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
 """The most connections. A scraper needs one, and a probe another.
@@ -136,6 +139,14 @@ class HttpServer:
         del self.connections[oldest]
         oldest.give_up()
 
+    def make_room_for(self, size: int) -> None:
+        """Make room for the bytes of an answer where clients have not taken as many as there may be."""
+        unsent = {each: each.unsent for each in self.connections if each.unsent}
+        while unsent and sum(unsent.values()) + size > UNSENT_MAX:
+            most = max(unsent, key=lambda each: unsent[each])
+            del unsent[most]
+            most.give_up()
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.close()
@@ -157,6 +168,8 @@ class HttpConnection(asyncio.Protocol):
         self._is_asked = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.Task[object] | None = None
+        """The handler of a request that changes nothing: it ends with the connection."""
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -170,6 +183,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._reading is not None:
+            self._reading.cancel()
         self._writable.set()
         self._server.connections.pop(self, None)
         if self._timer is not None:
@@ -192,6 +207,11 @@ class HttpConnection(asyncio.Protocol):
                 self._read_events()
         except h11.RemoteProtocolError as error:
             self._refuse(plain(error.error_status_hint, str(error)))
+
+    @property
+    def unsent(self) -> int:
+        """The bytes of the answer that the client has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -256,6 +276,10 @@ class HttpConnection(asyncio.Protocol):
         self._server.spawn(self._respond(handler, request), "http")
 
     async def _respond(self, handler: Handler, request: HttpRequest) -> None:
+        if self._transport is None:
+            return
+        if request.method in READING:
+            self._reading = asyncio.current_task()
         try:
             answer = await handler(request)
         except Exception:
@@ -315,5 +339,6 @@ class HttpConnection(asyncio.Protocol):
         events: list[h11.Event] = [response, h11.EndOfMessage()]
         if self._head is None or self._head.method != b"HEAD":
             events.insert(1, h11.Data(data=body))
+        self._server.make_room_for(len(body))
         self._transport.write(b"".join(self._h11.send(event) or b"" for event in events))
         self._transport.close()

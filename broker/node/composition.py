@@ -516,11 +516,21 @@ class NodeParts:
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not self.config.flag("moldau.console") or not listeners:
             return None
+        from moldau.broker.console.decoder import Decoder
         from moldau.broker.console.kafka_client import ConsolePorts
         from moldau.broker.console.service import Console
 
+        registry = self.config.settings.password("moldau.console.schema.registry")
         ports = ConsolePorts(
-            self.config, self.environment, self.cluster, self.quorum, self.channels, listeners, self.services
+            self.config,
+            self.environment,
+            self.cluster,
+            self.quorum,
+            self.channels,
+            listeners,
+            self.services,
+            Decoder(self.environment, self.tasks.spawn, None if registry is None else registry.reveal()),
+            self.environment.own_threads(),
         )
         return Console(ports).resources()
 

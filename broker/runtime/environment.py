@@ -21,7 +21,8 @@ from moldau.storage.files.port import FileSystem
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
-    from moldau.broker.runtime.worker import E, RunningWork, Work
+    from moldau.broker.runtime.work_reply import Limits
+    from moldau.broker.runtime.worker import E, Offload, RunningWork, Work
     from moldau.storage.tiered.object_options import ObjectStoreOptions
     from moldau.storage.tiered.port import RemoteStorage
 
@@ -31,6 +32,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """The file with the id of the boot, on Linux."""
 PROC: Final = "/proc/self"
 GC_GENERATIONS: Final = 3
+OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
 """Exit status of a process that stopped itself."""
 
@@ -82,10 +84,15 @@ class Environment(Protocol):
         meanwhile, so the caller reads state again afterwards.
         """
 
-    def in_process(self, work: Work[E]) -> RunningWork[E]:
+    def own_threads(self) -> Offload:
+        """Runs blocking work as `offload`, in threads beside those: work that users of pages ask for must not hold up
+        a sync. `close` waits for it.
+        """
+
+    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         """Prepare long work in its own process, which starts when the first event is requested.
 
-        The caller closes it.
+        Work with limits opens no file of the node. The caller closes it.
         """
 
     def keep_allocated(self) -> None:
@@ -112,6 +119,7 @@ class LocalEnvironment:
         self._loop = loop
         self._offload_threads_max = offload_threads_max
         self._threads: ThreadPoolExecutor | None = None
+        self._further_threads: list[ThreadPoolExecutor] = []
 
     def _memory(self) -> FileSystem:
         from moldau.storage.files.memory_files import MemoryFiles
@@ -184,10 +192,24 @@ class LocalEnvironment:
             threads = self._threads = ThreadPoolExecutor(self._offload_threads_max, thread_name_prefix="offload")
         return await self._loop.run_in_executor(threads, work)
 
-    def in_process(self, work: Work[E]) -> RunningWork[E]:
+    def own_threads(self) -> Offload:
+        threads: ThreadPoolExecutor | None = None
+
+        async def offload(work: Callable[[], T]) -> T:
+            nonlocal threads
+            if threads is None:
+                threads = ThreadPoolExecutor(OWN_THREADS_MAX, thread_name_prefix="pages")
+                self._further_threads.append(threads)
+            return await self._loop.run_in_executor(threads, work)
+
+        return offload
+
+    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         from moldau.broker.runtime.worker import WorkInProcess, WorkInThread
 
-        return WorkInThread(work, self.fs, self.offload) if self._in_memory else WorkInProcess(work)
+        if self._in_memory and limits is None:
+            return WorkInThread(work, self.fs, self.offload)
+        return WorkInProcess(work, limits)
 
     def keep_allocated(self) -> None:
         gc.freeze()
@@ -205,6 +227,8 @@ class LocalEnvironment:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
+        for threads in self._further_threads:
+            threads.shutdown(cancel_futures=True)
 
 
 class ProcessFacts(NamedTuple):

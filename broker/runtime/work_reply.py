@@ -1,4 +1,5 @@
-"""The frames in which a worker process answers: length in 4 bytes, big-endian, and a pickled `Reply`.
+"""What a broker and a worker process exchange: frames of a length in 4 bytes, big-endian, and a pickled value; the
+process answers with a `Reply`.
 
 The process imports this without asyncio, which takes as long to import as everything else that cleaning a log needs.
 """
@@ -9,6 +10,15 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 FRAME_LENGTH: Final = Struct(">I")
+
+
+class Limits(NamedTuple):
+    """What a worker process may take."""
+
+    memory_bytes: int
+    """Its address space: code and libraries, about 130 MB, are in it."""
+    step_cpu_s: int
+    """The processor time from one event to the next."""
 
 
 class Reply(NamedTuple):

@@ -1,13 +1,18 @@
-"""Work in a process of its own: long computations that read and write files, such as compaction.
+"""Work in a process of its own: long computations that read and write files, such as compaction, and the decoding of
+what users wrote, which may crash or take memory without end.
 
 The work is a generator over the file port. It yields an event after each piece of work, and the process waits at each
 event until the broker asks for the next one: so the broker limits the rate of the work, and a loaded event loop slows
-the work down instead of the other way round.
+the work down instead of the other way round. The broker may send a value with its request for an event, which the
+generator receives.
 
-    broker -> process   a frame with the pickled work; then one byte for each event that the broker wants
+    broker -> process   a frame with the pickled work; then for each event that the broker wants a frame with the
+                        pickled value that it sends, or an empty one, and a frame with the `PickleBuffer` in that
+                        value, which is written without a copy, or an empty one
     process -> broker   for each of them a frame with a pickled `Reply` (broker/runtime/work_reply.py)
 
-The process ends when its input ends: a broker that is killed leaves no process behind.
+The process ends when its input ends: a broker that is killed leaves no process behind. A process with `Limits` gets a
+MemoryError, or is killed by the kernel, where its work goes beyond them.
 """
 
 from __future__ import annotations
@@ -16,10 +21,11 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from moldau.broker.runtime.work_reply import FRAME_LENGTH, Reply
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, Limits, Reply
 from moldau.storage.files.port import FileSystem
 
 E = TypeVar("E")
@@ -39,23 +45,40 @@ class Offload(Protocol):
 class RunningWork(Protocol[E_co]):
     """Work that waits at each event until the caller requests the next one."""
 
-    async def next_event(self) -> E_co | None:
-        """Let the work go on to its next event; None at its end. Raises what the work raises, and `WorkerDied`, an
-        OSError, where the process cannot be started or ends before the work does."""
+    async def next_event(self, sent: object = None, /) -> E_co | None:
+        """Send a value to the work, which is a generator where that is not None, and let it go on to its next event;
+        None at its end. Raises what the work raises, and `WorkerDied`, an OSError, where the process cannot be started
+        or ends before the work does."""
 
     def close(self) -> None:
         """End the work, whatever its state."""
 
 
-NEXT: Final = b"\x01"
+PIECE_SIZE: Final = 1 << 18
+"""Bytes of a buffer that are written in one iteration of the event loop."""
 MODULE: Final = f"{__name__.rpartition('.')[0]}.worker_process"
 
 
 class WorkerDied(ChildProcessError):
     """The process cannot be started, or ended before the work did: killed, out of memory, or the interpreter failed.
 
-    It has no errno, because it is not an error of the disk.
+    It has no errno, because it is not an error of the disk. `status` is that of the process, negative for a signal;
+    None for one that was not started.
     """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def next_of(events: Iterator[E], sent: object) -> E | None:
+    """The next event of work to which a value is sent; None at its end."""
+    if sent is None:
+        return next(events, None)
+    try:
+        return cast("Generator[E, object, None]", events).send(sent)
+    except StopIteration:
+        return None
 
 
 class WorkInThread(Generic[E]):
@@ -68,13 +91,13 @@ class WorkInThread(Generic[E]):
         self._events: Iterator[E] | None = None
         self._offload = offload
 
-    async def next_event(self) -> E | None:
-        return await self._offload(self._step)
+    async def next_event(self, sent: object = None, /) -> E | None:
+        return await self._offload(partial(self._step, sent))
 
-    def _step(self) -> E | None:
+    def _step(self, sent: object) -> E | None:
         if self._events is None:
             self._events = self._begin()
-        return next(self._events, None)
+        return next_of(self._events, sent)
 
     def close(self) -> None:
         """End the work. A step that is under way in its thread ends by itself."""
@@ -85,11 +108,12 @@ class WorkInThread(Generic[E]):
 class WorkInProcess(Generic[E]):
     """One piece of work and its process, which starts with the first event that is asked for."""
 
-    def __init__(self, work: Work[E]) -> None:
+    def __init__(self, work: Work[E], limits: Limits | None = None) -> None:
         self._work = work
+        self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
 
-    async def next_event(self) -> E | None:
+    async def next_event(self, sent: object = None, /) -> E | None:
         """Let the work go on to its next event; None at its end.
 
         Raises what the work raises, and `WorkerDied`.
@@ -99,12 +123,20 @@ class WorkInProcess(Generic[E]):
         assert process.stdout is not None
         import pickle  # here, because an idle node runs no work
 
-        process.stdin.write(NEXT)
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = b"" if sent is None else pickle.dumps(sent, protocol=5, buffer_callback=buffers.append)
+        attached = buffers[0].raw() if buffers else memoryview(b"")
+        assert len(buffers) <= 1, "a command has one frame for a buffer"
         try:
+            process.stdin.write(FRAME_LENGTH.pack(len(pickled)) + pickled + FRAME_LENGTH.pack(len(attached)))
+            for begin in range(0, len(attached), PIECE_SIZE):
+                process.stdin.write(attached[begin : begin + PIECE_SIZE])
+                await process.stdin.drain()
             (length,) = FRAME_LENGTH.unpack(await process.stdout.readexactly(FRAME_LENGTH.size))
             reply: Reply = pickle.loads(await process.stdout.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise WorkerDied(f"the process of the work ended with status {await process.wait()}") from None
+            status = await process.wait()
+            raise WorkerDied(f"the process of the work ended with status {status}", status) from None
         if reply.error is not None:
             raise reply.error
         return None if reply.is_end else cast("E", reply.event)
@@ -115,6 +147,7 @@ class WorkInProcess(Generic[E]):
                 sys.executable,
                 "-m",
                 MODULE,
+                *(map(str, self._limits or ())),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},

@@ -1,7 +1,10 @@
-"""The process of `moldau.broker.runtime.worker`: runs one piece of work, one event for each byte that the broker sends.
+"""The process of `moldau.broker.runtime.worker`: runs one piece of work, an event for each command of the broker.
+
+    python -m moldau.broker.runtime.worker_process [MEMORY_BYTES STEP_CPU_S]
 
 It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced
-by a RuntimeError with its text.
+by a RuntimeError with its text. It keeps to `Limits` by those of the kernel (setrlimit); macOS does not enforce that of
+the memory.
 """
 
 from __future__ import annotations
@@ -9,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import BinaryIO, Final
 
-from moldau.broker.runtime.work_reply import FRAME_LENGTH, Reply
+from moldau.broker.runtime.work_reply import FRAME_LENGTH, Limits, Reply
 from moldau.storage.files.local_files import LocalFiles
 
 NICENESS: Final = 10
@@ -26,26 +30,30 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
+    limits = Limits(*map(int, sys.argv[1:])) if sys.argv[1:] else None
+    if limits is not None:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     commands = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # A print must not get between the replies.
     with contextlib.suppress(BrokenPipeError, EOFError):
-        serve(commands, replies)
+        serve(commands, replies, limits)
     os._exit(0)  # The broker has ended, or needs no more events: nothing has to be closed.
 
 
-def serve(commands: BinaryIO, replies: BinaryIO) -> None:
+def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -> None:
     """Answer each command. Raises EOFError or BrokenPipeError where the broker has ended."""
-    (length,) = FRAME_LENGTH.unpack(read_exactly(commands, FRAME_LENGTH.size))
-    work = pickle.loads(read_exactly(commands, length))
-    steps: Iterator[object] = iter(())
-    is_begun = False
+    work = pickle.loads(read_frame(commands))
+    steps: Generator[object, object, None] | None = None
     while True:
-        read_exactly(commands, 1)
+        pickled, attached = read_frame(commands), read_frame(commands)
         try:
-            if not is_begun:
-                is_begun, steps = True, work(LocalFiles())
-            reply = Reply(event=next(steps))
+            if limits is not None:
+                limit_cpu(limits.step_cpu_s)
+            if steps is None:
+                steps = work(LocalFiles())
+            reply = Reply(event=steps.send(pickle.loads(pickled, buffers=[attached])) if pickled else next(steps))
         except StopIteration:
             reply = Reply(is_end=True)
         except Exception as error:
@@ -53,6 +61,14 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         encoded = encode(reply)
         replies.write(FRAME_LENGTH.pack(len(encoded)) + encoded)
         replies.flush()
+
+
+def limit_cpu(step_s: int) -> None:
+    """The kernel ends the process after some more seconds of processor time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    allowed_s = int(used.ru_utime + used.ru_stime) + 1 + step_s
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (allowed_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def encode(reply: Reply) -> bytes:
@@ -66,15 +82,21 @@ def encode(reply: Reply) -> bytes:
     return encoded
 
 
+def read_frame(file: BinaryIO) -> bytes:
+    """What a frame holds. Raises EOFError where the input ends."""
+    (length,) = FRAME_LENGTH.unpack(read_exactly(file, FRAME_LENGTH.size))
+    return read_exactly(file, length)
+
+
 def read_exactly(file: BinaryIO, size: int) -> bytes:
     """`size` bytes. Raises EOFError where the input ends."""
-    data = b""
+    data = bytearray()
     while len(data) < size:
         piece = file.read(size - len(data))
         if not piece:
             raise EOFError
         data += piece
-    return data
+    return bytes(data)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from moldau.tables.refusals import Refused
+from moldau.tables.values.bounds import AvroBounds, ProtobufBounds, parse_json
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 
 Decode: TypeAlias = Callable[[memoryview], object]
@@ -60,7 +61,7 @@ def decoder_of(schema: Schema, schema_id: int) -> Decode:
 
 def json_decoder(schema: Schema) -> Decode:
     """A function that parses JSON. The schema is not used, because JSON describes itself."""
-    return lambda payload: json.loads(bytes(payload))
+    return parse_json
 
 
 def avro_decoder(schema: Schema) -> Decode:
@@ -68,10 +69,12 @@ def avro_decoder(schema: Schema) -> Decode:
 
     named: dict[str, Any] = {}
     for each in schema.references:
-        parse_schema(json.loads(each), named_schemas=named)
-    parsed = parse_schema(json.loads(schema.text), named_schemas=named)
+        parse_schema(parse_json(each), named_schemas=named)
+    parsed = parse_schema(parse_json(schema.text), named_schemas=named)
+    bounds = AvroBounds(parsed, named)
 
     def decode(payload: memoryview) -> object:
+        bounds.check(payload)
         stream = io.BytesIO(payload)
         value = schemaless_reader(stream, parsed, None)
         if stream.tell() != len(payload):
@@ -99,17 +102,19 @@ def protobuf_decoder(schema: Schema) -> Decode:
         pool.AddSerializedFile(each.SerializeToString())
     names = [each.name for each in files.file]
     whole: Any = pool.FindFileByName(names[-1])
-    classes: dict[tuple[int, ...], Any] = {}
+    classes: dict[tuple[int, ...], tuple[Any, ProtobufBounds]] = {}
 
     def decode(payload: memoryview) -> object:
         indexes, message = message_path(payload)
-        kind = classes.get(tuple(indexes))
-        if kind is None:
+        found = classes.get(tuple(indexes))
+        if found is None:
             types = list(whole.message_types_by_name.values())
             descriptor = types[indexes[0]]
             for index in indexes[1:]:
                 descriptor = descriptor.nested_types[index]
-            kind = classes[tuple(indexes)] = message_factory.GetMessageClass(descriptor)
+            found = classes[tuple(indexes)] = message_factory.GetMessageClass(descriptor), ProtobufBounds(descriptor)
+        kind, bounds = found
+        bounds.check(message)
         return fields_of_message(kind.FromString(bytes(message)))
 
     return decode

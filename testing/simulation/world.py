@@ -17,13 +17,14 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
-from moldau.broker.runtime.work_reply import Reply
-from moldau.broker.runtime.worker import E, RunningWork, Work, WorkerDied
+from moldau.broker.runtime.work_reply import Limits, Reply
+from moldau.broker.runtime.worker import E, Offload, RunningWork, Work, WorkerDied, next_of
 from moldau.broker.runtime.worker_process import encode
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import RetryingStorage
@@ -130,8 +131,12 @@ class SimulatedEnvironment:
         finish, cost_ns = self._perform(work, future)
         self._later(cost_ns, finish)
 
-    def in_process(self, work: Work[E]) -> RunningWork[E]:
-        return SimulatedWork(self, self._threads, work)
+    def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
+        return SimulatedWork(self, self._threads, work, dies=limits is None)
+
+    def own_threads(self) -> Offload:
+        """The virtual threads of the node: which of them does the work makes no difference in virtual time."""
+        return self.offload
 
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
@@ -179,25 +184,26 @@ class SimulatedWork(Generic[E]):
     """Each step of the work happens at once, some time after it was asked for; between two steps the process may stall,
     or die."""
 
-    def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E]) -> None:
+    def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E], dies: bool) -> None:
         self._environment = environment
+        self._dies = dies
         self._random = random
         self._work: Work[E] | None = work
         self._steps: Iterator[E] = iter(())
 
-    async def next_event(self) -> E | None:
+    async def next_event(self, sent: object = None, /) -> E | None:
         stalls = self._random.random() < WORKER_STALLS
         await asyncio.sleep(self._random.random() * (WORKER_STALL_S_MAX if stalls else STEP_S_MAX))
-        if self._random.random() < WORKER_DIES:
+        if self._random.random() < WORKER_DIES and self._dies:
             raise WorkerDied("the simulated process of the work was killed")
-        return await self._environment.offload(self._step)
+        return await self._environment.offload(partial(self._step, pickle.loads(pickle.dumps(sent, protocol=5))))
 
-    def _step(self) -> E | None:
+    def _step(self, sent: object) -> E | None:
         """What the broker gets has been pickled, as by the real process."""
         try:
             if self._work is not None:
                 self._steps, self._work = self._work(self._environment.fs), None
-            event = next(self._steps, None)
+            event = next_of(self._steps, sent)
         except Exception as error:
             reply: Reply = pickle.loads(encode(Reply(error=error)))
             assert reply.error is not None

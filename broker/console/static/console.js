@@ -54,7 +54,8 @@ if (follow && window.EventSource) {
       data.records.forEach(show);
       while (body.rows.length > 500) body.rows[body.rows.length - 1].remove();
       seen += data.records.length;
-      state.textContent = seen + " new records" + (data.left_out ? ", the last event left out " + data.left_out : "");
+      state.textContent = seen + " new records" + (data.left_out ? ", the last event left out " + data.left_out : "") +
+        data.errors.map((each) => "; " + each).join("");
     });
     source.addEventListener("error", () => {
       state.textContent = source.readyState === EventSource.CLOSED ? "The tail was refused" : "Connecting again";

@@ -10,7 +10,7 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.config.internal_topics import Contents
-from moldau.broker.console.record_contents import Json, contents_of
+from moldau.broker.console.decoding.record_contents import Json, contents_of
 from moldau.protocol.compiler import encode
 from moldau.protocol.compression import Codec
 from moldau.protocol.control_records import end_transaction_marker

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moldau.broker.console.lag import Counted, OffsetSet, count_batches
+from moldau.broker.console.decoding.counting import Counted, OffsetSet, count_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moldau.broker.config.console import mask_rule_parts
-from moldau.broker.console.masking import Masks
+from moldau.broker.console.decoding.masking import Masks
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, serve_and

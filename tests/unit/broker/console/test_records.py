@@ -9,8 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from moldau.broker.console import record_pages, record_reading
-from moldau.broker.console.page import printable
-from moldau.broker.console.record_reading import bytes_as_text
+from moldau.broker.console.decoding.texts import bytes_as_text, printable
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (

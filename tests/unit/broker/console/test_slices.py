@@ -12,9 +12,9 @@ import pytest
 from moldau.broker.console.group_pages import upper_bounds
 from moldau.broker.console.groups import CommittedOffsets
 from moldau.broker.console.lag import Budget, Ends, partition_lags
-from moldau.broker.console.page import SLICE, Visit, choose
+from moldau.broker.console.page import SLICE, Refusal, Visit, choose
 from moldau.broker.console.partitions import ASKED_MAX, LATEST, READ_COMMITTED, ask_leaders, offsets_of
-from moldau.broker.console.rendering import LOOKS, SLICE_NS, Renderer
+from moldau.broker.console.rendering import LOOKS, PAGE_SIZE_MAX, SLICE_NS, Renderer
 from moldau.security.access import Unrestricted
 
 COUNT = 10_000
@@ -158,6 +158,27 @@ def test_json_is_made_in_slices() -> None:
             return work.total * SLICE_NS
 
         environment: Any = SimpleNamespace(precise_ns=clock)
-        assert (await Renderer(environment).json(list(range(COUNT * LOOKS)))).endswith(f"{COUNT * LOOKS - 1}]\n")
+        assert (await Renderer(environment, environment).json(list(range(COUNT * LOOKS)))).endswith(
+            f"{COUNT * LOOKS - 1}]\n"
+        )
 
     assert run(story).most <= 3, "the reading before a slice, and the one that ends it"
+
+
+def test_a_page_that_is_too_large_is_refused_before_it_is_made() -> None:
+    async def story() -> None:
+        environment: Any = SimpleNamespace(precise_ns=lambda: 0)
+        made = 0
+
+        def rows() -> Iterator[str]:
+            nonlocal made
+            for _ in range(PAGE_SIZE_MAX // 1000 * 2):
+                made += 1
+                yield "x" * 1000
+
+        with pytest.raises(Refusal, match="ask for a part of it") as refused:
+            await Renderer(environment, environment)._joined(rows())
+        assert refused.value.status == 413
+        assert made == PAGE_SIZE_MAX // 1000 + 1
+
+    asyncio.run(story())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from moldau.broker.http.server import (
     CONNECTIONS_MAX,
     HEAD_SIZE_MAX,
     PATIENCE_S,
+    UNSENT_MAX,
     Answer,
     HttpRequest,
     HttpServer,
@@ -35,19 +37,38 @@ async def fail(request: HttpRequest) -> Answer:
     raise ValueError
 
 
-def server(environment: SimulatedEnvironment) -> HttpServer:
+class Slow:
+    """A handler that does not end, and knows how often it was cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.cancelled = 0
+
+    async def __call__(self, request: HttpRequest) -> Answer:
+        self.begun += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return plain(200, "never")
+
+
+def server(environment: SimulatedEnvironment, slow: Slow | None = None) -> HttpServer:
     resources = {"/": {"GET": greet}, "/things/{name}": {"PUT": echo, "DELETE": fail}}
+    if slow is not None:
+        resources["/slow"] = {"GET": slow, "POST": slow}
     spawn = Tasks(environment.halt).spawn
     return HttpServer(asyncio.get_running_loop(), resources, spawn, body_size_max=10)
 
 
-def talk(conversation: Callable[[], Awaitable[None]]) -> None:
+def talk(conversation: Callable[[], Awaitable[None]], slow: Slow | None = None) -> None:
     """Hold a conversation with a server that greets at `/`."""
     with World(1) as world:
         host = world.add_host(HOST)
 
         async def serve(environment: SimulatedEnvironment) -> None:
-            await server(environment).start(HttpAddress("", PORT), "the test")
+            await server(environment, slow).start(HttpAddress("", PORT), "the test")
             await asyncio.get_running_loop().create_future()
 
         host.boot(serve)
@@ -181,3 +202,43 @@ def test_a_probe_is_answered_while_others_hold_all_connections() -> None:
 )
 def test_an_address_is_read_or_refused(text: str, address: tuple[str, int] | None) -> None:
     assert read_http_address(text) == address
+
+
+@pytest.mark.parametrize(("method", "cancelled"), [("GET", 1), ("POST", 0)])
+def test_a_request_that_changes_nothing_ends_with_its_connection(method: str, cancelled: int) -> None:
+    slow = Slow()
+
+    async def conversation() -> None:
+        _, writer = await asyncio.open_connection(HOST, PORT)
+        writer.write(f"{method} /slow HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await asyncio.sleep(1)
+        assert (slow.begun, slow.cancelled) == (1, 0)
+        writer.close()
+        await asyncio.sleep(1)
+        assert slow.cancelled == cancelled
+
+    talk(conversation, slow)
+
+
+class Holder:
+    """A connection whose client has not taken some bytes."""
+
+    def __init__(self, unsent: int) -> None:
+        self.unsent = unsent
+        self.is_closed = False
+
+    def give_up(self) -> None:
+        self.is_closed = True
+
+
+def test_clients_that_do_not_read_hold_a_limited_number_of_bytes() -> None:
+    async def story() -> None:
+        held = HttpServer(asyncio.get_running_loop(), {}, Tasks(lambda reason: None).spawn)
+        few, most, none = Holder(1000), Holder(UNSENT_MAX - 2000), Holder(0)
+        held.connections = cast("Any", dict.fromkeys((few, most, none)))
+        held.make_room_for(1000)
+        assert not (few.is_closed or most.is_closed)
+        held.make_room_for(1001)
+        assert (few.is_closed, most.is_closed, none.is_closed) == (False, True, False)
+
+    asyncio.run(story())

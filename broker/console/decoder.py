@@ -1,0 +1,118 @@
+"""What users wrote, decoded by a worker process: what pages ask of it, and the limits of the process.
+
+page ──▶ Decoder ──▶ LimitedWork ──▶ the process: console/decoding/work.py
+                                └──▶ it ends: `WorkEnded`, which the page says; the next question starts another
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from moldau.broker.console.decoding.counting import Counted, RecordsNeeded, count_batches
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.messages.fetch import AbortedTransaction
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+
+if TYPE_CHECKING:
+    from moldau.broker.console.decoding.selection import Piece, Selected, Wanted
+    from moldau.broker.console.decoding.work import Question
+    from moldau.broker.runtime.limited_work import LimitedWork
+
+MEMORY_MAX: Final = 512 << 20
+"""The address space (bytes) of the process, of which Python and its libraries take about 130 MB."""
+QUESTION_CPU_S: Final = 3
+QUESTION_S: Final = 5
+"""The time (s) for one question, with the wait for a schema registry."""
+IDLE_S: Final = 10
+"""The time (s) without a question after which the process ends."""
+WAITING_MAX: Final = 64
+"""The most questions that wait."""
+ENCODED_MAX: Final = 1 << 20
+"""Bytes of assignments in one question."""
+
+
+class Decoder:
+    """The process of a node's console. An asker is a user at an address."""
+
+    def __init__(self, environment: Environment, spawn: Spawn, registry: str | None) -> None:
+        """`registry`: the URL of a schema registry."""
+        self._environment = environment
+        self._spawn = spawn
+        self._registry = registry
+        self._work: LimitedWork | None = None
+
+    async def _ask(self, question: Question, asker: str) -> object:
+        if self._work is None:  # A node whose pages are not looked at loads none of it.
+            self._work = self._limited_work()
+        return await self._work.ask(question, asker)
+
+    def _limited_work(self) -> LimitedWork:
+        from moldau.broker.console.decoding.work import answers
+        from moldau.broker.runtime.limited_work import LimitedWork
+        from moldau.broker.runtime.work_reply import Limits
+
+        return LimitedWork(
+            self._environment,
+            self._spawn,
+            partial(answers, registry=self._registry),
+            Limits(MEMORY_MAX, QUESTION_CPU_S),
+            wall_s=QUESTION_S,
+            idle_s=IDLE_S,
+            waiting_max=WAITING_MAX,
+        )
+
+    async def select(self, piece: Piece, wanted: Wanted, asker: str) -> Selected:
+        """The records of a piece that are wanted. Raises `WorkEnded`."""
+        from pickle import PickleBuffer
+
+        from moldau.broker.console.decoding.work import selected
+
+        piece = piece._replace(records=PickleBuffer(piece.records))
+        return cast("Selected", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
+
+    async def compiles(self, pattern: str, asker: str) -> bool:
+        """Whether a pattern is an expression of RE2. Raises `WorkEnded`."""
+        from moldau.broker.console.decoding.work import compiles
+
+        return bool(await self._ask(partial(compiles, pattern=pattern), asker))
+
+    async def count(
+        self, so_far: Counted, records: BytesLike, aborted: Sequence[AbortedTransaction], asker: str
+    ) -> tuple[Counted, bool]:
+        """What was counted, and whether that is all that was fetched. Batches whose headers tell enough are counted
+        here. Raises `WorkEnded`.
+        """
+        from pickle import PickleBuffer
+
+        from moldau.broker.console.decoding.work import counted
+
+        told = replace(so_far)
+        try:
+            count_batches(told, records, aborted, decodes=False)
+        except MalformedMessage:
+            return told, False
+        except RecordsNeeded:
+            pass
+        else:
+            return told, True
+        question: Question = partial(counted, so_far=so_far, records=PickleBuffer(records), aborted=aborted)
+        return cast("tuple[Counted, bool]", await self._ask(question, asker))
+
+    async def assignments(self, encoded: list[bytes], asker: str) -> list[dict[str, list[int]] | None]:
+        """The partitions by topic of members' assignments; None for one that cannot be read. Raises `WorkEnded`."""
+        from moldau.broker.console.decoding.work import assignments
+
+        found: list[dict[str, list[int]] | None] = []
+        begin = 0
+        while begin < len(encoded):
+            end, size = begin + 1, len(encoded[begin])
+            while end < len(encoded) and (size := size + len(encoded[end])) <= ENCODED_MAX:
+                end += 1
+            answer = await self._ask(partial(assignments, encoded=encoded[begin:end]), asker)
+            found += cast("list[dict[str, list[int]] | None]", answer)
+            begin = end
+        return found

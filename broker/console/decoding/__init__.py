@@ -1,0 +1,5 @@
+"""What users wrote, decoded, searched, masked and made readable: all of it runs in a worker process with limits.
+
+The modules import nothing of the node, so that the process starts fast; `work.py` is what it runs. The node sends bytes
+of its logs and receives texts of bounded length.
+"""

@@ -1,0 +1,258 @@
+"""Which records of fetched batches a page shows, and their texts.
+
+    batches ──▶ records ──▶ JSON of framed values ──▶ without what is masked ──▶ those that match ──▶ texts
+
+A piece is looked at until it has enough records or characters, or has expanded to `EXPANDED_MAX`; the page goes on from
+there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pickle import PickleBuffer
+from typing import Final, NamedTuple
+
+from moldau.broker.config.internal_topics import Contents
+from moldau.broker.config.values import linear_match
+from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
+from moldau.broker.console.decoding.masking import Masks
+from moldau.broker.console.decoding.schemas import Schemas
+from moldau.broker.console.decoding.texts import (
+    KEY_SHOWN,
+    NULL,
+    ShownBytes,
+    bytes_as_text,
+    cut_printable,
+    json_as_text,
+)
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.messages.fetch import AbortedTransaction
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+
+VALUE_SHOWN: Final = 2_000
+WHOLE_SHOWN: Final = 200_000
+"""Characters of a value in a list, and of the value of one record alone."""
+HEADERS_SHOWN: Final = 20
+NOTES_SHOWN: Final = 500
+EXPANDED_MAX: Final = 1 << 25
+"""Bytes of records after which a piece is looked at no further."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShownRecord:
+    partition: int
+    offset: int
+    timestamp: int
+    key: ShownBytes
+    value: ShownBytes
+    headers: list[tuple[str, str]]
+    notes: str
+    """What it is besides a record: a marker, a record of an aborted transaction, a batch that cannot be read."""
+
+    @property
+    def characters(self) -> int:
+        """The characters of all of its texts."""
+        texts = (
+            self.key.text or "",
+            self.value.text or "",
+            self.notes,
+            *(each for pair in self.headers for each in pair),
+        )
+        return sum(map(len, texts))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Wanted:
+    """Which records are shown, and how."""
+
+    is_committed: bool
+    """Whether only records are shown that a read_committed consumer receives."""
+    key: bytes | None
+    """The key; None for any."""
+    find: str
+    """An expression of RE2 for a whole text; empty for any."""
+    place: str
+    """Where `find` looks: any, key, value or headers."""
+    form: str
+    contents: Contents
+    is_whole: bool
+    masks: Masks
+
+
+class Piece(NamedTuple):
+    """What was fetched of a partition."""
+
+    partition: int
+    records: BytesLike | PickleBuffer
+    """Whole batches; the last one may be cut short."""
+    aborted: Iterable[AbortedTransaction]
+    offset: int
+    end: int
+    """The offsets that are looked at."""
+    limit: int
+    """The most records that are shown."""
+    characters: int
+    """The characters after which no further record is shown."""
+    newest: bool
+    """Whether the last records that match are shown, instead of the first."""
+
+
+class Selected(NamedTuple):
+    """What a piece has of the records that are wanted."""
+
+    records: list[ShownRecord]
+    next_offset: int
+    """Where reading goes on."""
+    expanded: int
+    """The bytes of the records that were looked at."""
+    left_out: int = 0
+    """How many match before the records, for which there was no room."""
+
+
+class _Match(NamedTuple):
+    """A record that is wanted, or a batch that cannot be read."""
+
+    record: Record
+    notes: str
+    is_control: bool = False
+    problem_size: int = -1
+    """The bytes of a batch that cannot be read; -1 for a record."""
+
+
+class _Progress:
+    """How far a piece was looked at."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.expanded = 0
+
+
+def select(piece: Piece, wanted: Wanted, schemas: Schemas | None) -> Selected:
+    """The records of a piece that are wanted."""
+    progress = _Progress(piece.offset)
+    matching = _matches(piece, wanted, schemas, progress)
+    if not piece.newest:
+        return _first(piece, wanted, matching, progress)
+    kept: deque[_Match] = deque(maxlen=piece.limit)
+    found = 0
+    for each in matching:
+        kept.append(each)
+        found += 1
+    shown: deque[ShownRecord] = deque()
+    left = piece.characters
+    while kept and left > 0:
+        shown.appendleft(_show(piece.partition, kept.pop(), wanted, left))
+        left -= shown[0].characters
+    return Selected(list(shown), min(progress.offset, piece.end), progress.expanded, found - len(shown))
+
+
+def _first(piece: Piece, wanted: Wanted, matching: Iterator[_Match], progress: _Progress) -> Selected:
+    shown: list[ShownRecord] = []
+    left = piece.characters
+    for each in matching:
+        if len(shown) == piece.limit or left <= 0:
+            return Selected(shown, each.record.offset, progress.expanded)
+        shown.append(_show(piece.partition, each, wanted, left))
+        left -= shown[-1].characters
+    return Selected(shown, min(progress.offset, piece.end), progress.expanded)
+
+
+def _matches(piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _Progress) -> Iterator[_Match]:
+    """The records that are wanted, in the order of their offsets."""
+    open_aborts: dict[int, list[int]] = {}
+    for each in sorted(piece.aborted, key=lambda each: each.first_offset):
+        open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
+    data = bytes(piece.records)
+    for position, header in iterate_batches(data):
+        if header.base_offset >= piece.end:
+            progress.offset = piece.end
+            return
+        if header.last_offset < piece.offset:
+            continue
+        if progress.expanded > EXPANDED_MAX:
+            return
+        firsts = open_aborts.get(header.producer_id, [])
+        is_aborted = bool(firsts) and header.is_transactional and firsts[0] <= header.last_offset
+        if header.is_control and is_aborted:
+            firsts.pop(0)  # The marker ends the aborted transaction.
+        if wanted.is_committed and (header.is_control or is_aborted):
+            progress.offset = header.next_offset
+            continue
+        try:
+            for record in records_of(data, position, header, size_max=EXPANDED_SIZE_MAX):
+                progress.expanded += _size(record)
+                if not piece.offset <= record.offset < piece.end:
+                    continue
+                notes = ""
+                if not header.is_control:
+                    if schemas is not None and wanted.contents is Contents.PLAIN and wanted.form != "hex":
+                        record, notes = schemas.readable(record)
+                    if wanted.masks:
+                        record = wanted.masks.applied(record)
+                if matches(record, wanted):
+                    yield _Match(record, notes, header.is_control)
+        except MalformedMessage as problem:
+            offset = max(piece.offset, header.base_offset)
+            yield _Match(Record(offset=offset, timestamp=-1), f"a batch cannot be read: {problem}", False, header.size)
+        progress.offset = header.next_offset
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"") + sum(len(name) for name, _ in record.headers) + 8
+
+
+def matches(record: Record, wanted: Wanted) -> bool:
+    """Whether a record has the key, and a text that the expression matches."""
+    if wanted.key is not None and record.key != wanted.key:
+        return False
+    if not wanted.find:
+        return True
+    texts: list[bytes] = []
+    if wanted.place in ("any", "key"):
+        texts.append(record.key or b"")
+    if wanted.place in ("any", "value"):
+        texts.append(record.value or b"")
+    if wanted.place in ("any", "headers"):
+        texts += (f"{name}: ".encode() + (value or b"") for name, value in record.headers)
+    find = linear_match(wanted.find)
+    assert find is not None, "the page has asked whether it compiles"
+    return any(find(text.decode("utf-8", "replace")) for text in texts)
+
+
+def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:
+    """A record as text. Its value has the room that is left, but that of a value in a list at least."""
+    record, notes = match.record, match.notes
+    if match.problem_size >= 0:
+        value = ShownBytes("", "text", match.problem_size, False)
+        return ShownRecord(partition, record.offset, -1, NULL, value, [], notes[:NOTES_SHOWN])
+    value_max = max(VALUE_SHOWN, min(WHOLE_SHOWN, room)) if wanted.is_whole else VALUE_SHOWN
+    if match.is_control or wanted.contents is not Contents.PLAIN:
+        from moldau.broker.console.decoding.record_contents import contents_of  # It declares records of coordinators.
+
+        decoded = contents_of(record, wanted.contents, is_control=match.is_control)
+        key = _decoded(decoded.pop("key", None), record.key, KEY_SHOWN)
+        value = _decoded(decoded.pop("value", None), record.value, value_max)
+        notes = ", ".join(f"{name} {each}" for name, each in decoded.items())
+    else:
+        key = bytes_as_text(record.key, wanted.form, KEY_SHOWN)
+        value = bytes_as_text(record.value, wanted.form, value_max)
+    headers = [
+        (cut_printable(name, KEY_SHOWN)[0], bytes_as_text(each, "auto", KEY_SHOWN).text or "")
+        for name, each in record.headers[:HEADERS_SHOWN]
+    ]
+    if len(record.headers) > HEADERS_SHOWN:
+        notes = f"{notes}{', ' if notes else ''}{len(record.headers) - HEADERS_SHOWN} more headers"
+    return ShownRecord(partition, record.offset, record.timestamp, key, value, headers, notes[:NOTES_SHOWN])
+
+
+def _decoded(value: object, data: bytes | None, shown_max: int) -> ShownBytes:
+    if value is None:
+        return NULL
+    if not isinstance(value, str):
+        return json_as_text(value, "decoded", len(data or b""), shown_max)
+    text, is_cut = cut_printable(value, shown_max)
+    return ShownBytes(text, "decoded", len(data or b""), is_cut)

@@ -1,0 +1,90 @@
+"""Keys, values and headers as texts of bounded length."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+KEY_SHOWN: Final = 200
+"""Characters of a key, of a header's name and of its value."""
+FORMS: Final = ("auto", "json", "text", "hex")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShownBytes:
+    """A key or a value as text."""
+
+    text: str | None
+    """None for null."""
+    form: str
+    """json, text, hex, or decoded for a record of an internal topic."""
+    size: int
+    """Bytes."""
+    is_cut: bool
+
+
+NULL: Final = ShownBytes(None, "text", 0, False)
+
+
+def printable(text: str) -> str:
+    """A text in which each character that a browser would not show, or would act on, is an escape."""
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
+
+
+def cut_printable(text: str, shown_max: int) -> tuple[str, bool]:
+    """At most so many characters of a printable text, and whether there are more."""
+    shown = printable(text[:shown_max])
+    return shown[:shown_max], len(text) > shown_max or len(shown) > shown_max
+
+
+def pretty_json(value: object, shown_max: int) -> str:
+    """A value of JSON over several lines, of which no more is made than is shown, and one character more. The value is
+    not nested deeper than `parse_json` allows.
+    """
+    made: list[str] = []
+    size = 0
+    for piece in json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(value):
+        made.append(piece[: shown_max + 1])
+        size += len(made[-1])
+        if size > shown_max:
+            break
+    return "".join(made)
+
+
+def json_as_text(value: object, form: str, size: int, shown_max: int) -> ShownBytes:
+    """A value of JSON, decoded from `size` bytes."""
+    text, is_cut = cut_printable(pretty_json(value, shown_max), shown_max)
+    return ShownBytes(text, form, size, is_cut)
+
+
+def bytes_as_text(data: bytes | None, form: str, shown_max: int) -> ShownBytes:
+    """Bytes in a form: `auto` takes JSON, else text, else hex, whichever fits."""
+    if data is None:
+        return NULL
+    part = data[: shown_max * 4]
+    if form == "hex":
+        return _hex(data, shown_max)
+    try:
+        text = part.decode("utf-8") if len(part) == len(data) else part.decode("utf-8", "ignore")
+    except UnicodeDecodeError:
+        if form == "auto":
+            return _hex(data, shown_max)
+        text = part.decode("utf-8", "replace")
+    if form in ("auto", "json") and len(part) == len(data) and text[:1] in ("{", "["):
+        from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
+
+        try:
+            return json_as_text(parse_json(data), "json", len(data), shown_max)
+        except (ValueError, HostileValue):
+            pass
+    if form == "auto" and not all(each.isprintable() or each in "\t\r\n" for each in text):
+        return _hex(data, shown_max)
+    shown, is_cut = cut_printable(text, shown_max)
+    return ShownBytes(shown, "text", len(data), is_cut or len(part) < len(data))
+
+
+def _hex(data: bytes, shown_max: int) -> ShownBytes:
+    return ShownBytes(data[: shown_max // 3].hex(" "), "hex", len(data), len(data) > shown_max // 3)

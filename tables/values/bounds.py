@@ -1,0 +1,344 @@
+"""What a value may claim, checked before a library decodes it: its depth, and how many values it makes of its bytes.
+
+| bound | value | why |
+|---|---|---|
+| depth | `DEPTH_MAX` | decoders in C recurse on the stack, and may crash where it ends |
+| a decimal | `DECIMAL_SIZE_MAX` bytes | its conversion takes a time that is quadratic in its size |
+| values within one | `VALUES_MAX`, or two for a byte where that is more | ten bytes may claim billions of nulls |
+
+What goes beyond is refused by every reader: the console, lake, `moldau.values`, Spark. The memory of a value is then in
+proportion to its bytes, which have the limits of batches. A payload is walked through only where its schema and its
+size allow too much: of most schemas none is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from moldau.tables.values.registry import ValueNotDecoded
+
+DEPTH_MAX: Final = 100
+"""Also the limit of Protobuf's libraries."""
+VALUES_MAX: Final = 500_000
+DECIMAL_SIZE_MAX: Final = 1024
+"""Bytes of a decimal, 2,466 digits: Python takes a time that is quadratic in them, half a second for 40,000."""
+_NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""The brackets as signed bytes: one level deeper, or one less deep."""
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+"""A string of JSON, also one that does not end. Possessive, so that it takes linear time."""
+
+
+class HostileValue(ValueNotDecoded):
+    """A value is nested too deeply, or claims too many values."""
+
+
+def values_max(size: int) -> int:
+    """How many values there may be within one of `size` bytes."""
+    return max(VALUES_MAX, 2 * size)
+
+
+def too_deep() -> HostileValue:
+    return HostileValue(f"the value is nested deeper than {DEPTH_MAX}")
+
+
+def too_many(size: int) -> HostileValue:
+    return HostileValue(f"the value of {size} bytes claims more than {values_max(size)} values")
+
+
+# JSON
+
+
+def parse_json(data: bytes | memoryview) -> Any:
+    """Parse JSON that is not nested too deeply. Raises `HostileValue`, and ValueError for what is not JSON.
+
+    JSON claims nothing: each value within it takes two bytes.
+    """
+    data = bytes(data)
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and json_depth(data) > DEPTH_MAX:
+        raise too_deep()
+    try:
+        return json.loads(data)
+    except RecursionError:  # UTF-16 may hide brackets
+        raise too_deep() from None
+
+
+def json_depth(data: bytes) -> int:
+    """How deeply the arrays and objects of a text of JSON are nested. Brackets within strings do not count."""
+    brackets = re.sub(_STRING, b"", data, flags=re.DOTALL) if b'"' in data else data
+    steps = array("b", brackets.translate(_STEPS, _NOT_BRACKETS))
+    return max(accumulate(steps, initial=0))
+
+
+# Avro
+
+_SIZES: Final = {
+    "null": 0,
+    "boolean": 1,
+    "int": 1,
+    "long": 1,
+    "float": 4,
+    "double": 8,
+    "bytes": 1,
+    "string": 1,
+    "enum": 1,
+}
+"""The fewest bytes of a value."""
+_RECORDS: Final = ("record", "error")
+_Named = Mapping[str, Any]
+"""Named types as fastavro has parsed them."""
+
+
+class _Shape(NamedTuple):
+    """What a type of Avro may become."""
+
+    depth: float
+    size: int
+    """The fewest bytes of a value."""
+    values: int
+    """How many values are within one, besides those of its arrays and maps."""
+    per_byte: float
+    """How many values a byte of its arrays and maps may claim."""
+
+
+class AvroBounds:
+    """Checks payloads of one schema, which fastavro has parsed."""
+
+    def __init__(self, schema: Any, named: _Named) -> None:
+        self._schema = schema
+        self._named = named
+        self._has_decimals = False
+        shape = self._shape(schema, ())
+        self._is_shallow = shape.depth <= DEPTH_MAX
+        self._per_byte = shape.per_byte
+
+    def check(self, payload: bytes | memoryview) -> None:
+        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short."""
+        is_small = self._per_byte * len(payload) <= values_max(len(payload))
+        if self._is_shallow and is_small and not (self._has_decimals and len(payload) > DECIMAL_SIZE_MAX):
+            return
+        _AvroWalk(bytes(payload), self._named).walk(self._schema)
+
+    def _shape(self, schema: Any, above: tuple[str, ...]) -> _Shape:
+        name, schema = type_of(schema, self._named)
+        own = schema.get("name", "") if name in _RECORDS else ""
+        if own in above or len(above) > DEPTH_MAX:
+            return _Shape(float("inf"), 0, 0, float("inf"))
+        if isinstance(schema, list):
+            branches = [self._shape(each, above) for each in schema] or [_Shape(0, 0, 0, 0)]
+            return _Shape(
+                max(each.depth for each in branches),
+                1 + min(each.size for each in branches),
+                max(each.values for each in branches),
+                max(each.per_byte for each in branches),
+            )
+        if name == "fixed":
+            if is_decimal(schema) and schema["size"] > DECIMAL_SIZE_MAX:
+                raise HostileValue(f"the schema has decimals of {schema['size']} bytes")
+            return _Shape(0, schema["size"], 1, 0)
+        if name in _SIZES:
+            self._has_decimals |= is_decimal(schema)
+            return _Shape(0, _SIZES[name], 1, 0)
+        if name in _RECORDS:
+            fields = [self._shape(each["type"], (*above, own)) for each in schema["fields"]]
+            return _Shape(
+                1 + max((each.depth for each in fields), default=0),
+                sum(each.size for each in fields),
+                1 + sum(each.values for each in fields),
+                max((each.per_byte for each in fields), default=0),
+            )
+        item = self._shape(schema["items" if name == "array" else "values"], above)
+        size = item.size + (name == "map")
+        per_byte = max(item.values / size if size else float("inf"), item.per_byte)
+        return _Shape(1 + item.depth, 1, 1, per_byte)
+
+
+def type_of(schema: Any, named: _Named) -> tuple[str, Any]:
+    """The kind of a type (empty for a union), and its definition."""
+    while True:
+        if isinstance(schema, list):
+            return "", schema
+        name = schema if isinstance(schema, str) else schema["type"]
+        if not isinstance(name, str):
+            schema = name
+        elif isinstance(schema, str) and name in named:
+            schema = named[name]
+        else:
+            return name, schema
+
+
+def is_decimal(schema: Any) -> bool:
+    """Whether a type, as it is resolved, is a decimal over bytes."""
+    return isinstance(schema, dict) and schema.get("logicalType") == "decimal"
+
+
+class _AvroWalk:
+    """One pass over a payload, without the values and without recursion."""
+
+    def __init__(self, data: bytes, named: _Named) -> None:
+        self._data = data
+        self._named = named
+        self._position = 0
+        self._left = values_max(len(data))
+
+    def walk(self, schema: Any) -> None:
+        frames: list[Iterator[Any]] = [iter((schema,))]
+        while frames:
+            kind = next(frames[-1], None)
+            if kind is None:
+                frames.pop()
+                continue
+            self._claim(1)
+            inner = self._inner(kind)
+            if inner is not None:
+                frames.append(inner)
+                if len(frames) > DEPTH_MAX + 1:
+                    raise too_deep()
+
+    def _inner(self, schema: Any) -> Iterator[Any] | None:
+        """The types of what is within a value; None for a scalar, which is skipped."""
+        name, schema = type_of(schema, self._named)
+        while isinstance(schema, list):
+            index = self._long()
+            if not 0 <= index < len(schema):
+                raise ValueNotDecoded(f"the value names branch {index} of a union of {len(schema)}")
+            name, schema = type_of(schema[index], self._named)
+        if name in _RECORDS:
+            return (each["type"] for each in schema["fields"])
+        if name in ("array", "map"):
+            return self._items(schema["items" if name == "array" else "values"], name == "map")
+        if name in ("int", "long", "enum"):
+            self._long()
+        elif name in ("bytes", "string"):
+            size = self._long()
+            if size > DECIMAL_SIZE_MAX and is_decimal(schema):
+                raise HostileValue(f"the value has a decimal of {size} bytes")
+            self._skip(size)
+        else:
+            self._skip(schema["size"] if name == "fixed" else _SIZES[name])
+        return None
+
+    def _items(self, item: Any, is_map: bool) -> Iterator[Any]:
+        while count := self._long():
+            if count < 0:
+                count = -count
+                self._long()  # The size of the block.
+            if count > self._left:
+                raise too_many(len(self._data))
+            if item == "null" and not is_map:
+                self._claim(count)
+                continue
+            for _ in range(count):
+                if is_map:
+                    self._skip(self._long())
+                yield item
+
+    def _claim(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise too_many(len(self._data))
+
+    def _skip(self, size: int) -> None:
+        self._position += size
+        if size < 0 or self._position > len(self._data):
+            raise ValueNotDecoded("the value is cut short")
+
+    def _long(self) -> int:
+        value, self._position = zigzag(self._data, self._position)
+        return value
+
+
+def zigzag(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits, and the position after it. Raises `ValueNotDecoded`."""
+    value, position = varint(data, position)
+    return value >> 1 ^ -(value & 1), position
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """A varint of at most 64 bits, and the position after it. Raises `ValueNotDecoded`."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueNotDecoded("the value is cut short, or has a number of more than 64 bits")
+
+
+# Protobuf
+
+_VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
+
+
+class ProtobufBounds:
+    """Checks messages of one type. The library itself refuses what is nested deeper than 100 messages."""
+
+    def __init__(self, descriptor: Any) -> None:
+        self._descriptor = descriptor
+        self._fields_max = max(_message_sizes(descriptor).values())
+
+    def check(self, payload: bytes | memoryview) -> None:
+        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short.
+
+        A message within takes two bytes or more, and has a value for each field of its type, set or not.
+        """
+        if len(payload) // 2 * self._fields_max <= VALUES_MAX:
+            return
+        data = bytes(payload)
+        left = values_max(len(data))
+        frames: list[tuple[int, Any]] = [(len(data), self._descriptor)]
+        position = 0
+        while frames:
+            end, descriptor = frames[-1]
+            if position >= end:
+                frames.pop()
+                continue
+            tag, position = varint(data, position)
+            wire = tag & 7
+            field = None if descriptor is None else descriptor.fields_by_number.get(tag >> 3)
+            if wire == _GROUP_END:
+                frames.pop()
+                continue
+            size = 0
+            if wire == _VARINT:
+                _, position = varint(data, position)
+            elif wire in (_FIXED64, _FIXED32):
+                position += 8 if wire == _FIXED64 else 4
+            elif wire == _SIZED:
+                size, position = varint(data, position)
+            elif wire != _GROUP:
+                raise ValueNotDecoded(f"the value has a field of the unknown wire type {wire}")
+            inner = None if field is None else field.message_type
+            if wire == _GROUP or (wire == _SIZED and inner is not None):
+                left -= 1 if inner is None else 1 + len(inner.fields)
+                frames.append((end if wire == _GROUP else position + size, inner))
+                if len(frames) > DEPTH_MAX + 1:
+                    raise too_deep()
+            else:
+                left -= 1
+                position += size
+            if left < 0:
+                raise too_many(len(data))
+            if position > len(data):
+                raise ValueNotDecoded("the value is cut short")
+
+
+def _message_sizes(descriptor: Any) -> dict[str, int]:
+    """The number of fields of each message type that may be within a message, by its name."""
+    found: dict[str, int] = {}
+    left = [descriptor]
+    while left:
+        each = left.pop()
+        if each.full_name in found:
+            continue
+        found[each.full_name] = max(len(each.fields), 1)
+        left += (field.message_type for field in each.fields if field.message_type is not None)
+    return found
