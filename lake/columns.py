@@ -23,12 +23,14 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from moldau.lake.value_types import TypesDiffer, merged_type, type_of
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.values.decoders import NOT_HELD, FramedValues
-from moldau.tables.values.registry import SchemaSource, ValueNotDecoded, unframed
+from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 
 PLACE: Final = ("partition", "offset", "timestamp")
 """The columns that say where and when a record was written; never null."""
 TIMES_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond of a `datetime`, the years 1 to 9999: pyiceberg describes files by such values."""
+TYPES_MAX: Final = 1_000
+"""The most types of values that are remembered: a frame can name any path, also one that its schema does not have."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
 """The columns of records that a table needs, without headers."""
 
@@ -96,8 +98,12 @@ class DecodedColumns:
         self._values = FramedValues(source)
         self._base = raw_schema(has_headers=has_headers)
         self._type = value_type
-        self._reasons: dict[int, str | None] = {}
-        """Of each schema that was met, why its values do not fit; None where they do."""
+        self._schemas: dict[int, Schema | str] = {}
+        """The schemas that were met, or why one cannot be had."""
+        self._reasons: dict[tuple[int, ...], str | None] = {}
+        """Why the values of a type do not fit; None if they do. A type is the id of a schema, followed for Protobuf by
+        the path of a message in it.
+        """
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,18 +131,34 @@ class DecodedColumns:
         return Rows(without(rows, found), found)
 
     def _decoded(self, value: bytes) -> object:
-        schema_id, _ = unframed(value)
-        if schema_id not in self._reasons:
-            self._reasons[schema_id] = self._meet(schema_id)
-        reason = self._reasons[schema_id]
+        schema_id, payload = unframed(value)
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            schema = self._schemas[schema_id] = self._fetched(schema_id)
+        if isinstance(schema, str):
+            raise ValueNotDecoded(schema)
+        path = tuple(message_path(payload)[0]) if schema.kind == "PROTOBUF" else ()
+        met = (schema_id, *path)
+        if met not in self._reasons:
+            if len(self._reasons) >= TYPES_MAX:
+                self._reasons.clear()
+            self._reasons[met] = self._meet(schema, schema_id, path)
+        reason = self._reasons[met]
         if reason is not None:
             raise ValueNotDecoded(reason)
         return self._values.decode(value)
 
-    def _meet(self, schema_id: int) -> str | None:
-        """Let the column hold the values of a schema. Returns why it cannot; None where it does."""
+    def _fetched(self, schema_id: int) -> Schema | str:
+        """The schema, or why there is none."""
         try:
-            found = type_of(self._source.schema(schema_id))
+            return self._source.schema(schema_id)
+        except ValueNotDecoded as problem:
+            return f"schema {schema_id} does not fit the table: {problem}"
+
+    def _meet(self, schema: Schema, schema_id: int, path: Sequence[int]) -> str | None:
+        """Let the column hold the values of a type. Returns why it cannot; None if it does."""
+        try:
+            found = type_of(schema, path)
             self._type = found if self._type is None else merged_type(self._type, found)
         except (TypesDiffer, ValueNotDecoded) as problem:
             return f"schema {schema_id} does not fit the table: {problem}"

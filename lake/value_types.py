@@ -7,7 +7,7 @@ becomes long, float becomes double, the precision of a decimal grows. Every othe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -64,9 +64,10 @@ class TypesDiffer(ValueError):
     """No column holds the values of both types; the message names the field."""
 
 
-def type_of(schema: Schema) -> pa.DataType:
-    """The type of the values of a schema. Raises `ValueNotDecoded` where the schema cannot be read or a table cannot
-    have such a column, and `Refused` where the library of the schema is not installed.
+def type_of(schema: Schema, path: Sequence[int] = (0,)) -> pa.DataType:
+    """The type of the values of a schema; of Protobuf that of the message at the `path` in the frame of a value. Raises
+    `ValueNotDecoded` if the schema cannot be read or a table cannot have such a column, and `Refused` if the library
+    of the schema is not installed.
     """
     try:
         if schema.kind == "AVRO":
@@ -76,7 +77,7 @@ def type_of(schema: Schema) -> pa.DataType:
             return _avro(json.loads(schema.text), named, "", 0)
         if schema.kind == "JSON":
             return _json(json.loads(schema.text), 0)
-        return _protobuf(schema)
+        return _protobuf(schema, path)
     except ValueNotDecoded:
         raise
     except ImportError as missing:
@@ -173,8 +174,8 @@ def _json(schema: Any, depth: int) -> pa.DataType:
     raise ValueNotDecoded(f"this part of the schema gives no single type: {json.dumps(schema)[:200]}")
 
 
-def _protobuf(schema: Schema) -> pa.DataType:
-    """The type of the first message of a file: a topic whose values have several types does not fit a table."""
+def _protobuf(schema: Schema, path: Sequence[int]) -> pa.DataType:
+    """The type of the message of a file at a path: an index among the messages of the file, then of each one inside."""
     files = protobuf_files(schema)
     messages: dict[str, Any] = {}
 
@@ -187,7 +188,13 @@ def _protobuf(schema: Schema) -> pa.DataType:
         collect(f".{file.package}" if file.package else "", file.message_type)
     if not files.file or not files.file[-1].message_type:
         raise ValueNotDecoded("the schema has no message")
-    return _message(files.file[-1].message_type[0], messages, 0)
+    found: Any = None
+    for index in path:
+        inside = files.file[-1].message_type if found is None else found.nested_type
+        if index >= len(inside):
+            raise ValueNotDecoded(f"the schema has no message at {list(path)}, which the frame of the value names")
+        found = inside[index]
+    return _message(found, messages, 0)
 
 
 def _message(message: Any, messages: Mapping[str, Any], depth: int) -> pa.DataType:

@@ -167,6 +167,8 @@ def message_path(payload: memoryview) -> tuple[list[int], memoryview]:
     indexes = []
     for _ in range(count):
         index, position = _varint(payload, position)
+        if index < 0:
+            raise ValueNotDecoded(f"the value has the index {index} of a message type")
         indexes.append(index)
     return indexes or [0], payload[position:]
 

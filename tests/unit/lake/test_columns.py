@@ -110,5 +110,43 @@ def test_a_library_that_is_not_installed_makes_no_record_a_misfit(
     monkeypatch.setitem(sys.modules, library, None)
     columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
     with pytest.raises(Refused, match=r"needs .*: pip install 'moldau\[schemas\]'") as problem:
-        columns.rows(batch(b"\0\0\0\0" + bytes([number]) + b"x"))
+        columns.rows(batch(b"\0\0\0\0" + bytes([number]) + b"\0"))
     assert not isinstance(problem.value, ValueNotDecoded)
+
+
+def two_messages() -> bytes:
+    """A file whose first message is First(id) with a message Inner(deep) in it, and whose second is Second(other)."""
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra moldau[schemas]")
+    file = descriptor_pb2.FileDescriptorProto(name="two.proto", syntax="proto3")
+    first, second = file.message_type.add(name="First"), file.message_type.add(name="Second")
+    inner = first.nested_type.add(name="Inner")
+    for message, name in ((first, "id"), (inner, "deep"), (second, "other")):
+        message.field.add(name=name, number=1, type=5, label=1)
+    return bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+
+
+def of_message(path: bytes, number: int) -> bytes:
+    """A framed value of schema 7: a message whose field 1 is a small number."""
+    return b"\0\0\0\0\x07" + path + bytes([8, number])
+
+
+def test_the_message_that_the_frame_names_gives_the_columns_and_the_value(stage: LakeStage) -> None:
+    (stage.schemas / "7.desc").write_bytes(two_messages())
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    found = columns.rows(batch(of_message(b"\0", 1), of_message(b"\2\2", 42), of_message(b"\4\0\0", 5)))
+    assert found.misfits == []
+    assert found.batch.column("value").to_pylist() == [
+        {"id": 1, "other": None, "deep": None},
+        {"id": None, "other": 42, "deep": None},
+        {"id": None, "other": None, "deep": 5},
+    ]
+
+
+@pytest.mark.parametrize("path", [b"\2\4", b"\4\2\0", b"\2\1"], ids=["no third", "none inside", "negative"])
+def test_a_message_that_the_schema_does_not_have_is_a_misfit(stage: LakeStage, path: bytes) -> None:
+    (stage.schemas / "7.desc").write_bytes(two_messages())
+    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    found = columns.rows(batch(of_message(path, 1), of_message(b"\0", 2)))
+    assert [each.row for each in found.misfits] == [0]
+    assert "message" in found.misfits[0].reason
+    assert found.batch.column("value").to_pylist() == [{"id": 2}]
