@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
+from moldau.lake.stored_rows import stored_rows
 
 FILES_MIN: Final = 16
 """The number of small files of a partition, of one class of size, that are joined."""
@@ -59,10 +58,9 @@ def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
 
 
 def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> None:
-    scan = ArrowScan(attempt.table.metadata, attempt.table.io, attempt.table.schema(), AlwaysTrue())
     try:
         for task in group:
-            for batch in scan.to_record_batches([task]):
+            for batch in stored_rows(attempt.table, task, attempt.table.schema()):
                 attempt.add(batch)
             attempt.replace(task.file)
     except BaseException:

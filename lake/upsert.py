@@ -21,6 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
 
 from moldau.lake.columns import PLACE
+from moldau.lake.stored_rows import stored_rows
 
 KEY: Final = "key"
 IS_DELETION: Final = "is_deletion"
@@ -107,9 +108,7 @@ def replaced_files(table: Table, keys: pa.Array) -> Iterator[tuple[DataFile, Fil
 
 def rows_that_stay(transaction: Transaction, task: FileScanTask, keys: pa.Array) -> Iterator[pa.RecordBatch]:
     """The rows of a file whose keys did not change, in the current schema. Raises OSError."""
-    metadata = transaction.table_metadata
-    scan = ArrowScan(metadata, transaction._table.io, metadata.schema(), AlwaysTrue())
-    for batch in scan.to_record_batches([task]):
+    for batch in stored_rows(transaction._table, task, transaction.table_metadata.schema()):
         yield batch.filter(pc.invert(_is_in(batch.column(KEY), keys)))
 
 
