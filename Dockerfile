@@ -1,7 +1,9 @@
 # An image that takes the variables of apache/kafka's: change the image line of a compose file, and it runs.
-#   docker build -t moldau . && docker run -p 9092:9092 moldau
+#   docker build -t moldau . && docker run -p 127.0.0.1:9092:9092 -p 127.0.0.1:9464:9464 -e KAFKA_MOLDAU_CONSOLE=true moldau
+# The first build takes some minutes, most of them the compile of the hot path; a change of the sources repeats it.
 # The same with Spark and a Java runtime, for a driver and for workers of Spark:
 #   docker build -t moldau-spark --target spark --build-arg EXTRAS=tiered,spark,delta .
+# The name of the base may be one with a digest: --build-arg BASE=python:3.11-slim-bookworm@sha256:...
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -27,16 +29,24 @@ COPY spark_jobs spark_jobs
 COPY lake lake
 COPY testing testing
 COPY pyspark_moldau pyspark_moldau
-RUN PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
+RUN : "the packages that a node needs, each with the hash that the lock file has" \
+ && /opt/moldau/bin/python -m pip install -q --no-cache-dir --disable-pip-version-check --require-hashes -r building/image/requirements.txt
+RUN : "compiles the hot path: one to three minutes without output" \
+ && PIP_CONSTRAINT=requirements.lock MOLDAU_WHEEL=compiled \
     /opt/moldau/bin/python -m pip install --no-cache-dir --disable-pip-version-check ".[$EXTRAS]" \
  && /opt/moldau/bin/python -m pip uninstall --yes --quiet setuptools pip \
  && find /opt/moldau -name __pycache__ -prune -exec rm -r {} + \
  && /opt/moldau/bin/python -m compileall -q /opt/moldau/lib
 
 FROM ${BASE} AS spark
-RUN install -d /usr/share/man/man1 \
- && apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
- && rm -rf /var/lib/apt/lists/* \
+# Builders without BuildKit build this stage also for the plain image; it is then small.
+ARG EXTRAS=tiered
+RUN case ",$EXTRAS," in \
+      *,spark,*) install -d /usr/share/man/man1 \
+        && apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+        && rm -rf /var/lib/apt/lists/* ;; \
+      *) echo "without the extra spark: no Java" ;; \
+    esac \
  && useradd --uid 1000 --create-home --shell /usr/sbin/nologin moldau \
  && install -d -o moldau -g moldau /output
 COPY --from=build /opt/moldau /opt/moldau
@@ -59,7 +69,8 @@ COPY --chown=moldau:moldau building/image/etc/confluent /etc/confluent
 COPY building/image/usr/local/bin/kafka-storage /usr/local/bin/kafka-storage
 RUN chown -R moldau:moldau /etc/kafka /etc/confluent /var/lib/kafka && install -d -o moldau -g moldau /opt/kafka
 COPY --from=build /opt/moldau /opt/moldau
-ENV PATH=/opt/moldau/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+ARG EXTRAS=tiered
+ENV PATH=/opt/moldau/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MOLDAU_IMAGE_EXTRAS=$EXTRAS
 USER moldau
 WORKDIR /var/lib/kafka
 VOLUME /var/lib/kafka/data

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from moldau.broker.cli.container import container_settings
+from moldau.broker.cli.container import HTTP_LISTENER, container_settings
 from moldau.broker.config import Config
 from moldau.broker.config.loading import checked_config
 
@@ -46,15 +47,41 @@ def test_nodes_of_a_cluster_find_each_other(names: list[str]) -> None:
         variables = SERVICES[name]["environment"]
         assert variables["KAFKA_CONTROLLER_QUORUM_VOTERS"] == ",".join(voters)
         assert f"INSIDE://{name}:19092" in variables["KAFKA_ADVERTISED_LISTENERS"]
-        (published,) = SERVICES[name]["ports"]
-        assert variables["KAFKA_ADVERTISED_LISTENERS"].endswith(f"localhost:{published.removesuffix(':9092')}")
+        published = published_of(name)["9092"]
+        assert variables["KAFKA_ADVERTISED_LISTENERS"].endswith(f"localhost:{published}")
         assert SERVICES[name]["volumes"] == [f"{name}:{config.log_dirs[0]}"]
     assert len({config.node_id for config in configs}) == 3
 
 
-def test_each_published_port_is_there_once() -> None:
-    ports = [port.partition(":")[0] for each in SERVICES.values() for port in each.get("ports", [])]
-    assert len(ports) == len(set(ports))
+def published_of(name: str) -> dict[str, str]:
+    """The ports of this machine by those of a service."""
+    ports = (port.split(":") for port in SERVICES[name].get("ports", []))
+    return {inside: outside for _, outside, inside in ports}
+
+
+def test_each_published_port_is_there_once_and_for_this_machine_alone() -> None:
+    ports = [port for each in SERVICES.values() for port in each.get("ports", [])]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_the_console_of_the_first_node_is_on_and_published() -> None:
+    config = config_of("moldau-1")
+    assert config.flag("moldau.console") and config.text(HTTP_LISTENER).endswith(":9464")
+    assert published_of("moldau-1")["9464"] == "9464"
+
+
+def test_the_image_installs_the_versions_of_the_lock_file_each_with_its_hashes() -> None:
+    """The head of the file has the command that makes it."""
+    lock = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().split("\n") if "==" in line)
+    text = (ROOT / "building/image/requirements.txt").read_text()
+    pinned = dict(re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE))
+    assert {name.lower().replace("_", "-"): version for name, version in lock.items()}.items() >= pinned.items()
+    for block in re.split(r"\n(?=\w)", text):
+        assert block.startswith("#") or "--hash=sha256:" in block, block
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = (*needed["dependencies"], *needed["optional-dependencies"]["tiered"])
+    assert {re.split("[>;<= ]", each)[0] for each in named} <= pinned.keys()
 
 
 def test_every_volume_is_declared_and_used() -> None:
