@@ -16,7 +16,7 @@ from bench.document import RESULTS, kept_results, merge_files, standing, write_j
 from bench.figures import Figure, shown, spread
 from bench.groups import GROUPS, Group
 from bench.rows import ELSEWHERE, ROWS
-from bench.subjects import Bench, find_peer, machine
+from bench.subjects import Bench, find_peer, is_compiled, machine
 from tests.conformance.brokers import Ports
 
 PORTS_COUNT = 1000
@@ -30,6 +30,9 @@ def main() -> int:
         return 0
     if arguments.page is not None:
         return recomputed(arguments.page)
+    if not is_compiled() and not arguments.plain:
+        print("the hot path is plain Python here, at half the speed: `make compiled`, or --plain to measure that")
+        return 2
     # A terminated run leaves its brokers no more behind than an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     groups = [group for group in GROUPS if is_wanted(group, arguments)]
@@ -143,6 +146,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each measurement, with each broker")
     parser.add_argument("--directory", type=Path, help="where the brokers keep their data while it runs")
     parser.add_argument("--ports", type=int, default=22_000, metavar="FIRST", help="ports from here on are used")
+    parser.add_argument("--plain", action="store_true", help="measure also where the hot path is plain Python")
     parser.add_argument("--dry", action="store_true", help="print, write nothing")
     return parser.parse_args()
 

@@ -193,6 +193,11 @@ def _is_compiled(module: str) -> bool:
     return spec is not None and str(spec.origin).endswith(".so")
 
 
+def is_compiled() -> bool:
+    """Whether the brokers of this checkout run the compiled hot path."""
+    return all(map(_is_compiled, COMPILED))
+
+
 def machine() -> dict[str, str]:
     """What the figures hold for."""
     models = [
@@ -206,6 +211,6 @@ def machine() -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB",
         "system": f"{system.sysname} {system.release}",
         "python": sys.version.split()[0],
-        "hot path": "compiled" if all(map(_is_compiled, COMPILED)) else "plain Python",
+        "hot path": "compiled" if is_compiled() else "plain Python",
         "load generator": load.language(),
     }

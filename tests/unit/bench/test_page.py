@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from bench import __main__ as bench_main
 from bench.document import DOCUMENT, PICTURE, ROOT, held_table, kept_results, merged, page, read_json, standing
 from bench.figures import Figure
 from bench.groups import GROUPS
@@ -80,3 +82,15 @@ def test_the_picture_shows_half_the_latency_as_twice_as_good() -> None:
     picture = drawn([figure(name, ours=1.0, peer=2.0)])
     ElementTree.fromstring(picture)
     assert name in picture and "2.00×" in picture
+
+
+def test_plain_python_is_measured_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_main, "is_compiled", lambda: False)
+    monkeypatch.setattr(bench_main, "measured", lambda *_: ([], True))
+    monkeypatch.setattr(sys, "argv", ["bench", "--dry"])
+    assert bench_main.main() == 2
+    assert "`make compiled`, or --plain" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["bench", "--dry", "--plain"])
+    assert bench_main.main() == 0
