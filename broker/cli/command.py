@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser(invocation.out, words[0]).parse_args(words)
     run: Run = parsed.run
     try:
+        refuse_windows(sys.platform)
         with warnings_as_lines(invocation.errors):
             return run(parsed, invocation)
     except CommandError as refusal:
@@ -85,6 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def refuse_windows(platform: str) -> None:
+    """Check the platform (`sys.platform`). Raises `CommandError` on Windows, whose files and sockets are others."""
+    if platform == "win32":
+        raise CommandError("Moldau does not run on Windows: use the container image, or WSL (docs/start.md)")
 
 
 class HelpfulParser(argparse.ArgumentParser):

@@ -24,10 +24,13 @@ PATTERN_MEMORY_MAX: Final = 1 << 20
 
 @lru_cache(256)
 def linear_match(pattern: str) -> Callable[[str], object] | None:
-    """A function that tells whether the whole of a text matches a pattern of a user, in linear time by RE2; None where
-    RE2 cannot compile the pattern.
+    """A function that tells whether the whole of a text matches a pattern of a user, in linear time by RE2; None if RE2
+    cannot compile the pattern, or is not installed.
     """
-    import re2
+    try:
+        import re2
+    except ImportError:
+        return None
 
     options = re2.Options()
     options.log_errors = False

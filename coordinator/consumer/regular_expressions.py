@@ -34,8 +34,11 @@ NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
 def compiled(regex: str) -> Any:
-    """The regular expression as RE2 compiles it. Raises `ValueError` if it is not valid."""
-    import re2  # here, because most nodes have no regular expressions, and the library holds 2.6 MB
+    """The regular expression as RE2 compiles it. Raises `ValueError` if it is not valid, or if RE2 is not installed."""
+    try:
+        import re2  # here, because most nodes have no regular expressions, and the library holds 2.6 MB
+    except ImportError:
+        raise ValueError("regular expressions need the package google-re2, which is not installed here") from None
 
     options = re2.Options()
     options.log_errors = False

@@ -121,7 +121,10 @@ def _section(text: str, start: int) -> tuple[str | None, int]:
 
 
 def _rule(pattern: str, replacement: str, case: str) -> Rule:
-    import re2  # here, because most nodes have no rules, and the library holds 2.6 MB
+    try:
+        import re2  # here, because most nodes have no rules, and the library holds 2.6 MB
+    except ImportError:
+        raise InvalidRule("Rules need the package google-re2, which is not installed here") from None
 
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from ast import literal_eval
 from pathlib import Path
 
@@ -265,3 +266,11 @@ def test_a_wheel_is_told_to_pip_by_its_name(monkeypatch: pytest.MonkeyPatch) -> 
     terminal = Terminal(io.StringIO(), {})
     with pytest.raises(CommandError, match=r"^gone is not installed: pip install 'moldau\[sql\]'$"):
         Invocation(terminal, terminal, {}).require(("gone",), "sql")
+
+
+def test_windows_is_refused_with_the_names_of_what_works_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["version"]) == 1
+    assert capsys.readouterr().err.startswith("moldau: Moldau does not run on Windows: use the container image, or WSL")
