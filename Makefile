@@ -13,11 +13,15 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "$(PYTHON) is older than Python 3.11: make $(MAKECMDGOALS) PYTHON=python3.12, or the image: docs/start.md" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	@echo "installing into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e . \
+	|| { echo "not installed. Packages are ready for CPython 3.11 to 3.14 on Linux with glibc and on macOS;" \
+	"elsewhere use the image: docs/start.md, Platforms" >&2; exit 1; }
 	@$(BIN)/python -m compileall -q moldau
 	@touch $@
 
@@ -30,9 +34,9 @@ install: compiled ## the environment alone
 compiled: | $(VENV)/.installed ## the hot path as C extensions, where a C compiler is there; nothing to do where they are current
 	@$(BIN)/python -m building
 
-run: $(VENV)/.installed ## start a broker on 127.0.0.1:9092, data in ./data; the first time in plain Python
+run: $(VENV)/.installed ## start a broker on 127.0.0.1:9092, or PORT=n, data in ./data; the first time in plain Python
 	@$(BIN)/python -m building --begin
-	@$(BIN)/moldau serve
+	@$(BIN)/moldau serve $(if $(PORT),--port $(PORT))
 
 cluster: install ## start three nodes on 127.0.0.1:9092 to 9094, data in ./data-cluster
 	$(BIN)/moldau cluster --nodes 3
@@ -116,12 +120,21 @@ containers: $(VENV)/.installed-tests ## the image under Testcontainers' Kafka mo
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) testcontainers==4.15.0
 	$(BIN)/python -m tests.containers
 
-.PHONY: wheel
+.PHONY: wheel wheel-pure
 
-wheel: | $(BIN)/python ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
-	MOLDAU_WHEEL=pure $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
-	PIP_CONSTRAINT=$(LOCK) MOLDAU_WHEEL=compiled $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+wheel: wheel-pure ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
+	@echo "the compiled wheel: compiles the hot path, one to three minutes"
+	@PIP_CONSTRAINT=$(LOCK) MOLDAU_WHEEL=compiled $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
+
+wheel-pure: | $(BIN)/python ## dist/: the wheel in plain Python alone, in some seconds
+	@echo "the wheel in plain Python"
+	@MOLDAU_WHEEL=pure $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+
+.PHONY: first-command
+
+first-command: $(VENV)/.installed-tests ## the first command in a fresh clone and an empty environment, and both wheels; EXTRAS=1: each extra alone
+	$(BIN)/python -m tests.first_command $(if $(EXTRAS),--extras)
 
 clean: ## forget the environment, keep the data
 	rm -rf $(VENV) .compiled .mypy_cache .ruff_cache .pytest_cache
