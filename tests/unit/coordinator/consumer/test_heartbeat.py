@@ -418,6 +418,40 @@ def test_an_instance_id_belongs_to_one_member() -> None:
     assert stage.heartbeat("m1", 2, instance_id="i1").error_code == NONE
 
 
+def test_a_second_process_with_an_instance_id_changes_nothing_for_the_first() -> None:
+    """It is refused as long as the first one lives, and what it sends prolongs no session and moves no partition."""
+    stage = ConsumerStage()
+    stage.join("m1", instance_id="i1")
+    before = stage.group.members["m1"]
+    for _ in range(8):
+        stage.wait(5_000)
+        for second in (
+            stage.join("m2", instance_id="i1"),
+            stage.heartbeat("m2", 2, instance_id="i1"),
+            stage.heartbeat("m2", -1, instance_id="i1"),
+            stage.heartbeat("m2", -2, instance_id="i1"),
+        ):
+            assert second.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
+            assert (stage.written, stage.group.members) == ([], {"m1": before})
+    stage.wait(5_000)
+    assert stage.group.members == {}, "the first one was not heard of for 45 s"
+    assert assigned(stage.join("m2", instance_id="i1")) == {"a": [0, 1, 2, 3]}
+
+
+def test_the_first_process_does_nothing_to_the_second_that_took_its_place() -> None:
+    stage = ConsumerStage()
+    stage.join("m1", instance_id="i1")
+    stage.heartbeat("m1", -2, instance_id="i1")
+    stage.join("m2", instance_id="i1")
+    second = stage.group.members["m2"]
+    for epoch in (2, -1, -2):
+        assert stage.heartbeat("m1", epoch, instance_id="i1").error_code == ErrorCode.FENCED_INSTANCE_ID
+        assert stage.heartbeat("m1", max(epoch, -1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (stage.written, stage.group.members) == ([], {"m2": second})
+    assert stage.join("m1", instance_id="i1").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert stage.heartbeat("m2", 2, instance_id="i1").error_code == NONE
+
+
 def test_a_static_member_may_leave_for_good() -> None:
     stage = ConsumerStage()
     stage.join("m1", instance_id="i1")

@@ -7,7 +7,7 @@ import pytest
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
 from moldau.coordinator.consumer.regular_expressions import matching_topics, regex_fault
 from moldau.protocol.errors import ErrorCode
-from tests.support.consumer_stage import CLIENT, ConsumerStage, assigned
+from tests.support.consumer_stage import CLIENT, ConsumerStage, assigned, id_of
 
 
 def joined(regex: str = "a.*") -> ConsumerStage:
@@ -156,6 +156,25 @@ def test_old_resolutions_are_refreshed() -> None:
     stage.stay("m1")
     assert stage.resolve()
     assert stage.group.epoch == epoch, "the same topics do not raise the epoch"
+
+
+def test_a_topic_that_may_not_be_described_any_more_is_taken_away_at_the_refresh() -> None:
+    """A resolution has the rights of its time; what it leaves out goes, and what it has again comes back."""
+    stage = ConsumerStage(counts={"a": 2, "b": 2})
+    stage.join("m1", subscribed_topic_regex="a|b")
+    for allowed in ({"a", "b"}, {"a"}, set(), {"b"}):
+        (search,) = stage.commands
+        assert isinstance(search, ResolveRegexes)
+        stage.commands.clear()
+        epoch = stage.group.epoch
+        topics = {"a|b": frozenset[str](allowed)}
+        stage._step(RegexesResolved("g", topics, search.image.version, stage.now_ms))
+        assert stage.group.epoch == epoch + 1
+        stage.settle()
+        assert {*stage.group.members["m1"].assigned} == {id_of(name) for name in allowed}
+        for _ in range(20):
+            stage.now_ms += 30_001
+            stage.stay("m1")
 
 
 def test_an_expression_that_no_member_uses_is_removed() -> None:

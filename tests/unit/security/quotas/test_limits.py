@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from moldau.security.quotas import throttling
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
 from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
-from moldau.security.quotas.sampled_rate import Windows
+from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 from moldau.security.quotas.throttling import ClientThrottle
 
 BOTH = QuotaTags("alice", "app")
@@ -82,3 +84,40 @@ def test_rates_are_bounded_in_number_and_dropped_when_idle(monkeypatch: pytest.M
     assert list(clients._rates) == [QuotaTags("", f"c{number}") for number in (7, 8, 9)]
     clients.record("u", "new", 1, throttling.IDLE_MS + 9)
     assert list(clients._rates) == [QuotaTags("", "new")]
+
+
+def long_story(random: Random) -> list[tuple[int, float]]:
+    """(time in ms, value) of the requests of a client with a limit of 100/s: bursts, and between them hours in which it
+    stays below its limit, or is silent for less than an hour.
+    """
+    now_ms, story = 0, []
+    for _ in range(6):
+        quiet_ms = random.choice((throttling.IDLE_MS - 1, throttling.IDLE_MS + 20_000, 2 * throttling.IDLE_MS))
+        pause_ms = random.choice((1_000, 9_000, 59_000, throttling.IDLE_MS - 1))
+        for _ in range(max(1, quiet_ms // pause_ms)):
+            now_ms += pause_ms
+            story.append((now_ms, 0.09 * min(pause_ms, 10_000)))
+        for _ in range(20):
+            now_ms += random.choice((0, 1, 500, 2_000))
+            story.append((now_ms, 300.0))
+    return story
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_other_clients_do_changes_no_throttle_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate of a client that was heard of within the hour is kept, whoever comes, and however quiet the client was:
+    its throttle times are those of a rate that is never dropped.
+    """
+    monkeypatch.setattr(throttling, "RATES_MAX", 50)
+    random = Random(seed)
+    clients, alone = throttle(({"client-id": None}, 100.0)), SampledRate(Windows())
+    throttled, newcomers = 0, 0
+    for now_ms, value in long_story(random):
+        if random.random() < 0.2:
+            newcomers += 1
+            clients.record("u", f"other-{newcomers % 70}", random.choice((1.0, 5_000.0)), now_ms)
+        alone.record(value, now_ms)
+        delay_ms = clients.record("u", "client", value, now_ms)
+        assert delay_ms == throttle_ms(alone, 100.0, now_ms), now_ms
+        throttled += delay_ms > 0
+    assert throttled > 20
