@@ -28,7 +28,7 @@ class LakeStage:
         self.warehouse = directory / "lake"
         self.schemas = directory / "schemas"
         for each in (self.logs, self.schemas):
-            each.mkdir(exist_ok=True)
+            each.mkdir(parents=True, exist_ok=True)
         self.ends: dict[tuple[str, int], int] = {}
         self.said: list[str] = []
         self.steps: list[str] = []

@@ -442,6 +442,10 @@ def test_the_first_process_does_nothing_to_the_second_that_took_its_place() -> N
     stage = ConsumerStage()
     stage.join("m1", instance_id="i1")
     stage.heartbeat("m1", -2, instance_id="i1")
+    for epoch in (2, -1, -2):
+        assert stage.heartbeat("m2", epoch, instance_id="i1").error_code == ErrorCode.FENCED_INSTANCE_ID, (
+            "joining first"
+        )
     stage.join("m2", instance_id="i1")
     second = stage.group.members["m2"]
     for epoch in (2, -1, -2):
