@@ -316,6 +316,23 @@ def test_when_its_session_is_over_a_client_may_only_authenticate_again(is_late: 
     tell(story, RENEWING_PORT)
 
 
+@pytest.mark.parametrize("renewals", [1, 2])
+def test_a_session_that_was_renewed_ends_after_its_own_time(renewals: int) -> None:
+    """It neither ends with the one before nor goes on for ever."""
+
+    async def story(node: Node, client: Client) -> None:
+        await log_in(client)
+        for _ in range(renewals):
+            await asyncio.sleep(2)
+            assert (await log_in(client)).session_lifetime_ms == 3000
+        await asyncio.sleep(2.9)
+        assert await is_served(client), "the session before ended 1.9 s ago"
+        await asyncio.sleep(0.2)
+        assert not await is_served(client)
+
+    tell(story, RENEWING_PORT)
+
+
 @pytest.mark.parametrize(
     ("token", "message"),
     [
