@@ -30,25 +30,25 @@ class DeadLetters:
         self._table = table
         self.schema = raw_schema(has_headers=has_headers).append(pa.field("reason", pa.string()))
         self._letters: list[pa.RecordBatch] = []
-        self._ledger: Ledger | None = None
 
     def claim(self, wanted: Ledger) -> None:
         """Become the writer of the table, and sweep it. Raises as `LakeTable.claim`."""
-        self._ledger = self._table.claim(replace(wanted, mode="append", offsets={}), self.schema, None)
+        self._table.claim(replace(wanted, mode="append", offsets={}), self.schema, None)
         self._table.sweep()
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """The (partition, offset) of the letters at or after these offsets: those that a crash has left ahead of the
-        rows. The letters of a round that is given up before are forgotten.
+        """The (partition, offset) of the letters at or after these offsets: those that a crash, or the lost answer to a
+        commit, has left ahead of the rows. The letters of a round that is given up before are forgotten. Raises
+        `WriterReplaced`.
         """
         self._letters = []
-        assert self._ledger is not None, "the table is claimed"
-        ahead = {each: offsets.get(each, 0) for each, end in self._ledger.offsets.items() if end > offsets.get(each, 0)}
+        begun = self._table.begin()
+        ahead = {each: offsets.get(each, 0) for each, end in begun.ledger.offsets.items() if end > offsets.get(each, 0)}
         if not ahead:
             return set()
         parts = [And(EqualTo("partition", each), GreaterThanOrEqual("offset", start)) for each, start in ahead.items()]
         condition = parts[0] if len(parts) == 1 else Or(*parts)
-        found = self._table.begin().table.scan(condition, selected_fields=("partition", "offset")).to_arrow()
+        found = begun.table.scan(condition, selected_fields=("partition", "offset")).to_arrow()
         return set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
 
     def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
@@ -68,5 +68,5 @@ class DeadLetters:
         attempt = self._table.begin()
         for each in self._letters:
             attempt.add(each)
-        self._ledger = attempt.commit(reached)
+        attempt.commit(reached)
         self._letters = []

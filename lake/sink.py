@@ -27,8 +27,9 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
@@ -202,12 +203,41 @@ class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
         return super()._summary(snapshot_properties).model_copy(update={"operation": Operation.REPLACE})
 
 
+class ConfirmingCatalog:
+    """The catalog of an attempt. A commit that it refuses may be done: a proxy that lost the answer of the catalog asks
+    again, and that time the table has changed, by this commit. pyiceberg deletes the manifests of a refused commit, so
+    the table is looked at before the refusal is believed.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._catalog, name)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Raises `CommitFailedException` where the table does not have the commit, and the errors of the catalog, after
+        which the outcome is unknown.
+        """
+        try:
+            return self._catalog.commit_table(table, requirements, updates)
+        except CommitFailedException:
+            current = self._catalog.load_table(table.name())
+            added = {each.snapshot.snapshot_id for each in updates if isinstance(each, AddSnapshotUpdate)}
+            if not added or not added <= {each.snapshot_id for each in current.metadata.snapshots}:
+                raise
+            return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
+
+
 class Attempt:
     """Rows on their way into a table."""
 
     def __init__(self, table: Table, ledger: Ledger, ports: SinkPorts, file_size_max: int) -> None:
         # A commit that a conflict makes anew would not be this attempt any more: pyiceberg is to try once.
         table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, RETRIES: "0"}})
+        table.catalog = ConfirmingCatalog(table.catalog)
         self.table = table
         self.ledger = ledger
         self._ports = ports
