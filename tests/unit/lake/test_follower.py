@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
+from pyiceberg.catalog.sql import SqlCatalog
+
 from moldau.lake.durable_files import SyncedFile
-from moldau.lake.sink import CommitConflict, LakeTable, WriterReplaced
+from moldau.lake.ledger import Ledger
+from moldau.lake.sink import Attempt, CommitConflict, LakeTable, WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.local_files import LocalFiles
@@ -179,6 +183,49 @@ def test_a_crash_between_letters_and_rows_leaves_each_record_in_one_table(stage:
     stage.follow(**chosen)
     assert stage.offsets() == [(0, 0), (0, 2), (0, 3)] and stage.offsets("t_dead_letters") == [(0, 1)]
     assert stage.orphans() == [] and stage.orphans("t_dead_letters") == []
+
+
+def test_letters_whose_commit_lost_its_answer_are_not_written_again(
+    stage: LakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that lives on asks the table of letters how far it is. `tests/lake/test_lost_answers.py` loses the
+    answer to each call in turn.
+    """
+    stage.put_schema(1, ORDER)
+    fit = Record(b"a", framed(1, ORDER, {"id": 7}), START_MS)
+    stage.append([fit, Record(b"x", b"not framed", START_MS), fit])
+    follower, _ = stage.open(registry=str(stage.schemas), misfits="dead-letter")
+    committed = Attempt.commit
+
+    def lost(self: Attempt, offsets: Mapping[int, int], **changed: Any) -> Ledger:
+        committed(self, offsets, **changed)
+        raise ConnectionResetError("the answer is lost")
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionResetError):
+        patched.setattr(Attempt, "commit", lost)
+        follower.catch_up()
+    assert stage.offsets() == [] and stage.offsets("t_dead_letters") == [(0, 1)]
+    follower.catch_up()
+    assert stage.offsets() == [(0, 0), (0, 2)] and stage.offsets("t_dead_letters") == [(0, 1)]
+
+
+def test_a_refused_commit_that_the_table_has_is_done(stage: LakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy has asked the catalog twice: no file of the first answer is deleted."""
+    stage.numbered(10)
+    follower, _ = stage.open()
+    commit = SqlCatalog.commit_table
+
+    def twice(self: SqlCatalog, *arguments: Any) -> Any:
+        commit(self, *arguments)
+        return commit(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", twice)
+        follower.catch_up()
+    assert follower.progress.conflicts_count == 0
+    stage.numbered(10)
+    follower.catch_up()
+    assert stage.offsets() == all_offsets(stage.ends.items()) and len(stage.rows()) == 20
 
 
 def test_a_stop_gives_the_round_up(stage: LakeStage) -> None:
