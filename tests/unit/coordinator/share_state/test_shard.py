@@ -17,7 +17,7 @@ from moldau.coordinator.share_state.events import (
     TopicsDeleted,
     WriteState,
 )
-from moldau.coordinator.share_state.records import ShareStateRecordReader
+from moldau.coordinator.share_state.records import ShareStateChange, ShareStateRecordReader
 from moldau.coordinator.share_state.shard import CHANGES_AT_ONCE, ShareStateShard
 from moldau.coordinator.share_state.state import ShareKey, ShareState, StateBatch, StateUpdate
 from moldau.protocol.errors import ErrorCode
@@ -282,3 +282,31 @@ def test_an_update_without_its_snapshot_is_loaded_as_the_state() -> None:
     (loaded,) = LogReader(1, ShareStateRecordReader()).read(stage.batches[1])
     shard.replay(loaded.change, loaded.end_offset)
     assert dict(shard.states()) == {KEY: ShareState(0, 0, 0, 0, 5, ACCEPTED)}
+
+
+def test_what_a_log_tells_last_of_an_epoch_does_not_lower_it() -> None:
+    """As in Apache Kafka the largest epochs count, whatever the snapshots say that follow."""
+    shard = ShareStateShard(CONFIG, 0, PARTITIONS.get)
+    for end_offset, (leader_epoch, state_epoch) in enumerate([(4, 6), (3, 5)], 1):
+        snapshot = ShareState(end_offset, state_epoch, leader_epoch, 0, 0)
+        shard.replay(ShareStateChange(KEY, snapshot, end_offset - 1), end_offset)
+    shard.step(Loaded(), 0, 0)
+    for request, error in (
+        (WriteState(WAITER, KEY, 5, 4, 0, 0, ()), ErrorCode.FENCED_STATE_EPOCH),
+        (WriteState(WAITER, KEY, 6, 3, 0, 0, ()), ErrorCode.FENCED_LEADER_EPOCH),
+        (ReadState(WAITER, KEY, 3), ErrorCode.FENCED_LEADER_EPOCH),
+    ):
+        (reply,) = shard.step(request, 0, 0).replies
+        assert reply.response == StateAnswer(error)
+
+
+def test_a_snapshot_before_its_turn_leaves_the_count_of_updates() -> None:
+    """As in Apache Kafka: a reset between the updates does not put off the snapshot that they call for."""
+    stage = Stage()
+    stage.initialize()
+    stage.write(ACCEPTED, start_offset=0)
+    stage.initialize(state_epoch=2, start_offset=0)
+    stage.write(ACCEPTED, state_epoch=2, start_offset=0)
+    assert stage.states()[KEY].snapshot_epoch == 1, "two updates are allowed"
+    stage.write(ACCEPTED, state_epoch=2, start_offset=0)
+    assert stage.states()[KEY].snapshot_epoch == 2
