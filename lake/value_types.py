@@ -7,7 +7,7 @@ becomes long, float becomes double, the precision of a decimal grows. Every othe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -98,6 +98,9 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
             pa.field(name, merged_type(each.type, there[name].type, f"{path}.{name}") if name in there else each.type)
             for name, each in here.items()
         ]
+        same = same_names([*here, *there])
+        if same is not None:
+            raise TypesDiffer("{} has the field {}, and the schema has {}".format(path, *same))
         return pa.struct([*fields, *(pa.field(each.name, each.type) for each in other if each.name not in here)])
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(pa.field("element", merged_type(one.value_type, other.value_type, f"{path}.element")))
@@ -220,9 +223,24 @@ def _field_type(field: Any, messages: Mapping[str, Any], depth: int) -> pa.DataT
     return _PROTOBUF[kind] if kind in _PROTOBUF else _message(messages[field.type_name], messages, depth + 1)
 
 
+def same_names(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that differ by case alone, for which engines of SQL have one column; None if there are none."""
+    met: dict[str, str] = {}
+    for name in names:
+        other = met.setdefault(name.casefold(), name)
+        if other != name:
+            return other, name
+    return None
+
+
 def _struct(fields: Mapping[str, pa.DataType]) -> pa.DataType:
     if not fields:
         raise ValueNotDecoded("a type of the schema has no fields, and a table has no column of such a type")
+    same = same_names(fields)
+    if same is not None:
+        raise ValueNotDecoded(
+            "the names of the fields {} and {} differ by case alone, and a table has no such columns".format(*same)
+        )
     return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
 
 

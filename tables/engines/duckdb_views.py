@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from moldau.tables.engines.topic_dataset import dataset
+from moldau.tables.engines.topic_dataset import TopicDataset, dataset
 from moldau.tables.reading.arguments import Place
 from moldau.tables.reading.topics import topics
+from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-DESCRIPTIONS: Final = {
+DESCRIPTIONS: Final[Mapping[str, str]] = {
     "moldau_topics": "topics",
     "moldau_segments": "segments",
     "moldau_offsets": "offsets",
@@ -20,6 +21,38 @@ DESCRIPTIONS: Final = {
     "moldau_transactions": "transactions",
 }
 """The views of the tables that describe a cluster."""
+
+
+class AmbiguousTopic(TopicDataset):
+    """The view of several topics whose names differ by case: no scan says which one is meant."""
+
+    def __init__(self, one: TopicDataset, topics: Sequence[str]) -> None:
+        super().__init__(one._scan)
+        self._topics = topics
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (AmbiguousTopic, (TopicDataset(self._scan), self._topics))
+
+    def scanner(self, *_: Any, **__: Any) -> NoReturn:
+        raise Refused(one_name(self._topics))
+
+
+def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
+    """The topics of each view that several have, by its name in lower case; those that a table of the cluster hides
+    are among them.
+    """
+    found: dict[str, list[str]] = {view: [table] for view, table in DESCRIPTIONS.items()}
+    for topic, view in sorted(views.items()):
+        found.setdefault(view.lower(), []).append(topic)
+    return {view: topics for view, topics in found.items() if len(topics) > 1}
+
+
+def one_name(topics: Sequence[str]) -> str:
+    """The refusal of a query of them."""
+    return (
+        f"{' and '.join(topics)} are one name in SQL, which has no case: read one of them alone (names, --topic), "
+        f"or name a view for each, such as names={{{topics[-1]!r}: 'view_1'}}"
+    )
 
 
 def duckdb(
@@ -31,8 +64,9 @@ def duckdb(
 ) -> DuckDBPyConnection:
     """Give each topic of a place as a view of a connection; None makes a connection in memory. Returns the connection.
 
-    A view has the name of its topic (in double quotes where it has dots or dashes). `names`: only this topic or these,
-    or view by topic. Tables that describe the cluster are views too: `moldau_topics`, `moldau_segments`,
+    A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case: a query of
+    a view whose name several topics have (`order`, `Order`) is refused. `names`: only this topic or these, or view by
+    topic. Tables that describe the cluster are views too: `moldau_topics`, `moldau_segments`,
     `moldau_offsets`, `moldau_groups`, `moldau_transactions`. Nothing is read before a query, which reads what is there
     then: the columns that it names, and the partitions, offsets and times that its WHERE leaves. `arguments` are those
     of `moldau.read_topic`. Raises `Refused` and OSError.
@@ -41,14 +75,21 @@ def duckdb(
 
     connection: DuckDBPyConnection = library.connect() if con is None else con
     shown = arguments.get("options")
-    if names is None:
-        listed = topics(place, columns=["topic"], options=shown).read_all()
-        names = sorted(set(listed.column("topic").to_pylist()))
-    elif isinstance(names, str):
+    is_chosen = names is not None
+    if isinstance(names, str):
         names = [names]
+    elif names is None:
+        listed = topics(place, columns=["topic"], options=shown).read_all()
+        # A table of the cluster hides a topic of its name, which has a view if the caller names one.
+        names = sorted(set(listed.column("topic").to_pylist()) - set(DESCRIPTIONS))
     views = names if isinstance(names, Mapping) else {name: name for name in names}
+    same = same_views(views)
+    if is_chosen and same:
+        raise Refused(one_name(next(iter(same.values()))))
     for topic, view in views.items():
-        connection.register(view, dataset(place, topic, **arguments))
+        topics_of_view = same.get(view.lower())
+        of_topic = dataset(place, topic, **arguments)
+        connection.register(view, of_topic if topics_of_view is None else AmbiguousTopic(of_topic, topics_of_view))
     for view, table in DESCRIPTIONS.items():
         connection.register(view, dataset(place, table=table, options=shown))
     return connection

@@ -158,3 +158,13 @@ def test_the_type_of_a_column_of_a_table_is_that_of_the_decoders() -> None:
     plain = pa.struct([("a", pa.string()), ("b", pa.list_(pa.field("element", pa.binary())))])
     assert plain_type(of_table).equals(plain)
     assert plain_type(pa.map_(pa.large_string(), of_table)).equals(pa.map_(pa.string(), plain))
+
+
+def test_fields_whose_names_differ_by_case_alone_are_no_columns() -> None:
+    """DuckDB answers with the values of one for both, and Spark calls them ambiguous."""
+    fields = [{"name": "id", "type": "int"}, {"name": "ID", "type": "int"}]
+    both = Schema("AVRO", json.dumps({"type": "record", "name": "R", "fields": fields}).encode())
+    with pytest.raises(ValueNotDecoded, match="id and ID differ by case alone"):
+        type_of(both)
+    with pytest.raises(TypesDiffer, match="value has the field id, and the schema has ID"):
+        merged_type(pa.struct([("id", pa.int32())]), pa.struct([("ID", pa.int32())]))

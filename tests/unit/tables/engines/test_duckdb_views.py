@@ -9,6 +9,7 @@ import pytest
 
 import moldau
 from moldau.tables.engines.topic_dataset import TopicDataset, TopicScanner
+from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
 pytest.importorskip("duckdb")
@@ -34,6 +35,24 @@ def test_each_topic_is_a_view(directory: Path) -> None:
         'select a."offset" from t a join "other.topic" b using ("offset") where a.partition = 1'
     ).fetchall()
     assert sorted(found) == [(each,) for each in range(20)]
+
+
+def test_topics_that_differ_by_case_are_never_taken_for_one_another(tmp_path: Path) -> None:
+    for topic, batches in (("order", 3), ("Order", 5), ("moldau_topics", 1)):
+        write_partition(tmp_path, mixed_batches(batches, 10), topic=topic)
+    write_checkpoints(tmp_path, {("order", 0): 30, ("Order", 0): 50, ("moldau_topics", 0): 10})
+    con = moldau.duckdb(None, tmp_path)
+    for name in ("order", "Order", "ORDER"):
+        with pytest.raises(Exception, match="Order and order are one name in SQL"):
+            con.execute(f'select count(*) from "{name}"').fetchall()
+    assert con.execute("select count(*) from moldau_topics").fetchall() == [(3,)]
+    named = moldau.duckdb(None, tmp_path, names={"order": "a", "Order": "b", "moldau_topics": "c"})
+    found = named.execute("select (select count(*) from a), (select count(*) from b), (select count(*) from c)")
+    assert found.fetchall() == [(30, 50, 10)]
+    assert moldau.duckdb(None, tmp_path, names="Order").execute('select count(*) from "order"').fetchall() == [(50,)]
+    for names in (["order", "Order"], {"order": "x", "Order": "X"}, ["moldau_topics"]):
+        with pytest.raises(Refused, match="are one name in SQL"):
+            moldau.duckdb(None, tmp_path, names=names)
 
 
 def test_a_query_reads_what_is_there_then(tmp_path: Path) -> None:
