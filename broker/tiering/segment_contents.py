@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.broker.runtime.environment import Environment
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import MAGIC
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.text_checkpoint import format_checkpoint
 from moldau.storage.files.file_slice import FileSlice
@@ -111,9 +113,10 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
     """Check every batch of a segment before it is copied, in executor threads.
 
     The indexes of the copy are made from the checked batches, so that damage of the local index files is not copied.
-    These files stay as they are. Raises `DamagedSegment` and OSError.
+    These files stay as they are. Raises `DamagedSegment`, `CannotCopy` and OSError.
     """
     segment, config = found.segment, log.config
+    await environment.offload(partial(_refuse_old_format, segment))
     base_offset, size = segment.base_offset, segment.size
     check = BatchCheck(base_offset, found.end_offset, size, segment.index_interval_bytes, config.segment_index_bytes)
     open_file = segment.slice(0, size).open_file if size else None
@@ -128,6 +131,22 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
     if max_timestamp < 0:
         max_timestamp = log.fs.modified_ms(segment.path(LOG_SUFFIX))
     return CheckedSegment(open_file, check.crc, check.offset_index, check.time_index, max_timestamp)
+
+
+def _refuse_old_format(segment: Segment) -> None:
+    """Raises `CannotCopy` for a segment that begins with messages of format 0 or 1, which is no damage, and OSError.
+
+    They have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either.
+    """
+    try:
+        first = next((header for _, header in segment.headers()), None)
+    except MalformedMessage:
+        return  # The check tells what is wrong.
+    if first is not None and first.magic != MAGIC:
+        raise CannotCopy(
+            f"{segment.path(LOG_SUFFIX)} has messages of format {first.magic}, which have no leader epochs: it stays"
+            " here, and the segments after it too, until DeleteRecords moves the log start offset past it"
+        )
 
 
 def _check_some(check: BatchCheck, open_file: OpenFile, size: int) -> None:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from moldau.broker.tiering.segment_contents import CannotCopy, CopyableSegment, copyable, described, is_due
+from moldau.broker.tiering.segment_contents import (
+    CannotCopy,
+    CopyableSegment,
+    DamagedSegment,
+    checked,
+    copyable,
+    described,
+    is_due,
+)
 from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.files.local_files import LocalFiles
+from moldau.storage.log.log import Log
+from moldau.storage.log_config import LogConfig
+from tests.support.old_messages import old_segment
 from tests.unit.storage.tiered.remote_partition import written_log
 
 ID = bytes(range(16))
@@ -81,3 +96,21 @@ def test_a_segment_whose_epoch_is_not_known_is_not_copied(tmp_path: Path) -> Non
     log.epochs.entries = [EpochStart(5, 1)]
     with pytest.raises(CannotCopy, match="leader epoch of offset 0"):
         described(log, CopyableSegment(log.segments[0], log.segments[1].base_offset), ID, 3, 77, 5)
+
+
+class Inline:
+    """An environment without threads."""
+
+    async def offload(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+def test_a_segment_of_an_old_format_is_not_copied_and_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    data, records = old_segment()
+    (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(data)
+    log = Log.open(LocalFiles(), str(tmp_path / "t-0"), LogConfig(is_tiered=True), now_ms=0)
+    environment: Any = Inline()
+    with pytest.raises(CannotCopy, match=r"messages of format 0.*DeleteRecords") as refused:
+        asyncio.run(checked(log, CopyableSegment(log.segments[0], len(records)), environment))
+    assert not isinstance(refused.value, DamagedSegment)
