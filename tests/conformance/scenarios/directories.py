@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from moldau.protocol.record_builder import Record as Stored
 from tests.conformance.brokers import Apache, Broker, Guest, Moldau, MoldauGuest, Ports
 from tests.conformance.client import Client
 from tests.conformance.clients import driver_of
@@ -17,6 +18,7 @@ from tests.conformance.scenarios.stored import codecs_stored
 from tests.conformance.session import expect, same_records
 from tests.conformance.toolbox import Toolbox
 from tests.conformance.toolchain import Missing, Toolchain
+from tests.support.old_messages import old_segment
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
@@ -25,6 +27,7 @@ RECORDS_PER_CALL = 5_000
 TOPIC, GROUP = "exchange", "readers"
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 COMMITTED = 1_234
+OLD_TOPIC = "aged"
 
 # What DumpLogSegments prints about a file that it does not accept, while it still ends with status 0.
 COMPLAINTS = ("isvalid: false", "Mismatches in", "Non-consecutive offsets", "mismatch", "out of order", "Exception")
@@ -208,6 +211,51 @@ def apache_to_apache(work: Workshop) -> None:
         still_writable(client)
 
 
+def put_old_segments(directory: Path) -> list[Stored]:
+    """Replaces the files of an empty partition by two segments of messages of formats 0 and 1, plain and compressed."""
+    for path in directory.glob("0*"):
+        path.unlink()
+    held: list[Stored] = []
+    for _ in range(2):
+        data, records = old_segment(len(held))
+        (directory / f"{len(held):020}.log").write_bytes(data)
+        held += records
+    return held
+
+
+def seen_of(client: Client, held: Sequence[Stored]) -> dict[str, object]:
+    """What a client sees of the old segments: all records, those from each fifth offset on, the offsets of times."""
+    seen: dict[str, object] = {"end": client.list_offsets(OLD_TOPIC, 0, "latest")}
+    for offset in range(0, len(held), 5):
+        read = client.consume(OLD_TOPIC, offset=offset, count=len(held) - offset)
+        pairs = [(record.key, record.value) for record in read]
+        expect(pairs == [(each.key, each.value) for each in held[offset:]], f"from offset {offset} on: {pairs[:2]}")
+        seen[f"times from {offset}"] = [record.timestamp_ms for record in read]
+    for each in held[len(held) // 2 :: 7]:
+        seen[f"offset at {each.timestamp}"] = client.list_offsets(OLD_TOPIC, 0, each.timestamp)
+    return seen
+
+
+def old_formats(work: Workshop) -> None:
+    ours = work.moldau()
+    ours.format()
+    with work.running(ours), work.client("confluent", ours) as client:
+        client.create_topic(OLD_TOPIC, 1, configs={"retention.ms": "-1"})
+    directory = ours.data / f"{OLD_TOPIC}-0"
+    held = put_old_segments(directory)
+    before = {path.name: path.read_bytes() for path in directory.glob("*.log")}
+    seen: list[dict[str, object]] = []
+    for broker in (ours, work.apache()):
+        with work.running(broker):
+            for name in ("confluent", "java"):
+                with work.client(name, broker) as client:
+                    seen.append(seen_of(client, held))
+        after = {path.name: path.read_bytes() for path in directory.glob("*.log")}
+        expect(all(after[name].startswith(data) for name, data in before.items()), f"{broker.name} changed the bytes")
+    expect(seen[:2] == seen[2:], f"the two brokers show {seen[:2]} and {seen[2:]}")
+    work.facts["offsets seen"] = len(held)
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryScenario:
     name: str
@@ -226,6 +274,11 @@ DIRECTORY_SCENARIOS = (
         "directory-apache-to-ours",
         "the same the other way round",
         apache_to_ours,
+    ),
+    DirectoryScenario(
+        "directory-old-formats",
+        "segments of message formats 0 and 1: both brokers show the same records, times, offsets, and change no byte",
+        old_formats,
     ),
     DirectoryScenario("directory-control", "Apache Kafka on its own directory", apache_to_apache, side="apache"),
 )
