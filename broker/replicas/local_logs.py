@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.broker.config.config import Config
 from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
@@ -149,10 +149,9 @@ class LocalLogs:
         now_ms = self._environment.wall_ms()
         found = [*_partitions_in(tuple(self.directories))]
         configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
-        suspects = {key for key, each in wanted.items() if each.directory_id == LOST_DIRECTORY}
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
-            for failed_directory, error in await self._load_all(found, configs, suspects, now_ms):
+            for failed_directory, error in await self._load_all(found, configs, wanted, now_ms):
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         for directory, key in found:
@@ -276,7 +275,7 @@ class LocalLogs:
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> RepairedLog:
         """Repair a damaged log in an executor thread (`DamagedLogs.repair`). Raises OSError."""
-        work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.info, self._unique())
+        work = partial(directory.damaged.repair, *key, config, self._environment.wall_ms(), log.warning, self._unique())
         repaired: RepairedLog = await self._environment.offload(work)
         return repaired
 
@@ -332,7 +331,7 @@ class LocalLogs:
         shortage = partial(self.space.refused, path)
         reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed)
         try:
-            directory = LogDirectory.open(self._environment.fs, path, log.info, self._environment.boot_id(), reports)
+            directory = LogDirectory.open(self._environment.fs, path, log.warning, self._environment.boot_id(), reports)
         except OSError as error:
             if isinstance(error, BlockingIOError) or path == self._metadata_path:
                 raise
@@ -350,19 +349,23 @@ class LocalLogs:
         self._tell(directory)
 
     async def _load_all(
-        self, found: list[UnloadedLog], configs: Mapping[str, LogConfig], suspects: Set[TopicPartition], now_ms: int
+        self,
+        found: list[UnloadedLog],
+        configs: Mapping[str, LogConfig],
+        wanted: Mapping[TopicPartition, AssignedReplica],
+        now_ms: int,
     ) -> list[tuple[LogDirectory, OSError]]:
         """Open all logs that were found. Returns the directories that have to go offline, with the error.
 
-        `suspects` are read from end to end: their directory is LOST in the metadata, which says that the replica was
-        damaged. After a crash several threads recover: one waits for the disk while another compares checksums.
+        Logs whose directory is LOST in the metadata are read from end to end: the replica was damaged. After a crash
+        several threads recover: one waits for the disk while another compares checksums.
         """
         count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
         shares = [share for first in range(count) if (share := found[first::count])]
         opening = LogOpening(self._environment.precise_ns, len(found), len(shares), was_clean=self._was_clean)
         failures = await asyncio.gather(
             *(
-                self._environment.offload(partial(self._load, thread, share, configs, suspects, now_ms, opening))
+                self._environment.offload(partial(self._load, thread, share, configs, wanted, now_ms, opening))
                 for thread, share in enumerate(shares)
             )
         )
@@ -374,7 +377,7 @@ class LocalLogs:
         thread: int,
         share: list[UnloadedLog],
         configs: Mapping[str, LogConfig],
-        suspects: Set[TopicPartition],
+        wanted: Mapping[TopicPartition, AssignedReplica],
         now_ms: int,
         opening: LogOpening,
     ) -> list[tuple[LogDirectory, OSError]]:
@@ -383,10 +386,21 @@ class LocalLogs:
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
             directory, (topic, index) = each
+            assigned = wanted.get(each.key, UNASSIGNED)
             if directory.path not in failures:
                 try:
-                    opened_log = directory.load(topic, index, configs[topic], now_ms, log.info, expiration_ms, checked)
-                    found = find_damage(directory.fs, opened_log.directory) if each.key in suspects else None
+                    opened_log = directory.load(
+                        topic,
+                        index,
+                        configs[topic],
+                        now_ms,
+                        log.warning,
+                        expiration_ms,
+                        checked,
+                        is_only_replica=assigned.is_only,
+                    )
+                    is_suspect = assigned.directory_id == LOST_DIRECTORY
+                    found = find_damage(directory.fs, opened_log.directory) if is_suspect else None
                     if found is not None:
                         directory.fence(opened_log, directory.high_watermarks.get(each.key, 0))
                         self.damaged[each.key] = found.reason
@@ -406,7 +420,10 @@ def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[UnloadedLog]
     """The partitions in the directories; a directory that cannot be listed goes offline."""
     for directory in directories:
         with offline_on_error(directory):
-            yield from [UnloadedLog(directory, (each.topic, each.partition)) for each in directory.partitions()]
+            yield from [
+                UnloadedLog(directory, (each.topic, each.partition))
+                for each in directory.partitions(report=log.warning)
+            ]
 
 
 def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:
@@ -450,6 +467,8 @@ class AssignedReplica(NamedTuple):
     topic_id: bytes
     directory_id: bytes
     """The log directory of the replica, as the metadata has it (KIP-858)."""
+    is_only: bool = False
+    """Whether the partition has no other replica."""
 
     def has(self, topic_id: bytes | None, end_offset: int) -> bool:
         """Whether a log that was found belongs to this replica, and not to a former topic of the same name.
@@ -458,6 +477,9 @@ class AssignedReplica(NamedTuple):
         of a former topic.
         """
         return topic_id == self.topic_id or (topic_id is None and not end_offset)
+
+
+UNASSIGNED: Final = AssignedReplica(bytes(16), bytes(16))
 
 
 class LogCheckpoints:

@@ -91,7 +91,7 @@ class MetadataApplier:
         }
         logs = await to.logs.open_all(
             {
-                key: AssignedReplica(topic_id, each.directory_of(self._node_id))
+                key: AssignedReplica(topic_id, each.directory_of(self._node_id), len(each.replicas) == 1)
                 for key, (topic_id, each) in local.items()
             },
             lambda topic: to.settings.topic_log_config(image, topic),

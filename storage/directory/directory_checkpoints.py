@@ -22,6 +22,7 @@ from moldau.storage.checkpoints.text_checkpoint import (
 from moldau.storage.files.log_paths import LOG_SUFFIX, partition_directory_name
 from moldau.storage.files.port import FileSystem, write_atomically
 from moldau.storage.log.recovery import Report
+from moldau.storage.log_config import INT64_MAX
 
 RECREATED = ".moldau-new"
 """The marker file in the directory of a log that replaced another log of the same name."""
@@ -72,6 +73,7 @@ class DirectoryCheckpoints:
         "_mentioned",
         "_path",
         "_recreated",
+        "_unreadable",
         "_written",
         "cleaned_ends",
         "high_watermarks",
@@ -83,6 +85,8 @@ class DirectoryCheckpoints:
         """Read the files. Raises OSError."""
         self._fs = fs
         self._path = path
+        self._unreadable: set[str] = set()
+        """The files of which something could not be read."""
         self._written: dict[str, Offsets] = {}
         """What this process has written, by file."""
         self._mentioned: dict[str, set[TopicPartition]] = {}
@@ -94,14 +98,25 @@ class DirectoryCheckpoints:
         self.high_watermarks = self._read(HIGH_WATERMARKS, report)
 
     def _read(self, name: str, report: Report) -> Offsets:
-        """Read a file. A damaged file counts as missing: recovery points of 0 make recovery longer, not wrong."""
+        """Read a file. A damaged file counts as missing, and an offset that no log can have as well."""
         try:
             offsets = read_offsets(self._fs, self._path, name)
         except CorruptCheckpoint as error:
             report(f"{error}: the file is ignored")
+            self._unreadable.add(name)
             offsets = {}
+        for (topic, partition), offset in offsets.items():
+            if not 0 <= offset <= INT64_MAX:
+                report(f"{self._path}/{name}: offset {offset} of {topic}-{partition} is ignored, because no log has it")
+                self._unreadable.add(name)
+        offsets = {key: offset for key, offset in offsets.items() if 0 <= offset <= INT64_MAX}
         self._mentioned[name] = {*offsets}
         return offsets
+
+    @property
+    def has_all_recovery_points(self) -> bool:
+        """Whether the recovery points are those that the previous process wrote."""
+        return RECOVERY_POINTS not in self._unreadable
 
     def lower_high_watermarks(self) -> None:
         """Lower each high watermark to the recovery point after a loss of power. Raises OSError.

@@ -36,7 +36,7 @@ from moldau.storage.files.log_paths import (
     suffixed_directory_name,
 )
 from moldau.storage.files.port import PASSING, FileLock, FileSystem, make_durable_directory
-from moldau.storage.log.log import Log
+from moldau.storage.log.log import Log, ignore_report
 from moldau.storage.log.recovery import Checked, Report
 from moldau.storage.log_config import LogConfig
 from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
@@ -160,15 +160,19 @@ class LogDirectory:
 
     # Loading
 
-    def partitions(self, suffix: str = "") -> list[PartitionDirectory]:
+    def partitions(self, suffix: str = "", report: Report = ignore_report) -> list[PartitionDirectory]:
         """The partition directories with a suffix (default: none, the directories to be served), without that of the
-        metadata log.
+        metadata log. Files of such names are reported.
         """
         found = []
         for name in self.fs.list_directory(self.path):
             parsed = parse_partition_directory(name)
-            if parsed is not None and parsed.suffix == suffix and parsed.topic != METADATA_TOPIC:
+            if parsed is None or parsed.suffix != suffix or parsed.topic == METADATA_TOPIC:
+                continue
+            if self.fs.is_directory(f"{self.path}/{name}"):
                 found.append(parsed)
+            else:
+                report(f"{self.path}/{name} is a file and no directory of a partition: it is ignored")
         return found
 
     def directories_to_remove(self) -> list[str]:
@@ -186,10 +190,13 @@ class LogDirectory:
         report: Report,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         checked: Checked | None = None,
+        *,
+        is_only_replica: bool = False,
     ) -> Log:
         """Open the log of a partition, existing or new, and serve it. Blocks for as long as recovery takes.
 
-        Raises `CorruptLog`, `CorruptPartitionMetadata` and OSError.
+        `is_only_replica`: no other broker has a copy, so that the log is served without what it has lost. Raises
+        `CorruptLog`, `CorruptPartitionMetadata` and OSError.
         """
         key = (topic, partition)
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
@@ -206,6 +213,11 @@ class LogDirectory:
             producer_expiration_ms=producer_expiration_ms,
             cleaned_end_offset=self.checkpoints.cleaned_ends.get(key),
             checked=checked,
+            high_watermark=self.checkpoints.high_watermarks.get(key, 0),
+            # A log that promises the disk is read past the page cache, which may hide that a sync failed.
+            may_have_lost_writes=self.checkpoints.has_all_recovery_points
+            and (self.previous_run.may_have_lost_writes or config.promises_disk),
+            is_only_replica=is_only_replica,
         )
         if log.unflushed_count >= config.flush_messages:
             # A topic that promises durability: what the crash left in the page cache is synced before it is served.

@@ -4,7 +4,11 @@
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
     3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
        after a crash check every batch from the recovery point on (`recover`)
-    4  bring epochs and snapshots within [log start offset, log end offset)
+    4  compare the end of the log with what the other files say of it (`find_lost_end`)
+    5  bring epochs and snapshots within [log start offset, log end offset)
+
+What follows from the batches is made again from them (`derived_files`). No checkpoint makes a start remove whole
+batches, unless the machine lost what was never synced.
 
 Each step can be interrupted by a crash at any point: the next start then repeats it.
 """
@@ -14,21 +18,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import MAGIC
-from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
-from moldau.storage.files.log_paths import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    PARTITION_METADATA,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    offset_name,
-    offset_of_name,
-)
+from moldau.storage.files.log_paths import LOG_SUFFIX, PARTITION_METADATA, offset_of_name
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import FileSystem
+from moldau.storage.log.derived_files import (
+    IndexCheck,
+    complete_epochs,
+    correct_epochs,
+    empty_indexes,
+    load_epochs,
+    report_missing,
+)
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
 from moldau.storage.log.unfinished_cleaning import remove_leftovers
@@ -56,6 +58,12 @@ class LogRequest(NamedTuple):
     Compacted segments were flushed, although the recovery point of Apache Kafka may be before them.
     """
     checked: Checked
+    high_watermark: int = 0
+    """The checkpointed high watermark, which no log ends before."""
+    may_have_lost_writes: bool = True
+    """Whether what was never synced may be lost: the machine restarted, and the recovery point could be read."""
+    is_only_replica: bool = False
+    """Whether no other replica has a copy: the log is then served without what it has lost."""
 
 
 class LoadedLog(NamedTuple):
@@ -74,6 +82,8 @@ class LoadedLog(NamedTuple):
     """Whether the files were trusted and none had to be made, so that no file name waits for a sync of the
     directory.
     """
+    rebuilt: list[Segment]
+    """Segments whose indexes were made again, and have to be synced."""
 
 
 def load_log(request: LogRequest) -> LoadedLog:
@@ -82,34 +92,39 @@ def load_log(request: LogRequest) -> LoadedLog:
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
     try:
-        names = remove_leftovers(fs, directory)
+        names, orphans = remove_leftovers(fs, directory)
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
+        if not request.config.is_compacted and request.cleaned_end_offset is None:
+            report_missing(directory, segments, orphans, request.report)
         if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
             # The part before the first file here is in remote storage, and its epochs and producers are durable: they
             # were made durable before the first file was created (`truncation.py`), or before the files of that part
             # were deleted.
             request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
         snapshots = ProducerSnapshots(fs, directory, names)
-        epochs = load_epochs(request, segments)
-        if request.clean_shutdown:
-            end_offset = recovery_point = load_after_clean_shutdown(request, segments, snapshots, producers, set(names))
-        else:
-            end_offset = recover(request, segments, epochs, snapshots, producers, set(names))
-            recovery_point = min(request.recovery_point, end_offset)
+        stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots)
+        trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
+        epochs = load_epochs(fs, directory, segments, trusted_end_offset, request.report)
+        check = IndexCheck(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
+        end = load_after_clean_shutdown(request, segments, check, snapshots, producers)
+        is_clean = end is not None
+        if end is None:
+            end = recover(request, segments, epochs, check, snapshots, producers)
+        if segments[-1].size:
+            correct_epochs(epochs, segments, end.leader_epoch, request.report)
     except MalformedMessage as error:
         raise CorruptLog(f"{directory}: {error}, in a part of the log that was flushed") from error
-    log_start_offset = request.log_start_offset
-    if not request.config.is_tiered:
-        log_start_offset = max(log_start_offset, segments[0].base_offset)
+    end_offset = end.offset
+    if max(end_offset, request.log_start_offset) < stated_end_offset:
+        go_on_after_lost_end(request, segments, producers, end_offset, stated_end_offset)
+        end_offset = stated_end_offset
+    log_start_offset = start_offset_of(request, segments, end_offset)
+    if log_start_offset < request.log_start_offset:
+        load_producers(segments, snapshots, producers, log_start_offset, end_offset, request.now_ms)
     if end_offset < log_start_offset:
-        request.report(
-            f"{directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
-            f" emptied, it goes on at its start offset"
-        )
-        remove_segments(request, segments)
-        segments = [Segment.create(fs, directory, log_start_offset, request.config, request.now_ms)]
-        end_offset = recovery_point = log_start_offset
+        segments = [emptied(request, segments, end_offset, log_start_offset)]
+        end_offset = log_start_offset
         producers.clear(end_offset)
         epochs.clear()
     snapshots.remove_after(end_offset)
@@ -126,13 +141,14 @@ def load_log(request: LogRequest) -> LoadedLog:
         segments,
         log_start_offset,
         end_offset,
-        recovery_point,
+        end.offset if is_clean else min(request.recovery_point, end_offset),
         epochs,
         producers,
         snapshots,
         topic_id,
         None if request.cleaned_end_offset is None else min(request.cleaned_end_offset, end_offset),
-        request.clean_shutdown and not is_new,
+        is_clean and not is_new and not check.rebuilt and end_offset == end.offset,
+        [segment for segment in check.rebuilt if segment in segments],
     )
 
 
@@ -144,67 +160,71 @@ def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
     return segments or [Segment.create(fs, directory, request.log_start_offset, config, now_ms)]
 
 
-def replace_missing_indexes(request: LogRequest, segments: list[Segment], names: set[str]) -> None:
-    """Rebuild the indexes of segments that lack one. Raises OSError and `MalformedMessage`."""
-    for segment in segments:
-        expected = {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
-        if not expected <= names:
-            request.report(f"{segment.path(LOG_SUFFIX)}: an index file is missing and is made again from the batches")
-            rebuild_indexes(segment)
+class LogEnd(NamedTuple):
+    """The end of the batches of a log."""
+
+    offset: int
+    """Exclusive."""
+    leader_epoch: int
+    """The leader epoch of the last batch; -1 where none was read."""
 
 
-def rebuild_indexes(segment: Segment) -> None:
-    """Rebuild the indexes of a segment from its batch headers. Raises OSError and `MalformedMessage`."""
-    segment.reset_indexes()
-    for position, header in segment.headers():
-        segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
-    segment.seal()
+def end_offset_of_other_files(request: LogRequest, active: Segment, snapshots: ProducerSnapshots) -> int:
+    """The offset that the log must reach, because two of its other files say so: one alone may be damaged.
 
-
-def load_epochs(request: LogRequest, segments: list[Segment]) -> LeaderEpochs:
-    """Read the leader epochs from the checkpoint; where that is damaged, from the headers of the batches below the
-    recovery point."""
-    try:
-        return LeaderEpochs.load(request.fs, request.directory)
-    except CorruptCheckpoint as error:
-        request.report(f"{error}: the file is made again from the leader epochs of the batches")
-    trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
-    epochs = LeaderEpochs(request.fs, request.directory, epochs_of_batches(segments, 0, trusted_end_offset))
-    epochs.note_not_written()
-    return epochs
-
-
-def complete_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start_offset: int, end_offset: int) -> None:
-    """Read the epochs before the first of the checkpoint from the batches. Raises OSError and `MalformedMessage`.
-
-    After a deletion at the start of the log, a crash may restore the old segments and not the old epoch checkpoint. A
-    leader that does not know their epochs would tell a follower of such an epoch that their logs agree.
-
-    DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
+    After a crash only what the recovery point covers counts.
     """
-    known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
-    if known_from <= log_start_offset:
-        return
-    earlier = epochs_of_batches(segments, log_start_offset, known_from)
-    if earlier:
-        epochs.precede(earlier)
+    stated = [request.recovery_point, request.high_watermark, snapshots.offsets[-1] if snapshots.offsets else 0]
+    if active.size and not (request.recovery_point and request.high_watermark):
+        stated.append(active.indexed_end_offset())
+    agreed = sorted(stated)[-2]
+    return agreed if request.clean_shutdown else min(agreed, request.recovery_point)
 
 
-def epochs_of_batches(segments: list[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:
-    """The epochs of the batches in [start_offset, end_offset), from their headers. Raises OSError,
-    `MalformedMessage`."""
-    found: list[EpochStart] = []
-    for segment in segments:
-        if segment.base_offset >= end_offset:
-            break
-        for _, header in segment.headers():
-            # Messages of formats 0 and 1 have no epoch, and the checkpoint names those of what follows them.
-            if header.base_offset >= end_offset or header.magic != MAGIC:
-                break
-            is_new = header.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH)
-            if is_new and header.next_offset > start_offset:
-                found.append(EpochStart(header.partition_leader_epoch, max(header.base_offset, start_offset)))
-    return found
+def go_on_after_lost_end(
+    request: LogRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
+) -> None:
+    """Let a log whose end is gone go on behind it, so that no offset is used twice. Raises OSError, and `CorruptLog`
+    where another replica has the records.
+    """
+    lost = (
+        f"{request.directory}: the log ends at offset {end_offset}, and its checkpoints say {stated_end_offset}:"
+        f" the records from offset {end_offset} to {stated_end_offset - 1} are gone"
+    )
+    if not request.is_only_replica:
+        raise CorruptLog(lost)
+    request.report(f"{lost}; the log goes on at offset {stated_end_offset}")
+    if not segments[-1].size:
+        remove_segments(request, [segments.pop()])
+    segments.append(Segment.create(request.fs, request.directory, stated_end_offset, request.config, request.now_ms))
+    producers.map_end_offset = stated_end_offset
+
+
+def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int) -> Segment:
+    """Remove the segments of a log that lost its end up to a point before its start. Returns its new first segment.
+    Raises OSError."""
+    request.report(
+        f"{request.directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
+        f" emptied, it goes on at its start offset; {sum(each.size for each in segments)} bytes are removed"
+    )
+    remove_segments(request, segments)
+    return Segment.create(request.fs, request.directory, log_start_offset, request.config, request.now_ms)
+
+
+def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: int) -> int:
+    """The start of the log: that of the checkpoint, as far as the log can have it.
+
+    A log never ends before its start, unless the machine lost the end of it. Another checkpoint is wrong.
+    """
+    first_offset = 0 if request.config.is_tiered else segments[0].base_offset
+    start_offset = request.log_start_offset
+    if start_offset > end_offset and (request.clean_shutdown or not request.may_have_lost_writes):
+        request.report(
+            f"{request.directory}: the log ends at offset {end_offset}, so that its checkpointed start offset"
+            f" {start_offset} is wrong: it begins at offset {first_offset}"
+        )
+        start_offset = first_offset
+    return max(start_offset, first_offset)
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:
@@ -231,61 +251,58 @@ def load_topic_id(request: LogRequest) -> bytes | None:
 def load_after_clean_shutdown(
     request: LogRequest,
     segments: list[Segment],
+    check: IndexCheck,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
-    names: set[str],
-) -> int:
-    """Open the log after a clean shutdown, without reading it. Returns the log end offset.
+) -> LogEnd | None:
+    """Open the log after a clean shutdown, without reading it. Returns its end; None where there was none, or where the
+    last segment does not end with a whole batch, so that the log has to be recovered.
 
     Only the last segment is examined: its indexes are made again where they cannot be right, and its end is found from
     the last index entry. Raises OSError and `MalformedMessage`.
     """
-    replace_missing_indexes(request, segments[:-1], names)
-    active = segments[-1]
-    if not active.has_sound_indexes():
-        request.report(f"{active.path(LOG_SUFFIX)}: an index file is damaged and is made again from the batches")
-        rebuild_indexes(active)
-    end_offset = active.next_offset()
-    snapshot_offset_max = active.base_offset if cleared_transactions(request, active) else end_offset
-    load_producers(
-        segments, snapshots, producers, request.log_start_offset, end_offset, request.now_ms, snapshot_offset_max
-    )
-    return end_offset
-
-
-def cleared_transactions(request: LogRequest, segment: Segment) -> bool:
-    """Empty a transaction index if it is damaged. Returns whether it was.
-
-    The caller then replays the producers of the whole segment, which adds its aborted transactions again.
-    """
-    if segment.has_sound_transaction_index():
-        return False
-    request.report(f"{segment.path(TRANSACTION_INDEX_SUFFIX)}: damaged; made again from the transaction markers")
-    segment.transaction_index.clear()
-    return True
+    if not request.clean_shutdown:
+        return None
+    last_slot = len(segments) - 1
+    check.mend_rolled(last_slot)
+    active = segments[last_slot]
+    try:
+        flaw = check.flaw_of(last_slot)
+        tail = active.tail() if flaw is None else None
+        if tail is None or not check.is_within(last_slot, tail.end_offset):
+            check.rebuild(last_slot, flaw or f"an index of {active.path(LOG_SUFFIX)} is damaged")
+            tail = active.tail()
+    except MalformedMessage:
+        return None
+    if tail is None or tail.end_position != active.size:
+        return None
+    load_producers(segments, snapshots, producers, request.log_start_offset, tail.end_offset, request.now_ms)
+    return LogEnd(tail.end_offset, tail.leader_epoch)
 
 
 def recover(
     request: LogRequest,
     segments: list[Segment],
     epochs: LeaderEpochs,
+    check: IndexCheck,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
-    names: set[str],
-) -> int:
-    """Check the log from the recovery point on, after a crash. Returns the log end offset. The segments after a
-    truncated one are removed, also from the list. Raises `CorruptLog`, OSError and `MalformedMessage`.
+) -> LogEnd:
+    """Check the log from the recovery point on, after a crash. Returns its end. The segments after a truncated one are
+    removed, also from the list. Raises `CorruptLog`, OSError and `MalformedMessage`.
     """
     directory = request.directory
     # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
-    replace_missing_indexes(request, segments[:slot], names)
+    check.mend_rolled(slot)
     # A snapshot past the recovery point may describe batches that were lost in the crash.
     snapshots.remove_after(request.recovery_point)
     base_offset = segments[slot].base_offset
-    is_cleared = cleared_transactions(request, segments[slot])
-    for segment in segments[slot + 1 :]:
-        cleared_transactions(request, segment)
+    flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
+    for segment, flaw in zip(segments[slot:], flaws, strict=True):
+        if flaw is not None:
+            request.report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
+            empty_indexes(segment)
     load_producers(
         segments[:slot],
         snapshots,
@@ -293,7 +310,8 @@ def recover(
         request.log_start_offset,
         base_offset,
         request.now_ms,
-        base_offset if is_cleared else max(base_offset, request.recovery_point),
+        # The replay of the whole segment adds its aborted transactions again.
+        max(base_offset, request.recovery_point) if flaws[0] is None else base_offset,
         earlier=segments[: slot + 1],
     )
     # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
@@ -307,25 +325,29 @@ def recover(
         size=sum(segment.size for segment in segments[slot:]),
         log_start_offset=request.log_start_offset,
         asks_disk=request.config.promises_disk,
+        may_cut_batches=request.may_have_lost_writes and not request.clean_shutdown,
+        is_only_replica=request.is_only_replica,
     )
     gaps_end_offset = request.cleaned_end_offset or 0
     if request.config.is_compacted:
         gaps_end_offset = max(request.recovery_point, gaps_end_offset)
     for number, segment in enumerate(segments[slot:], slot + 1):
-        next_base_offset = segments[number].base_offset if number < len(segments) else None
-        is_whole = tail.recover(segment, next_base_offset, request.now_ms)
-        if next_base_offset is not None:
-            if not is_whole or not tail.reaches(next_base_offset, gaps_end_offset):
+        later = segments[number:]
+        is_whole = tail.recover(segment, later, request.now_ms)
+        if later:
+            if not is_whole or not tail.reaches(later, gaps_end_offset):
                 reason = "they do not continue the log that was recovered"
-                request.report(f"{directory}: removed the segments from offset {next_base_offset} on: {reason}")
-                remove_segments(request, segments[number:])
+                size = sum(each.size for each in later)
+                start = later[0].base_offset
+                request.report(f"{directory}: removed the segments from offset {start} on, {size} bytes: {reason}")
+                remove_segments(request, later)
                 del segments[number:]
                 break
             snapshots.write(producers)  # A roll would have written this snapshot; later truncations restore from it.
     if tail.next_offset < request.recovery_point and segments[-1].size:
         ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")
-    return tail.next_offset
+    return LogEnd(tail.next_offset, tail.last_epoch)
 
 
 def remove_segments(request: LogRequest, segments: list[Segment]) -> None:

@@ -51,8 +51,12 @@ class Log(LogState):
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         cleaned_end_offset: int | None = None,
         checked: Checked | None = None,
+        high_watermark: int = 0,
+        may_have_lost_writes: bool = True,
+        is_only_replica: bool = False,
     ) -> Log:
-        """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes.
+        """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes. The
+        arguments are those of `LogRequest`.
 
         Raises `CorruptLog` where durable bytes are damaged, OSError where the disk fails.
         """
@@ -68,6 +72,9 @@ class Log(LogState):
             producer_expiration_ms,
             cleaned_end_offset,
             checked or ignore_checked,
+            high_watermark,
+            may_have_lost_writes,
+            is_only_replica,
         )
         return cls(fs, directory, config, load_log(request), now_ms)
 

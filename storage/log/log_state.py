@@ -136,7 +136,7 @@ class LogState:
         self.unsynced_paths = _unsynced(loaded, directory)
         """Files beside the segments that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
-        self.cut_segments = [] if loaded.was_clean else before[-1:]
+        self.cut_segments = loaded.rebuilt + ([] if loaded.was_clean else before[-1:])
         """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
         for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
             segment.note_not_synced()  # entries that were removed would come back with a loss of power

@@ -76,7 +76,7 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
     Raises OSError; `MalformedMessage` where one of these batches is damaged and the producer state remembers it.
     """
     first_offset = producers.map_end_offset
-    for batch_position, header in segment.headers(segment.offset_index.position_at_or_before(first_offset)):
+    for batch_position, header in segment.headers(segment.start_position(first_offset)):
         if batch_position >= end_position:
             break
         # The log start offset may lie within a batch, whose later records may belong to a transaction.
@@ -138,7 +138,7 @@ def check_remembered(segment: Segment, producers: ProducerStates, first_offset: 
     if not remembered:
         return
     file = segment.file()
-    for position, header in segment.headers(segment.offset_index.position_at_or_before(min(remembered))):
+    for position, header in segment.headers(segment.start_position(min(remembered))):
         if position >= end_position:
             return
         if header.last_offset in remembered:
@@ -195,7 +195,7 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
     for segment in reversed(segments[: bisect_left(segments, end_offset, key=_base_offset)]):
         end_position = segment.size
         while end_position > 0 and left > 0:
-            position = segment.offset_index.position_at_or_before(end_offset - 1)
+            position = segment.start_position(end_offset - 1)
             block = _headers_before(segment, position, min(end_position, segment.size), end_offset)
             if not block:
                 break

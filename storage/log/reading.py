@@ -202,7 +202,7 @@ def find_in_segment(
 ) -> TimestampedOffset | None:
     """The first record of a segment at or after a timestamp and an offset."""
     indexed_offset = segment.time_index.at_or_before(timestamp)[1]
-    position = segment.offset_index.position_at_or_before(max(indexed_offset, start_offset))
+    position = segment.start_position(max(indexed_offset, start_offset))
     for batch_position, header in segment.headers(position):
         if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
             batch = read_batch(segment, batch_position, header)
@@ -222,7 +222,7 @@ def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if latest.max_timestamp < 0:
         return None
-    for position, header in latest.headers(latest.offset_index.position_at_or_before(latest.offset_of_max_timestamp)):
+    for position, header in latest.headers(latest.start_position(latest.offset_of_max_timestamp)):
         if header.max_timestamp == latest.max_timestamp:
             batch = read_batch(latest, position, header)
             for record in records_of(batch, record_size_max=log.config.expanded_record_bytes_max):

@@ -7,10 +7,21 @@ at or past the recovery point is known to be on the disk, so every batch from th
 | what is found                                | below the recovery point            | at or past it                   |
 |----------------------------------------------|-------------------------------------|---------------------------------|
 | a whole batch, right checksum, next offset   | kept                                | kept                            |
-| anything else                                | `CorruptLog`: flushed data is lost, | the segment is cut there, and   |
-|                                              | and the replica must not serve the  | all later segments are removed  |
+| an incomplete end: no whole batch follows    | `CorruptLog`: flushed data is lost, | the segment is cut there        |
+|                                              | and the replica must not serve the  |                                 |
 |                                              | rest as if it were whole            |                                 |
+| anything else: whole batches follow          | `CorruptLog`                        | after a loss of power the       |
+|                                              |                                     | segment is cut there, and all   |
+|                                              |                                     | later ones are removed;         |
+|                                              |                                     | otherwise `CorruptLog`          |
 | index entries                                | kept                                | made again from the batches     |
+
+A process that is killed loses nothing that it has written, and a recovery point that could not be read says nothing
+about what was flushed: in both cases whole batches behind a damage are no remains of writes that were never synced, and
+nothing of them is removed.
+
+The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: where its end or a
+segment is missing, recovery says so, and the log goes on after what is missing, so that no offset is used twice.
 
 Below the recovery point only the batches are checked by which producers are remembered
 (`storage/log/producer_replay.py`).
@@ -18,15 +29,15 @@ Below the recovery point only the batches are checked by which producers are rem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
-from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from moldau.storage.log.producer_replay import replay_batch, replay_producers, replay_transactional
 from moldau.storage.producers.producer_state import BATCHES_KEPT, ProducerStates
 from moldau.storage.segment.batch_run import BatchRun
-from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch
+from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, whole_batch_after
 from moldau.storage.segment.segment import Segment
 
 CHECKED_EVERY_SIZE = 16 << 20
@@ -58,7 +69,9 @@ class TailRecovery:
     process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
     acknowledging are read from the disk.
 
-    `size` is that of all segments that will be recovered, for `checked`.
+    `size` is that of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be
+    lost, so that those behind a damage are not those that were acknowledged. `is_only_replica`: see the head of the
+    module.
     """
 
     def __init__(
@@ -72,7 +85,11 @@ class TailRecovery:
         size: int,
         log_start_offset: int,
         asks_disk: bool,
+        may_cut_batches: bool,
+        is_only_replica: bool,
     ) -> None:
+        self.may_cut_batches = may_cut_batches
+        self.is_only_replica = is_only_replica
         self.asks_disk = asks_disk
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
@@ -84,15 +101,17 @@ class TailRecovery:
         self._earlier_size = 0
         self.next_offset = 0
         """The offset after the last batch that was checked."""
-        self.last_epoch = epochs.latest_epoch
+        self.last_epoch = UNDEFINED_EPOCH
+        """The leader epoch of the last batch that was checked: only batches say whether one may follow another."""
 
-    def recover(self, segment: Segment, next_base_offset: int | None, now_ms: int) -> bool:
+    def recover(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
         """Recover one segment; False where it was truncated because of damage, so that all later segments must be
         removed.
 
         Batches at or past the base offset of the next segment were truncated before that segment was created, and a
         crash brought them back: they are removed again, and the next segment is kept. Raises `CorruptLog` and OSError.
         """
+        next_base_offset = later[0].base_offset if later else None
         position = self._start_position(segment)
         if self.asks_disk:
             # The page cache may show bytes that a failed sync did not write; see the docstring of the class.
@@ -120,24 +139,43 @@ class TailRecovery:
                     self._note_batch(segment, header, position, pieces.data[inside : inside + size])
                     position += size
         except DamagedBatch as damage:
-            # Decides as in the table above: either flushed batches are missing, or only the torn end of the log is.
-            if self._is_durable_from_here:
-                raise CorruptLog(
-                    f"{segment.path('.log')}: {damage}, offset {self.next_offset},"
-                    f" although everything before offset {self.recovery_point} was flushed"
-                ) from damage
-            cut_size = segment.size - damage.position
-            self.report(
-                f"{segment.path('.log')}: {damage}; cut {cut_size} bytes from offset {self.next_offset} on,"
-                " which were not flushed before the crash"
-            )
-            segment.cut(damage.position, now_ms)
-            segment.seal()
+            self._cut(segment, damage, later, now_ms)
             return False
         segment.seal()
         self._earlier_size += segment.size
         self._checked(self._earlier_size, self._size)
         return True
+
+    def _cut(self, segment: Segment, damage: DamagedBatch, later: Sequence[Segment], now_ms: int) -> None:
+        """Cut a segment where it is damaged, or raise `CorruptLog`, as the table at the head of the module says."""
+        found = f"{segment.path('.log')}: {damage}, offset {self.next_offset}"
+        is_durable = self._is_durable_from_here
+        if is_durable and not self.is_only_replica:
+            raise CorruptLog(
+                f"{found}, although everything before offset {self.recovery_point} was flushed"
+            ) from damage
+        if is_durable or not self.may_cut_batches:
+            following = self._batch_behind(segment, damage.position, later)
+            if following is not None:
+                raise CorruptLog(f"{found}, although whole batches follow from offset {following} on") from damage
+        cut_size = segment.size - damage.position
+        removed = sum(each.size for each in later)
+        also = f" and the {len(later)} later segments of {removed} bytes" if removed else ""
+        why = "" if is_durable else ", which were not flushed before the crash"
+        self.report(
+            f"{segment.path('.log')}: {damage}; cut {cut_size} bytes from offset {self.next_offset} on{also}{why}"
+        )
+        segment.cut(damage.position, now_ms)
+        segment.seal()
+
+    def _batch_behind(self, segment: Segment, position: int, later: Sequence[Segment]) -> int | None:
+        """The base offset of the first whole batch behind a damage, in this segment or a later one; None where none is.
+        Raises OSError."""
+        for each, start in ((segment, position), *((each, 0) for each in later)):
+            found = whole_batch_after(each.file(), start, each.size, self.next_offset)
+            if found is not None:
+                return found
+        return None
 
     def _begin_run(self, segment: Segment, next_base_offset: int | None) -> BatchRun:
         far_offset = segment.base_offset + FAR_DELTA
@@ -176,19 +214,29 @@ class TailRecovery:
             replay_batch(segment, self.producers, header, batch if is_marker else None)
         self.next_offset = last_offset + 1
 
-    def reaches(self, next_base_offset: int, gaps_end_offset: int) -> bool:
-        """Whether the next segment begins at the end of the last one, so that it may be kept.
+    def reaches(self, later: Sequence[Segment], gaps_end_offset: int) -> bool:
+        """Whether the next segment begins at the end of the last one, so that it and the later ones may be kept.
 
         Compaction leaves gaps between segments, up to `gaps_end_offset` (0 where the log is not compacted). Any other
-        gap means that the end of the last segment was not written to the disk. Raises `CorruptLog` where it was
-        flushed.
+        gap means that the end of the last segment was not written to the disk, or that a segment is gone. Raises
+        `CorruptLog` where records that were flushed, or that follow, would be lost.
         """
+        next_base_offset = later[0].base_offset
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
             return True
-        if self.next_offset < next_base_offset and self._is_durable_from_here and not gaps_end_offset:
-            missing = f"offsets {self.next_offset} to {next_base_offset - 1} are missing"
+        if self.next_offset > next_base_offset:
+            return False
+        is_durable = self._is_durable_from_here and not gaps_end_offset
+        following = None if self.may_cut_batches else self._batch_behind(later[0], 0, later[1:])
+        if not is_durable and following is None:
+            return False
+        missing = f"{later[0].path('.log')}: the offsets from {self.next_offset} to {next_base_offset - 1} are missing"
+        if self.is_only_replica:
+            self.report(f"{missing} before it")
+            return True
+        if following is None:
             raise CorruptLog(f"{missing}, although everything before offset {self.recovery_point} was flushed")
-        return False
+        raise CorruptLog(f"{missing}, although whole batches follow from offset {following} on")
 
     @property
     def _is_durable_from_here(self) -> bool:

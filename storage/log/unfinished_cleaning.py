@@ -28,9 +28,10 @@ from moldau.storage.segment.batch_scan import walk_places
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
-def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
-    """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted. Raises
-    OSError, and `MalformedMessage` where a `.swap` file does not consist of batches."""
+def remove_leftovers(fs: FileSystem, directory: str) -> tuple[list[str], list[int]]:
+    """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
+    base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` where a `.swap`
+    file does not consist of batches."""
     names = fs.list_directory(directory)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -50,7 +51,7 @@ def remove_leftovers(fs: FileSystem, directory: str) -> list[str]:
         if name.endswith(SEGMENT_SUFFIXES[1:]) and name.rpartition(".")[0] + LOG_SUFFIX not in present
     ]
     unlink(fs, directory, orphans)
-    return sorted(present.difference(orphans))
+    return sorted(present.difference(orphans)), sorted({offset_of_name(name) for name in orphans})
 
 
 def remove_cleaned(fs: FileSystem, directory: str) -> None:

@@ -65,6 +65,12 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     return entry
 
 
+def _is_before(entry: ProducerEntry, offset: int) -> bool:
+    """Whether all that an entry names lies before an offset: that of another log may not."""
+    last_offset = entry.batches[-1].last_offset if entry.batches else NO_OFFSET
+    return last_offset < offset and entry.open_transaction_offset < offset
+
+
 class ProducerSnapshots:
     """The snapshot files of one log, by offset.
 
@@ -113,9 +119,12 @@ class ProducerSnapshots:
         for offset in reversed(self.offsets):
             if offset_min <= offset <= offset_max:
                 try:
-                    return offset, decode_snapshot(self._fs.read(self.path(offset)))
-                except CorruptSnapshot:
-                    self.remove(offset)
+                    entries = decode_snapshot(self._fs.read(self.path(offset)))
+                    if all(_is_before(entry, offset) for entry in entries):
+                        return offset, entries
+                except (CorruptSnapshot, FileNotFoundError):
+                    pass
+                self.remove(offset)
         return None
 
     def remove_after(self, offset: int) -> None:

@@ -13,6 +13,7 @@ from moldau.protocol.record_batch import (
     LENGTH_MIN,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     OLD_SIZE_MIN,
     BatchHeader,
     crc_is_valid,
@@ -25,6 +26,7 @@ CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
 PIECE_SIZE = 1 << 20
 """Bytes read at once where whole batches are read, from one end of a range to the other."""
+_MAGIC_BYTE = bytes([MAGIC])
 _PLACE = Struct(">qi4xB6xi")  # Base offset, length, magic and last offset delta, as in the header of a batch.
 _OLD_LENGTH_MIN = OLD_SIZE_MIN - LOG_OVERHEAD
 _PADDING = bytes(HEADER_SIZE)
@@ -68,12 +70,23 @@ def walk_places(file: Readable, position: int, end_position: int) -> Iterator[Ba
 
 
 def find_batch(
-    file: Readable, position: int, end_position: int, offset: int, *, is_whole: bool = False
+    file: Readable,
+    position: int,
+    end_position: int,
+    offset: int,
+    *,
+    is_whole: bool = False,
+    named_offset: int | None = None,
 ) -> BatchPlace | None:
     """The first batch at or after a position that ends at or past an offset; None where all end before it. With
     `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind it,
-    and raises `MalformedMessage`. Raises OSError."""
+    and raises `MalformedMessage`. With `named_offset` the first batch must hold that offset, and another one raises it
+    too. Raises OSError."""
     for place in walk_places(file, position, end_position):
+        if named_offset is not None:
+            if not place.base_offset <= named_offset <= place.last_offset:
+                raise MalformedMessage(f"no batch with offset {named_offset} at position {position}")
+            named_offset = None
         if place.last_offset >= offset:
             return place
         position = place.position + place.size
@@ -170,3 +183,29 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
     if not crc_is_valid(pieces.data, inside, header):
         raise DamagedBatch(position, "checksum mismatch")
     return header, inside
+
+
+def whole_batch_after(file: File, position: int, end_position: int, offset_min: int) -> int | None:
+    """The base offset of the first whole batch with a right checksum between two positions of a file that may be
+    damaged, if it is at or past an offset; None where there is none. Raises OSError.
+
+    No length can be trusted, so that a batch may begin at any byte. It is found by its magic.
+    """
+    pieces = Pieces(file, position, end_position)
+    while position + HEADER_SIZE <= end_position:
+        inside = pieces.reach(position, HEADER_SIZE)
+        found = pieces.data.find(_MAGIC_BYTE, inside + MAGIC_POSITION)
+        if found < 0 or found - MAGIC_POSITION + HEADER_SIZE > len(pieces.data):
+            # The rest of the piece is too short for a header: the next piece begins with it.
+            position = max(position + 1, pieces.position + len(pieces.data) - HEADER_SIZE + 1)
+            continue
+        position = pieces.position + found - MAGIC_POSITION
+        base_offset, length, _, last_offset_delta = _PLACE.unpack_from(pieces.data, found - MAGIC_POSITION)
+        is_possible = base_offset >= offset_min and last_offset_delta >= 0 and length >= LENGTH_MIN
+        if is_possible and position + LOG_OVERHEAD + length <= end_position:
+            try:
+                return verified_batch(pieces, position)[0].base_offset
+            except DamagedBatch:
+                pass
+        position += 1
+    return None

@@ -10,9 +10,10 @@ never gets an entry, because position 0 is where a lookup without an entry begin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from moldau.protocol.primitives import BytesLike
-from moldau.protocol.record_batch import BatchHeader
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.log_paths import (
     LOG_SUFFIX,
@@ -32,6 +33,15 @@ from moldau.storage.segment.transaction_index import CorruptTransactionIndex, Tr
 
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 """The largest offset relative to the base offset: index entries have 31 bits for it."""
+
+
+class SegmentTail(NamedTuple):
+    """The end of the batches of a segment."""
+
+    end_offset: int
+    end_position: int
+    leader_epoch: int
+    """The leader epoch of the last batch; -1 where there is none."""
 
 
 WRITE_BACK_SIZE = 32 << 20
@@ -112,13 +122,14 @@ class SegmentFiles:
         """Whether the offset and the time index can be trusted, as far as their first and last entries tell."""
         return self.offset_index.is_sound() and self.time_index.is_sound()
 
-    def has_sound_transaction_index(self) -> bool:
-        """Whether all entries of the transaction index are whole and in order. Raises OSError."""
+    def has_sound_transaction_index(self, end_offset: int) -> bool:
+        """Whether all entries of the transaction index are whole, in order, and of markers in this segment, which ends
+        at an offset. Raises OSError."""
         try:
-            self.transaction_index.entries()
+            entries = self.transaction_index.entries()
         except CorruptTransactionIndex:
             return False
-        return True
+        return not entries or (self.base_offset <= entries[0].last_offset and entries[-1].last_offset < end_offset)
 
     # Syncing
 
@@ -354,24 +365,62 @@ class Segment(SegmentFiles):
         Without `waits` it raises `NotCached` where it would have to wait for the disk. It raises `MalformedMessage`
         where the file does not consist of whole batches up to its recorded size, and OSError where the disk failed.
         """
-        position = max(start_position, self.offset_index.position_at_or_before(offset, waits=waits))
+        named_offset, position = self.offset_index.entry_at_or_before(offset, waits=waits)
         reads = (self._open_file or self.open_file()).reads(waits=waits)
-        return find_batch(reads, position, self.size, offset, is_whole=True)
+        if start_position > position:
+            return find_batch(reads, start_position, self.size, offset, is_whole=True)
+        if 0 < position < self.size:
+            try:
+                return find_batch(reads, position, self.size, offset, is_whole=True, named_offset=named_offset)
+            except MalformedMessage:
+                pass  # The entry names no batch, or the log is damaged: the walk from the beginning says which.
+        return find_batch(reads, 0, self.size, offset, is_whole=True)
 
-    def next_offset(self) -> int:
-        """The offset after the last whole batch, from the headers behind the last index entry.
+    def start_position(self, offset: int) -> int:
+        """The position of a batch at or before an offset, from which to walk over the headers: that of an index entry,
+        if the batch that it names is there, and otherwise 0. Raises OSError."""
+        last_offset, position = self.offset_index.entry_at_or_before(offset)
+        return position if position and self._has_batch(position, last_offset) else 0
 
-        Raises OSError and `MalformedMessage`.
+    def _has_batch(self, position: int, offset: int) -> bool:
+        """Whether the batch that an index entry names begins at a position. Raises OSError."""
+        if not 0 <= position < self.size:
+            return False
+        try:
+            place = next(walk_places(self.file(), position, self.size), None)
+        except MalformedMessage:
+            return False
+        return place is not None and place.base_offset <= offset <= place.last_offset
+
+    def tail(self) -> SegmentTail | None:
+        """The end of the batches, from the headers behind the last index entry; None where an index names something
+        that is not there. Raises OSError, and `MalformedMessage` where no batch begins behind another.
         """
-        last_offset = self.base_offset - 1
-        for place in walk_places(self.file(), self.offset_index.last_position(), self.size):
-            last_offset = place.last_offset
-        return last_offset + 1
+        if not self.has_sound_indexes():
+            return None
+        last_offset, position = self.offset_index.last_entry()
+        if position and not self._has_batch(position, last_offset):
+            return None
+        last: BatchPlace | None = None
+        for place in walk_places(self.file(), position, self.size):
+            last = place
+        if last is None:
+            return SegmentTail(self.base_offset, 0, -1)
+        if self.time_index.last()[1] > last.last_offset:
+            return None
+        _, header = next(self.headers(last.position))
+        leader_epoch = header.partition_leader_epoch if header.magic == MAGIC else -1
+        return SegmentTail(last.last_offset + 1, last.position + last.size, leader_epoch)
+
+    def indexed_end_offset(self) -> int:
+        """The offset after the last batch that the offset index names, 0 where it names none. Raises OSError."""
+        return self.offset_index.last_entry()[0] + 1 if self.offset_index.is_sound() else 0
 
     # Timestamps
 
     def load_timestamps(self) -> None:
-        """Learn the largest timestamp from the last entry of the time index and the batch headers behind it.
+        """Learn the largest timestamp from the last entry of the time index and the batch headers behind the last entry
+        of the offset index; from all headers where the time index does not tell what its batch has.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -379,10 +428,23 @@ class Segment(SegmentFiles):
             return
         self._timestamps_loaded = True
         self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
-        position = self.offset_index.position_at_or_before(self.offset_of_max_timestamp)
-        for _, header in walk_headers(self.file(), max(position, self.offset_index.last_position()), self.size):
+        last_offset, position = self.offset_index.last_entry()
+        if not self._has_timestamp(self.max_timestamp, self.offset_of_max_timestamp):
+            self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+            position = 0
+        elif position and not self._has_batch(position, last_offset):
+            position = 0
+        for _, header in walk_headers(self.file(), position, self.size):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch at an offset has this largest timestamp. Raises OSError and `MalformedMessage`."""
+        if timestamp > NO_TIMESTAMP:
+            for _, header in walk_headers(self.file(), self.start_position(offset), self.size):
+                if header.last_offset >= offset:
+                    return header.base_offset <= offset and header.max_timestamp == timestamp
+        return False
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of the records in ms; where they have none, the time at which the .log file was last

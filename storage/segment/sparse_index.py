@@ -344,13 +344,16 @@ class OffsetIndex:
     def append(self, last_offset: int, position: int) -> None:
         self.entries.append((last_offset - self._base_offset, position))
 
-    def position_at_or_before(self, offset: int, *, waits: bool = True) -> int:
-        """The position of a batch at or before an offset, from which to walk the headers; 0 where no entry is.
-
-        Without `waits` it may raise `NotCached`.
+    def entry_at_or_before(self, offset: int, *, waits: bool = True) -> tuple[int, int]:
+        """(last offset, position) of the last batch with an entry that ends at or before an offset; (-1, 0) where none
+        does. Without `waits` it may raise `NotCached`.
         """
         entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
-        return entry[_POSITION] if entry else 0
+        return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
+
+    def position_at_or_before(self, offset: int) -> int:
+        """The position of a batch at or before an offset, from which to walk the headers; 0 where no entry is."""
+        return self.entry_at_or_before(offset)[1]
 
     def offset_after(self, position: int, *, waits: bool = True) -> int | None:
         """The last offset of a batch that begins past a position, None where no entry does.
@@ -364,6 +367,11 @@ class OffsetIndex:
         """The first position in the index that is greater than a position; None where there is none. Raises OSError."""
         entry = self.entries.entry_after(_POSITION, position)
         return None if entry is None else entry[_POSITION]
+
+    def last_entry(self) -> tuple[int, int]:
+        """(last offset, position) of the last batch with an entry, (-1, 0) in an empty index. Raises OSError."""
+        last = self.entries.last()
+        return (last[_OFFSET] + self._base_offset, last[_POSITION]) if last else (-1, 0)
 
     def last_position(self) -> int:
         """The position of the last entry, 0 in an empty index. Raises OSError."""

@@ -173,8 +173,8 @@ MUTANTS: Final = (
         18,
         "a torn tail is kept at recovery",
         "storage/log/recovery.py",
-        "            segment.cut(damage.position, now_ms)\n",
-        "",
+        "        segment.cut(damage.position, now_ms)\n        segment.seal()\n\n    def _batch_behind",
+        "        segment.seal()\n\n    def _batch_behind",
         faults=POWER,
     ),
     Mutant(

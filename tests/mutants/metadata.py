@@ -197,7 +197,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         104,
         "epochs that are missing at the beginning of a log are not read from its batches",
-        "storage/log/loading.py",
+        "storage/log/derived_files.py",
         "    if known_from <= log_start_offset:\n",
         "    if True:\n",
         Hunt.SCENARIOS,

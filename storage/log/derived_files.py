@@ -1,0 +1,200 @@
+"""The files that follow from the batches: when a start makes them again, and how.
+
+| file                      | a start does not trust it where             | it is made again from               |
+|---------------------------|---------------------------------------------|-------------------------------------|
+| `.index`, `.timeindex`    | it is missing; of the active segment also   | the headers of the segment          |
+|                           | where an entry names no batch               |                                     |
+| `.txnindex`               | one of these is missing, or an entry is no  | the transaction markers, and the    |
+|                           | transaction of its segment                  | producers before the segment        |
+| `leader-epoch-checkpoint` | it is damaged, or the last batch has        | the headers of the log              |
+|                           | another epoch                               |                                     |
+| `.snapshot`               | its checksum is wrong, or it names offsets  | an earlier one and the headers      |
+|                           | past its own                                |                                     |
+
+A start reads neither the batches nor the sparse indexes of rolled segments, so that thousands of logs open in a moment.
+The entries of these indexes are compared with the batches when they are used (`Segment.find`). A segment without
+aborted transactions has no `.txnindex`, so that a missing one is known by the other indexes: operators delete them
+together, as Apache Kafka's documentation advises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moldau.protocol.record_batch import CONTROL_BIT, MAGIC
+from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, EpochStart, LeaderEpochs
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.log_paths import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+)
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.producer_replay import load_producers, replay_batch
+from moldau.storage.log.recovery import Report
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.producers.producer_snapshot import ProducerSnapshots
+from moldau.storage.producers.producer_state import ProducerStates
+from moldau.storage.segment.segment import Segment
+
+
+class IndexCheck:
+    """Looks at the indexes of a log that is opened, and makes those of a segment again from its batches."""
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        names: set[str],
+        snapshots: ProducerSnapshots,
+        report: Report,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        """`names`: the names of the files of the log when it was opened."""
+        self._segments = segments
+        self._names = names
+        self._snapshots = snapshots
+        self._report = report
+        self._log_start_offset = log_start_offset
+        self._now_ms = now_ms
+        self.rebuilt: list[Segment] = []
+        """The segments whose indexes were made again."""
+
+    def flaw_of(self, slot: int) -> str | None:
+        """What is wrong with the indexes of a segment, by the names of its files and the entries of its transaction
+        index; None where nothing is. Raises OSError.
+        """
+        segment = self._segments[slot]
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if offset_name(segment.base_offset, suffix) not in self._names:
+                return f"{segment.path(suffix)} is missing"
+        if offset_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX) in self._names:
+            end_offset = self._segments[slot + 1].base_offset if slot + 1 < len(self._segments) else INT64_MAX
+            if not segment.has_sound_transaction_index(end_offset):
+                return f"{segment.path(TRANSACTION_INDEX_SUFFIX)} is damaged"
+        return None
+
+    def mend_rolled(self, end_slot: int) -> None:
+        """Rebuild the indexes of those segments before a slot that have a flaw. Raises OSError and
+        `MalformedMessage`."""
+        for slot in range(end_slot):
+            flaw = self.flaw_of(slot)
+            if flaw is not None:
+                self.rebuild(slot, flaw)
+
+    def rebuild(self, slot: int, flaw: str) -> None:
+        """Rebuild the three indexes of a segment from its batches. Raises OSError and `MalformedMessage`."""
+        segment = self._segments[slot]
+        self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
+        empty_indexes(segment)
+        producers = ProducerStates(INT64_MAX)
+        load_producers(
+            self._segments[:slot],
+            self._snapshots,
+            producers,
+            self._log_start_offset,
+            segment.base_offset,
+            self._now_ms,
+        )
+        for position, header in segment.headers():
+            segment.note_appended(position, header.size, header.last_offset, header.max_timestamp)
+            is_marker = header.attributes & CONTROL_BIT and header.producer_id >= 0
+            batch = segment.file().pread(header.size, position) if is_marker else None
+            replay_batch(segment, producers, header, batch)
+        segment.seal()
+        self.rebuilt.append(segment)
+        self._names |= {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+
+    def is_within(self, slot: int, end_offset: int) -> bool:
+        """Whether the transaction index of a segment ends before an offset. Raises OSError."""
+        segment = self._segments[slot]
+        is_there = offset_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX) in self._names
+        return not is_there or segment.has_sound_transaction_index(end_offset)
+
+
+def empty_indexes(segment: Segment) -> None:
+    """Empty the three indexes of a segment, or create them; the caller fills them from its batches. Raises OSError."""
+    segment.reset_indexes()
+    segment.transaction_index.clear()
+
+
+def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: Report) -> None:
+    """Say which segments between others are empty, or gone although an index of them is left.
+
+    `orphans`: the base offsets of indexes without a .log file. Compaction leaves both; other logs have neither.
+    """
+    bases = [segment.base_offset for segment in segments]
+    empty = [segment.base_offset for segment in segments[:-1] if not segment.size]
+    within = [offset for offset in orphans if bases[0] < offset < bases[-1]]
+    for offset in sorted({*empty, *within}):
+        path = f"{directory}/{offset_name(offset, LOG_SUFFIX)}"
+        following = next(base for base in bases if base > offset)
+        state = "is empty" if offset in empty else "is missing"
+        report(f"{path} {state}: the records from offset {offset} to {following - 1} are gone")
+
+
+def load_epochs(
+    fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, report: Report
+) -> LeaderEpochs:
+    """Read the leader epochs from the checkpoint; where that is damaged, from the headers of the batches before an
+    offset. Raises OSError and `MalformedMessage`."""
+    try:
+        return LeaderEpochs.load(fs, directory)
+    except CorruptCheckpoint as error:
+        report(f"{error}: the file is made again from the leader epochs of the batches")
+    epochs = LeaderEpochs(fs, directory, epochs_of_batches(segments, 0, trusted_end_offset))
+    epochs.note_not_written()
+    return epochs
+
+
+def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: Report) -> None:
+    """Replace the epochs of the checkpoint where the last batch of the active segment has another one than they say.
+    Epochs that ended before the first segment are kept: the batches of a tiered log do not tell them.
+
+    `last_epoch`: that of the last batch; -1 where there is none. Raises OSError and `MalformedMessage`.
+    """
+    if last_epoch == UNDEFINED_EPOCH or last_epoch == epochs.latest_epoch or not epochs.entries:
+        return
+    stated = f"{epochs.path}: the last batch is of leader epoch {last_epoch}, and not of {epochs.latest_epoch}"
+    report(f"{stated}: the file is made again from the leader epochs of the batches")
+    found = epochs_of_batches(segments, 0, INT64_MAX)
+    start = segments[0].base_offset
+    earlier = [each for each in epochs.entries if each.start_offset < start and each.epoch <= found[0].epoch]
+    if earlier and earlier[-1].epoch == found[0].epoch:
+        del found[0]
+    epochs.replace([*earlier, *found])
+
+
+def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
+    """Read the epochs before the first of the checkpoint from the batches. Raises OSError and `MalformedMessage`.
+
+    After a deletion at the start of the log, a crash may restore the old segments and not the old epoch checkpoint. A
+    leader that does not know their epochs would tell a follower of such an epoch that their logs agree.
+
+    DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
+    """
+    known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
+    if known_from <= log_start_offset:
+        return
+    earlier = epochs_of_batches(segments, log_start_offset, known_from)
+    if earlier:
+        epochs.precede(earlier)
+
+
+def epochs_of_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:
+    """The epochs of the batches in [start_offset, end_offset), from their headers. Raises OSError,
+    `MalformedMessage`."""
+    found: list[EpochStart] = []
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            break
+        for _, header in segment.headers():
+            # Messages of formats 0 and 1 have no epoch, and the checkpoint names those of what follows them.
+            if header.base_offset >= end_offset or header.magic != MAGIC:
+                break
+            is_new = header.partition_leader_epoch > (found[-1].epoch if found else UNDEFINED_EPOCH)
+            if is_new and header.next_offset > start_offset:
+                found.append(EpochStart(header.partition_leader_epoch, max(header.base_offset, start_offset)))
+    return found
