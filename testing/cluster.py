@@ -20,7 +20,7 @@ from moldau.testing.conveniences import Conveniences
 from moldau.testing.lifeline import Lifeline
 from moldau.testing.node import START_S, Node, NodeFailed
 from moldau.testing.ports import HOST
-from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings, ports_of
+from moldau.testing.settings import REPLICAS_MAX, client_settings, node_settings, ports_of, texts_of, users_of
 
 if TYPE_CHECKING:
     from moldau.testing.faults import Clock, Faults
@@ -46,7 +46,7 @@ class Cluster(Conveniences):
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
         secure: bool = False,
-        users: Sequence[str] = ("alice", "bob"),
+        users: Sequence[str] | None = None,
         control: bool = False,
         max_version: str | None = None,
         memory: bool | None = None,
@@ -57,15 +57,15 @@ class Cluster(Conveniences):
         `port`: of node 1, and the other nodes have the next ones; without it free ports are chosen.
         `settings`: of every node, in Kafka's words.
         `secure`: clients log in by SCRAM under TLS, and ACLs are in force.
-        `users`: the users of a secure cluster besides `admin`, which may do everything.
+        `users`: the users of a secure cluster besides `admin`, which may do everything; by default alice and bob.
         `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request takes longer then.
         `max_version`: the release of Apache Kafka whose API versions and features a single node offers, such as "2.8".
         `memory`: whether a single node keeps everything in memory, as it does by default.
         `keep`: whether data and logs stay when the cluster ends; by default where the variable `MOLDAU_KEEP` is 1.
         `client`: the library for the conveniences, by the name that pip knows.
         """
-        if nodes < 1:
-            raise ValueError("a cluster has at least one node")
+        if not isinstance(nodes, int) or nodes < 1:
+            raise ValueError(f"nodes is {nodes!r}: a cluster has at least one node")
         if max_version is not None and nodes > 1:
             raise ValueError("max_version is for one node: the nodes of a cluster need newer versions among themselves")
         self._keep = os.environ.get(KEEP, "0") not in ("", "0") if keep is None else keep
@@ -76,9 +76,9 @@ class Cluster(Conveniences):
             )
         self._node_count = nodes
         self._port = port
-        given = dict(settings or {}) | ({} if max_version is None else {"moldau.emulated.release": max_version})
-        self._settings = {name: str(value) for name, value in given.items()}
-        self._users = tuple(users) if secure else None
+        emulated = {} if max_version is None else {"moldau.emulated.release": max_version}
+        self._settings = texts_of(settings or {}) | emulated
+        self._users = users_of(users, secure=secure)
         self._security: Security | None = None
         self._has_control = control
         self._client_name = client
@@ -92,12 +92,15 @@ class Cluster(Conveniences):
     # The life of the cluster
 
     def start(self) -> Cluster:
-        """Start the nodes, and wait until they serve. Raises `NodeFailed`."""
+        """Start the nodes, and wait until they serve. Raises `NodeFailed`, and ValueError for a setting that no node
+        knows.
+        """
         if self._lifeline is not None:
             raise RuntimeError("the cluster runs already")
         for attempt in range(1, STARTS_MAX + 1):
             try:
                 self._start_nodes()
+                self._refuse_unknown_settings()
                 return self
             except NodeFailed as failure:
                 self.stop()
@@ -182,6 +185,11 @@ class Cluster(Conveniences):
         return client_settings(library, self.bootstrap_servers, self._security, user)
 
     @property
+    def users(self) -> tuple[str, ...] | None:
+        """The users of a secure cluster besides `admin`; None for one that is not secure."""
+        return self._users
+
+    @property
     def client(self) -> Client:
         """The client of the conveniences. Raises `NoClient` where none is installed."""
         if self._client is None:
@@ -223,6 +231,12 @@ class Cluster(Conveniences):
         deadline = time.monotonic() + START_S
         for node in self.nodes:
             node.wait_until_serving(deadline)
+
+    def _refuse_unknown_settings(self) -> None:
+        warnings = self.nodes[0].greeting["warnings"]
+        own = [each for each in warnings if each.partition(" ")[0] in self._settings]
+        if own:
+            raise ValueError(f"settings of the cluster: {' '.join(own)}")
 
     def _new_security(self) -> Security | None:
         if self._users is None:

@@ -32,6 +32,13 @@ OF_THE_CLUSTER: Final = frozenset(
 """Settings that describe the listeners of a container; the cluster has its own."""
 
 
+class _ClusterOfVariables(Cluster):
+    """Its settings are variables of an image, of which some name none."""
+
+    def _refuse_unknown_settings(self) -> None:
+        pass
+
+
 class KafkaContainer:
     """A node in memory behind the methods of Testcontainers' class."""
 
@@ -97,7 +104,7 @@ class KafkaContainer:
     def start(self, timeout: float = 30) -> KafkaContainer:
         """Start the node, and wait until it serves."""
         if self._cluster is None:
-            self._cluster = Cluster(port=self._fixed_port, settings=self._settings).start()
+            self._cluster = _ClusterOfVariables(port=self._fixed_port, settings=self._settings).start()
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:

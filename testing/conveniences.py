@@ -9,10 +9,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from moldau.testing.clients.port import Client, Headers, Partition, Record, Text, as_bytes, header_list
+from moldau.testing.settings import ADMINISTRATOR, texts_of
 
 TIMEOUT_S: Final = 10.0
 """How long the conveniences wait for records."""
 POLL_S: Final = 0.01
+OPERATIONS: Final = {
+    "TOPIC": ("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
+    "GROUP": ("ALL", "READ", "DELETE", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
+}
+"""By the kind of a resource: what Apache Kafka checks on it."""
 
 
 class Conveniences(ABC):
@@ -22,6 +28,11 @@ class Conveniences(ABC):
     @abstractmethod
     def client(self) -> Client:
         """The client. Raises `NoClient` where none is installed."""
+
+    @property
+    @abstractmethod
+    def users(self) -> tuple[str, ...] | None:
+        """The users of a secure cluster besides `admin`; None for one that is not secure."""
 
     @property
     @abstractmethod
@@ -37,8 +48,8 @@ class Conveniences(ABC):
         settings: Mapping[str, object] | None = None,
     ) -> None:
         """Create a topic, by default with three replicas, or as many as there are nodes."""
-        texts = {key: str(value) for key, value in (settings or {}).items()}
-        self.client.create_topic(name, partitions, self.replicas if replicas is None else replicas, texts)
+        replicas_count = self.replicas if replicas is None else replicas
+        self.client.create_topic(name, partitions, replicas_count, texts_of(settings or {}))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
@@ -58,7 +69,9 @@ class Conveniences(ABC):
         partition: int | None = None,
     ) -> Record:
         """Write a record, and wait until it is acknowledged. Returns it with its place. Texts are written in UTF-8."""
-        return self.client.produce(topic, as_bytes(value), as_bytes(key), header_list(headers), partition)
+        return self.client.produce(
+            topic, as_bytes(value, "the value"), as_bytes(key, "the key"), header_list(headers), partition
+        )
 
     def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
         """The committed records of a topic, partition by partition: those that are there now, or with `count` those
@@ -86,14 +99,22 @@ class Conveniences(ABC):
 
     def allow(self, user: str, operation: str, *, topic: str | None = None, group: str | None = None) -> None:
         """Let a user of a secure cluster do an operation, such as READ, WRITE or ALL, on a topic, a group, or both; "*"
-        stands for all of them.
+        stands for all of them. Raises ValueError.
         """
-        resources = {"TOPIC": topic, "GROUP": group}
-        if topic is None and group is None:
+        if self.users is None:
+            raise ValueError(
+                "permissions are those of a secure cluster: @pytest.mark.moldau(secure=True), or Cluster(secure=True)"
+            )
+        if user not in (*self.users, ADMINISTRATOR):
+            raise ValueError(f"there is no user {user}: the users are {', '.join(self.users)} (the argument users)")
+        named = {kind: name for kind, name in (("TOPIC", topic), ("GROUP", group)) if name is not None}
+        if not named:
             raise ValueError("name a topic or a group")
-        for kind, name in resources.items():
-            if name is not None:
-                self.client.allow(user, operation.upper(), kind, name)
+        for kind in named:
+            if operation.upper() not in OPERATIONS[kind]:
+                raise ValueError(f"{operation} is not an operation on a {kind.lower()}: {', '.join(OPERATIONS[kind])}")
+        for kind, name in named.items():
+            self.client.allow(user, operation.upper(), kind, name)
 
     def _records_from(self, topic: str, begins: Mapping[int, int], count: int | None, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
@@ -106,5 +127,6 @@ class Conveniences(ABC):
             if count is None or len(found) >= count:
                 return sorted(found, key=lambda record: (record.partition, record.offset))
             if time.monotonic() > deadline:
-                raise AssertionError(f"{len(found)} of {count} records are in {topic} after {timeout_s:g} s")
+                missing = "" if ends else ": there is no such topic"
+                raise AssertionError(f"{len(found)} of {count} records are in {topic} after {timeout_s:g} s{missing}")
             time.sleep(POLL_S)

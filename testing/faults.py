@@ -251,7 +251,10 @@ def _asked(node: Node, method: str, path: str, body: object = None, *, missing: 
     """The JSON of an answer; None for a thing that is not there, where it may be missing. Raises `FaultRefused`."""
     address = node.greeting.get("control")
     if address is None:
-        raise FaultRefused("the nodes take no faults: start them with Cluster(control=True)")
+        raise FaultRefused(
+            "the nodes take no faults and no other time: add the fixture kafka_faults to the test, or start them with"
+            " Cluster(control=True)"
+        )
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         address + path, method=method, data=data, headers={"Content-Type": "application/json"}

@@ -38,6 +38,11 @@ class Namespace(Conveniences):
         return self.cluster.client
 
     @property
+    def users(self) -> tuple[str, ...] | None:
+        """The users of a secure cluster besides `admin`; None for one that is not secure."""
+        return self.cluster.users
+
+    @property
     def replicas(self) -> int:
         """The replicas of a topic for which no number is given."""
         return self.cluster.replicas

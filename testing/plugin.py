@@ -6,7 +6,7 @@ when a fixture is first used. Under pytest-xdist each worker is a process, and h
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = "moldau"
 MARKER_HELP: Final = (
-    "moldau(nodes, settings, secure): how many nodes the fixture kafka or kafka_cluster of this test has, their"
-    " settings, and whether clients log in under TLS and ACLs are in force"
+    "moldau(nodes, settings, secure, users): how many nodes the fixture kafka or kafka_cluster of this test has, their"
+    " settings, whether clients log in under TLS and ACLs are in force, and the users of these"
 )
 CLUSTER_NODES: Final = 3
 LOG_LINES: Final = 30
@@ -77,17 +77,20 @@ class SharedClusters:
         self._stack = stack
         self._clusters: dict[object, Cluster] = {}
 
-    def cluster(self, nodes: int, settings: Mapping[str, object], secure: bool, *, control: bool) -> Cluster:
+    def cluster(
+        self, nodes: int, settings: Mapping[str, object], secure: bool, users: Sequence[str] | None, *, control: bool
+    ) -> Cluster:
         """The cluster. A new one is started where a test has ended a node of the last one."""
         from moldau.testing.cluster import Cluster
+        from moldau.testing.settings import texts_of, users_of
 
-        key = (nodes, secure, control, *sorted((name, str(value)) for name, value in settings.items()))
+        key = (nodes, users_of(users, secure=secure), control, *sorted(texts_of(settings).items()))
         cluster = self._clusters.get(key)
         if cluster is None or not all(node.is_running for node in cluster.nodes):
             if cluster is not None:
                 cluster.stop()
             cluster = self._clusters[key] = self._stack.enter_context(
-                Cluster(nodes, settings=settings, secure=secure, control=control)
+                Cluster(nodes, settings=settings, secure=secure, users=users, control=control)
             )
         return cluster
 
@@ -145,10 +148,12 @@ def _takes_faults(request: pytest.FixtureRequest) -> bool:
 def _marked(request: pytest.FixtureRequest, nodes: int) -> dict[str, Any]:
     """The arguments of the nearest marker, which are those of a cluster."""
     marker = request.node.get_closest_marker(MARKER)
-    without = {"nodes": nodes, "settings": {}, "secure": False}
+    without = {"nodes": nodes, "settings": {}, "secure": False, "users": None}
     given = without | (marker.kwargs if marker is not None else {})
     if given.keys() != without.keys() or (marker is not None and marker.args):
-        raise pytest.UsageError(f"the marker {MARKER} takes nodes=..., settings=... and secure=...: {MARKER_HELP}")
+        raise pytest.UsageError(
+            f"the marker {MARKER} takes nodes=..., settings=..., secure=... and users=...: {MARKER_HELP}"
+        )
     return given
 
 

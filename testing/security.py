@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-ADMINISTRATOR: Final = "admin"
-"""The user that may do everything; the conveniences of a cluster are this user's."""
+from moldau.testing.settings import ADMINISTRATOR
+
 MECHANISM: Final = "SCRAM-SHA-512"
 NODE: Final = "node"
 """The name in the certificate of the nodes."""

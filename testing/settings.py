@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moldau.testing.node import NodeFailed
@@ -15,6 +16,10 @@ REPLICAS_MAX: Final = 3
 VOTERS_MAX: Final = 3
 INTERNAL_PARTITIONS: Final = "4"
 """Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
+ADMINISTRATOR: Final = "admin"
+"""The user that may do everything; the conveniences of a cluster are this user's."""
+DEFAULT_USERS: Final = ("alice", "bob")
+USER: Final = re.compile(r"[\w.@-]+")
 LIBRARIES: Final = {
     "confluent": "confluent-kafka",
     "confluent-kafka": "confluent-kafka",
@@ -23,6 +28,34 @@ LIBRARIES: Final = {
     "java": "java",
 }
 """Names of libraries that have settings of their own."""
+
+
+def texts_of(settings: object) -> dict[str, str]:
+    """The settings of nodes or topics as texts. Raises TypeError for what is not a mapping of names to plain values."""
+    if not isinstance(settings, Mapping):
+        raise TypeError(f'settings is {settings!r}: a dictionary is needed, such as {{"num.partitions": 3}}')
+    for name, value in settings.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            raise TypeError(
+                f"the setting {name!r} is {value!r}: a name and a text or number are needed; lists have commas"
+            )
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+
+
+def users_of(users: Sequence[str] | None, *, secure: bool) -> tuple[str, ...] | None:
+    """The users of a cluster; None for one that is not secure. Raises ValueError and TypeError."""
+    if not secure:
+        if users is not None:
+            raise ValueError("users are those of a secure cluster: add secure=True")
+        return None
+    if users is None:
+        return DEFAULT_USERS
+    if isinstance(users, str) or not all(isinstance(user, str) for user in users):
+        raise TypeError(f'users is {users!r}: a list of names is needed, such as ["alice"]')
+    wrong = [user for user in users if not USER.fullmatch(user)]
+    if wrong:
+        raise ValueError(f"the user {wrong[0]!r}: a name has letters, digits, dots, dashes and underscores")
+    return tuple(users)
 
 
 class NodePorts(NamedTuple):

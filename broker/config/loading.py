@@ -133,7 +133,7 @@ class _Reading:
         elif prefixes:
             self.without_effect.setdefault(REASONS[prefixes[0]], []).append(name)
         else:
-            self.warnings.append(f"{name} is not a name that Apache Kafka 4.3.1 knows; it has no effect.")
+            self.warnings.append(f"{name} is not a name that Apache Kafka 4.3.1 knows; it has no effect{_meant(name)}.")
 
     def all_warnings(self) -> tuple[str, ...]:
         """One line for each unknown name, and one for each reason why settings have no effect."""
@@ -157,6 +157,14 @@ class _Reading:
                     f'Missing required configuration "{name}" which has no default value '
                     f"({name} takes {allowed_text(setting)})"
                 )
+
+
+def _meant(name: str) -> str:
+    """The known name that is most like an unknown one, as the end of a sentence about that; nothing if none is."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    close = get_close_matches(name, broker_catalogue(), 1, 0.85)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _derive(settings: ConfigValues, properties: Mapping[str, str | Password], warnings: tuple[str, ...]) -> Config:

@@ -123,6 +123,8 @@ class StartReport:
     """The recovery of the log directories; None where there was no partition."""
     start_ms: int
     """The time from the first line of the log until clients were served."""
+    warnings: tuple[str, ...]
+    """One sentence for each unknown setting, and one for each reason why settings have no effect."""
 
 
 def report_of(
@@ -152,6 +154,7 @@ def report_of(
         formatted=formatted,
         recovered=recovered,
         start_ms=start_ms,
+        warnings=config.warnings,
     )
 
 

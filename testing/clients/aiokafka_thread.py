@@ -11,13 +11,16 @@ from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
-from aiokafka.errors import for_code  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaTimeoutError, RequestTimedOutError, for_code  # type: ignore[import-untyped]
 
-from moldau.testing.clients.port import NoClient, Partition, Record, record_of
+from moldau.testing.clients.port import NoClient, Partition, Record, not_acknowledged, record_of
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
+WRITING: Final = {"acks": "all", "request_timeout_ms": 15_000}
+"""After this time the library gives a record up."""
+WRITING_S: Final = 20.0
 READING: Final = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -60,10 +63,13 @@ class AiokafkaClient:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         partition: int | None,
     ) -> Record:
-        written = self._run(self._produce(topic, value, key, headers, partition))
+        try:
+            written = self._run(self._produce(topic, value, key, headers, partition), WRITING_S)
+        except (KafkaTimeoutError, RequestTimedOutError, TimeoutError):
+            raise not_acknowledged(topic) from None
         return Record(topic, written.partition, written.offset, value, key, tuple(headers), written.timestamp)
 
     def ends(self, topic: str) -> dict[int, int]:
@@ -92,7 +98,11 @@ class AiokafkaClient:
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float = TIMEOUT_S) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result(timeout_s)
+        finally:
+            running.cancel()  # no effect on one that has ended
 
     # On the thread of the loop
 
@@ -113,12 +123,12 @@ class AiokafkaClient:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         partition: int | None,
     ) -> Any:
         async with self._starting:
             if self._producer is None:
-                self._producer = await _started(AIOKafkaProducer(**self._settings, acks="all"))
+                self._producer = await _started(AIOKafkaProducer(**self._settings, **WRITING))
         return await self._producer.send_and_wait(topic, value, key, partition, headers=headers)
 
     async def _ends(self, topic: str) -> dict[int, int]:

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it has no __
     ResourceType,
 )
 
-from moldau.testing.clients.port import Partition, Record
+from moldau.testing.clients.port import Partition, Record, not_acknowledged
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -48,9 +48,14 @@ QUICK: Final = {
 WRITING: Final = {
     "linger.ms": "0",
     "acks": "all",
+    "socket.timeout.ms": "10000",  # longer than a broker's session of 9 s, after which another one leads
     "message.timeout.ms": "15000",
+    "topic.metadata.refresh.interval.ms": "1000",
     "topic.metadata.propagation.max.ms": "1000",  # how long a topic may be unknown before that is an error
 }
+WRITING_S: Final = 20.0
+"""Longer than `message.timeout.ms`, so that librdkafka has given a record up before the kit does."""
+GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READING: Final = {
     "group.id": "moldau-testing",  # librdkafka wants one; nothing is committed
     "enable.auto.commit": "false",
@@ -98,25 +103,35 @@ class ConfluentClient:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         partition: int | None,
     ) -> Record:
         if self._producer is None:
             self._producer = Producer({**self._settings, **WRITING})
-        written: list[Message] = []
+        producer = self._producer
+        reports: list[tuple[KafkaError | None, Message]] = []
         place = ANY_PARTITION if partition is None else partition
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                raise KafkaException(error)
-            written.append(message)
-
-        self._producer.produce(topic, value, key, headers=list(headers), partition=place, on_delivery=delivered)
-        if self._producer.flush(TIMEOUT_S):
-            raise TimeoutError(f"the record was not acknowledged within {TIMEOUT_S:g} s")
-        offset, index = written[0].offset(), written[0].partition()
+        producer.produce(
+            topic,
+            value,
+            key,
+            headers=list(headers),
+            partition=place,
+            on_delivery=lambda error, message: reports.append((error, message)),
+        )
+        producer.flush(WRITING_S)
+        if not reports:  # Another record would wait behind this one: it is given up, with the producer that holds it.
+            self._producer = None
+            producer.purge()
+            producer.flush(0)
+        error, message = reports[0] if reports else (KafkaError(KafkaError._MSG_TIMED_OUT), None)
+        if error is not None and error.code() in GIVEN_UP:
+            raise not_acknowledged(topic)
+        if error is not None or message is None:
+            raise KafkaException(error)
+        offset, index = message.offset(), message.partition()
         assert offset is not None and index is not None
-        return Record(topic, index, offset, value, key, tuple(headers), written[0].timestamp()[1])
+        return Record(topic, index, offset, value, key, tuple(headers), message.timestamp()[1])
 
     def ends(self, topic: str) -> dict[int, int]:
         # A request for one topic would create it.

@@ -9,13 +9,18 @@ from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType  # type: ignore[import-untyped]
+from kafka.errors import KafkaTimeoutError  # type: ignore[import-untyped]
 
-from moldau.testing.clients.port import Partition, Record, record_of
+from moldau.testing.clients.port import Partition, Record, not_acknowledged, record_of
 
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
 QUICK: Final = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 """For nodes on the same machine, which a test may end and start again."""
+WRITING: Final = {"acks": "all", "max_block_ms": 15_000, "request_timeout_ms": 10_000, "delivery_timeout_ms": 15_000}
+"""A request lasts longer than a broker's session of 9 s, after which another one leads."""
+WRITING_S: Final = 20.0
+"""Longer than `delivery_timeout_ms`, so that the library has given a record up before the kit does."""
 READING: Final = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -58,14 +63,22 @@ class KafkaPythonClient:
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         partition: int | None,
     ) -> Record:
         with self._lock:
             if self._producer is None:
-                self._producer = KafkaProducer(**self._settings, acks="all", max_block_ms=int(TIMEOUT_S * 1000))
-        sent = self._producer.send(topic, value, key, list(headers), partition)
-        written = sent.get(TIMEOUT_S)
+                self._producer = KafkaProducer(**self._settings, **WRITING)
+            producer = self._producer
+        try:
+            written = producer.send(topic, value, key, list(headers), partition).get(WRITING_S)
+        except KafkaTimeoutError:
+            # A producer of 3.0 that gave a record up sends no other one to that node.
+            with self._lock:
+                if self._producer is producer:
+                    self._producer = None
+            producer.close(0)
+            raise not_acknowledged(topic) from None
         return Record(topic, written.partition, written.offset, value, key, tuple(headers), written.timestamp)
 
     def ends(self, topic: str) -> dict[int, int]:

@@ -51,7 +51,7 @@ class Client(Protocol):
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         partition: int | None,
     ) -> Record:
         """Write a record, and wait until all in-sync replicas have it."""
@@ -87,12 +87,28 @@ def record_of(message: Any) -> Record:
     )
 
 
-def as_bytes(text: Text | None) -> bytes | None:
-    """The text in UTF-8."""
-    return text.encode() if isinstance(text, str) else text
+def not_acknowledged(topic: str) -> TimeoutError:
+    """The error of a record that a client has given up."""
+    return TimeoutError(
+        f"the record for {topic} was not acknowledged in time, and may be written later: is the node that leads its"
+        " partition paused, ended or cut off?"
+    )
 
 
-def header_list(headers: Headers | None) -> list[tuple[str, bytes]]:
-    """Headers in their order, with values as bytes."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+def as_bytes(given: object, what: str) -> bytes | None:
+    """The text in UTF-8, or the bytes; None stays. Raises TypeError for anything else, which is `what`."""
+    if isinstance(given, str):
+        return given.encode()
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"{what} is of type {type(given).__name__}: text or bytes are needed, such as json.dumps(...)")
+
+
+def header_list(headers: Headers | None) -> list[tuple[str, bytes | None]]:
+    """Headers in their order, with values as bytes. Raises TypeError."""
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise TypeError(f'headers is {headers!r}: a dictionary or pairs are needed, such as {{"trace": "1"}}')
+    return [(name, as_bytes(value, f"the header {name}")) for name, value in pairs]

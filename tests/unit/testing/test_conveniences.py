@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from moldau.testing import Cluster, Record
+from moldau.testing.clients import aiokafka_thread, confluent, kafka_python
 from moldau.testing.clients.confluent import ConfluentClient
 from moldau.testing.clients.installed import LIBRARIES
 
@@ -124,3 +125,52 @@ def test_a_topic_is_created_although_librdkafka_drops_the_request(monkeypatch: p
     assert asked == [1, 1]
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         client.create_topic("t", 1, 1, {})
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients give a record up after a second."""
+    monkeypatch.setattr(confluent, "WRITING", confluent.WRITING | {"message.timeout.ms": "1000"})
+    quick = {"request_timeout_ms": 900, "delivery_timeout_ms": 1000}
+    monkeypatch.setattr(kafka_python, "WRITING", kafka_python.WRITING | quick)
+    monkeypatch.setattr(aiokafka_thread, "WRITING", aiokafka_thread.WRITING | {"request_timeout_ms": 1000})
+
+
+@pytest.mark.parametrize("name", [each.name for each in LIBRARIES])
+def test_a_record_that_a_held_node_did_not_take_is_no_error_of_the_next_one(name: str, impatience: None) -> None:
+    with Cluster(client=name) as kafka:
+        kafka.create_topic("t")
+        kafka.produce("t", "before")
+        kafka.node(1).pause()
+        with pytest.raises(TimeoutError, match="the record for t was not acknowledged in time"):
+            kafka.produce("t", "while it is held")
+        kafka.node(1).resume()
+        after = [kafka.produce("t", f"after {number}") for number in range(3)]
+        values = [record.value for record in kafka.records("t")]
+        assert [record.value for record in after] == [value for value in values if value and b"after" in value]
+        assert values.count(b"while it is held") <= 1
+
+
+def test_what_librdkafka_still_holds_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit waits for less than librdkafka does: the record leaves with its producer."""
+    monkeypatch.setattr(confluent, "WRITING_S", 0.2)
+    with Cluster(client="confluent-kafka") as kafka:
+        kafka.create_topic("t")
+        kafka.produce("t", "before")
+        kafka.node(1).pause()
+        with pytest.raises(TimeoutError, match="not acknowledged in time"):
+            kafka.produce("t", "while it is held")
+        kafka.node(1).resume()
+        monkeypatch.setattr(confluent, "WRITING_S", 20.0)
+        assert kafka.produce("t", "after").value == b"after"
+
+
+def test_another_node_takes_a_record_in_place_of_a_held_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent, "WRITING", confluent.WRITING | {"socket.timeout.ms": "3000"})
+    session = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
+    with Cluster(3, client="confluent-kafka", control=True, settings=session) as kafka:
+        kafka.create_topic("t")
+        kafka.move_leader("t", to=3)
+        kafka.produce("t", "before")
+        kafka.node(3).pause()
+        assert kafka.produce("t", "while it is held").offset == 1

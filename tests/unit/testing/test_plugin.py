@@ -131,7 +131,7 @@ def test_under_xdist_each_worker_has_its_broker(tmp_path: Path) -> None:
 def test_a_marker_says_nodes_and_settings(tmp_path: Path) -> None:
     done = session(tmp_path, MARKED, "--strict-markers")
     assert "3 passed, 1 error" in done.stdout, done.stdout
-    assert "the marker moldau takes nodes=..., settings=... and secure=..." in done.stdout
+    assert "the marker moldau takes nodes=..., settings=..., secure=... and users=..." in done.stdout
 
 
 def test_the_log_of_the_node_is_in_the_report_of_a_failure_alone(tmp_path: Path) -> None:
