@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 
 class Refused(ValueError):
@@ -39,6 +40,15 @@ class IsolationDiffers(Refused):
 
 class SnapshotChanged(DataLost):
     """The files below the offsets of a snapshot have changed since it was taken."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like a wrong one, as the end of a sentence; nothing if none is."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    names = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), names, 1)
+    return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 def warn(message: str) -> None:

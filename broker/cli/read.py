@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,10 +132,28 @@ def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
     from moldau.tables.refusals import Refused
 
     con = duckdb(None, arguments.path, names=names_of(arguments.topic), isolation=arguments.isolation)
-    found: Any = con.sql(arguments.sql)
+    try:
+        found: Any = con.sql(arguments.sql)
+    except engine_errors() as problem:
+        views = [name for (name,) in con.sql("show tables").fetchall()]
+        unquoted = unquoted_names(arguments.sql, views)
+        if not unquoted:
+            raise
+        raise CommandError(str(problem), f"in SQL these names need double quotes: {', '.join(unquoted)}") from None
     if found is None:
         raise Refused("--sql: the statement gives no rows")
     return found.to_arrow_reader()
+
+
+def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
+    """The names in a query that SQL takes for something else without double quotes, in these: topics with dots, dashes
+    or a digit in front, and the column `offset`.
+    """
+    bare = re.sub(r"""'[^']*'|"[^"]*\"""", " ", query)
+    found = [name for name in views if not re.fullmatch(r"[A-Za-z_]\w*", name) and name in bare]
+    if re.search(r"\boffset\b(?!\s+\d)", bare, re.IGNORECASE):
+        found.append("offset")
+    return [f'"{name}"' for name in found]
 
 
 def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:

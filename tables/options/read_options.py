@@ -34,7 +34,7 @@ from moldau.tables.options.option_values import (
     positive,
     trigger_limits,
 )
-from moldau.tables.refusals import Refused, warn
+from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
 """What a query does with the source; `either` where Spark asks for the columns and does not say."""
@@ -209,7 +209,7 @@ def _refuse_unknown(given: Mapping[str, str], use: Use) -> None:
             if use != "either":
                 warn(f"the option {name} has no effect: it is one of a consumer, and the source has none")
             continue
-        raise Refused(f"the option {name} is not supported: known are {', '.join(_KNOWN)}")
+        raise Refused(f"the option {name} is not supported{did_you_mean(name, _KNOWN)}: known are {', '.join(_KNOWN)}")
 
 
 def _refuse_in_streams(given: Mapping[str, str]) -> None:
@@ -284,7 +284,8 @@ def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
     if not named and table in ("topics", "segments"):
         return TopicSelection(is_everything=True)
     if len(named) != 1:
-        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {' and '.join(named) or 'none'}")
+        given_text = " and ".join(named) or "none, so that no topic is named"
+        raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {given_text}")
     value = given[named[0].lower()]
     if named[0] == "assign":
         return TopicSelection(partitions=_assigned(value))

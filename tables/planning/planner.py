@@ -32,7 +32,7 @@ from moldau.tables.planning.bounds import OffsetRange, ranges_of, report_data_lo
 from moldau.tables.planning.partition_view import PartitionView, Piece
 from moldau.tables.planning.pushed_filters import PushedFilters
 from moldau.tables.planning.snapshot import Snapshot, read_snapshot, take_snapshot
-from moldau.tables.refusals import ClusterMismatch, DataLost, Refused, warn
+from moldau.tables.refusals import ClusterMismatch, DataLost, Refused, did_you_mean, warn
 
 if TYPE_CHECKING:
     from moldau.tables.client.cluster import Cluster
@@ -415,6 +415,11 @@ INTERNAL_TOPICS: Final = frozenset(
 """Internal topics: read when they are named, and never matched by a pattern."""
 TOPICS_NAMED_MAX: Final = 10
 """The most topics that a refusal lists."""
+MADE_FOR_THE_FIRST: Final = {
+    "__consumer_offsets": "group, so that there is none yet, or its partitions are in other places",
+    "__transaction_state": "transactional id, so that there is none yet, or its partitions are in other places",
+}
+"""What an internal topic is for, in a message about one that is missing."""
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
@@ -435,17 +440,19 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
         wanted = set(selection.topics)
         for topic in selection.topics:
             if topic not in topics and not selection.is_optional:
-                raise Refused(f"no partition of {topic} is in the places that are read{_topics_text(topics)}")
+                raise Refused(f"no partition of {topic} is in the places that are read{_missing_text(topic, topics)}")
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_gaps(chosen)
     return chosen
 
 
-def _topics_text(topics: set[str]) -> str:
-    """The topics that are there, for a message about one that is not; the first ones where they are many."""
+def _missing_text(topic: str, topics: set[str]) -> str:
+    """The end of a message about a topic that is not there: the topics that are, the first ones if they are many."""
+    if topic in MADE_FOR_THE_FIRST:
+        return f": a cluster makes this topic for its first {MADE_FOR_THE_FIRST[topic]}"
     names = sorted(topics - INTERNAL_TOPICS)
     more = f" and {len(names) - TOPICS_NAMED_MAX} more" if len(names) > TOPICS_NAMED_MAX else ""
-    return f", only of {', '.join(names[:TOPICS_NAMED_MAX])}{more}" if names else ""
+    return f", only of {', '.join(names[:TOPICS_NAMED_MAX])}{more}{did_you_mean(topic, names)}" if names else ""
 
 
 def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:

@@ -14,7 +14,7 @@ from moldau.tables.options.read_options import ReadOptions
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, intersection
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import Refused, did_you_mean
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
@@ -59,7 +59,8 @@ class TopicScan:
         known = {column.name: column for column in every_column(self.options)}
         for name in self.columns:
             if name not in known:
-                raise Refused(f"columns: there is no column {name}; the columns are {', '.join(known)}")
+                meant = did_you_mean(name, known)
+                raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(known)}")
         if not self.columns:
             raise Refused("columns names no column")
         return arrow_schema(known[name] for name in self.columns)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from moldau.tables.options.read_options import ReadOptions
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import Refused, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -93,8 +93,9 @@ def chosen_columns(options: ReadOptions) -> Columns:
     known = {column.name.lower(): column for column in every_column(options)}
     for name in options.columns:
         if name.lower() not in known:
-            names = ", ".join(column.name for column in known.values())
-            raise Refused(f"columns: there is no column {name}; the columns are {names}")
+            names = [column.name for column in known.values()]
+            meant = did_you_mean(name, names)
+            raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(names)}")
     return tuple(known[name.lower()] for name in options.columns)
 
 
