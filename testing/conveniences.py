@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from moldau.testing.clients.port import Client, Headers, Partition, Record, Text, as_bytes, header_list
-from moldau.testing.settings import ADMINISTRATOR, texts_of
+from moldau.testing.settings import texts_of
 
 TIMEOUT_S: Final = 10.0
 """How long the conveniences wait for records."""
@@ -105,8 +105,8 @@ class Conveniences(ABC):
             raise ValueError(
                 "permissions are those of a secure cluster: @pytest.mark.moldau(secure=True), or Cluster(secure=True)"
             )
-        if user not in (*self.users, ADMINISTRATOR):
-            raise ValueError(f"there is no user {user}: the users are {', '.join(self.users)} (the argument users)")
+        if user not in self.users:
+            raise ValueError(f"{user} is not one of the users {', '.join(self.users)} (the argument users)")
         named = {kind: name for kind, name in (("TOPIC", topic), ("GROUP", group)) if name is not None}
         if not named:
             raise ValueError("name a topic or a group")

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from moldau.testing.settings import ADMINISTRATOR
+ADMINISTRATOR: Final = "admin"
+"""The user that may do everything; the conveniences of a cluster are this user's."""
 
 MECHANISM: Final = "SCRAM-SHA-512"
 NODE: Final = "node"

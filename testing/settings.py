@@ -16,8 +16,6 @@ REPLICAS_MAX: Final = 3
 VOTERS_MAX: Final = 3
 INTERNAL_PARTITIONS: Final = "4"
 """Partitions of each internal topic; 50 would take longer to make, and a test has few groups."""
-ADMINISTRATOR: Final = "admin"
-"""The user that may do everything; the conveniences of a cluster are this user's."""
 DEFAULT_USERS: Final = ("alice", "bob")
 USER: Final = re.compile(r"[\w.@-]+")
 LIBRARIES: Final = {
