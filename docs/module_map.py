@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -129,13 +130,19 @@ def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
         tests = [each for each in named if each.startswith("tests.unit.broker.") and ".test_" in each]
     if not tests:
         through = [path_of(each) for each in named]
-        return [f"through `{each}`" for each in through if each in product() and _has_its_own(each)][:1]
+        shipped = _tracked_modules().intersection(product())
+        return [f"through `{each}`" for each in through if each in shipped and _has_its_own(each)][:1]
     shown = [f"`{each.removeprefix('tests.').removeprefix('unit.')}`" for each in tests[:TESTS_SHOWN_MAX]]
     return [*shown, f"{len(tests) - TESTS_SHOWN_MAX} more"] if len(tests) > TESTS_SHOWN_MAX else shown
 
 
 def _has_its_own(path: Path) -> bool:
-    return Path("tests", "unit", path.parent, f"test_{path.name}") in sources()
+    return Path("tests", "unit", path.parent, f"test_{path.name}") in _tracked_modules()
+
+
+@cache
+def _tracked_modules() -> frozenset[Path]:
+    return frozenset(sources())
 
 
 def _summary(tree: ast.Module) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-from tests.unit.tidy.sources import module_name
+from tests.unit.tidy.sources import module_name, product, tree_of
 
 Graph = dict[str, frozenset[str]]
 """The modules that each module imports, by name."""
@@ -24,11 +25,16 @@ def import_graph(trees: Mapping[Path, ast.Module], *, types: bool = True) -> Gra
     return {module_name(path): frozenset(_imports(path, tree, modules, types)) for path, tree in trees.items()}
 
 
+@cache
+def product_graph() -> Graph:
+    """The imports among the modules of the product."""
+    return import_graph({path: tree_of(path) for path in product()})
+
+
 def _imports(path: Path, tree: ast.Module, modules: set[str], types: bool) -> Iterable[str]:
     here = module_name(path)
     package = here.split(".") if path.name == "__init__.py" else here.split(".")[:-1]
-    nodes = ast.walk(tree) if types else _walk_run_time(tree)
-    for node in nodes:
+    for node in imports_in(tree, types=types):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -39,14 +45,27 @@ def _imports(path: Path, tree: ast.Module, modules: set[str], types: bool) -> It
         yield from (name for name in names if name in modules and name != here)
 
 
-def _walk_run_time(tree: ast.Module) -> Iterator[ast.AST]:
-    """As `ast.walk`, without the bodies of `if TYPE_CHECKING`."""
-    waiting: list[ast.AST] = [tree]
+def imports_in(tree: ast.Module, *, types: bool = True) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module, at the top and inside functions; without `types` not those in `if TYPE_CHECKING`. They
+    are statements, so that no expression is looked at.
+    """
+    waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
-        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+        if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
-            waiting.extend(ast.iter_child_nodes(node))
+            continue
+        if (
+            not types
+            and isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
+            continue
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, field, None)
+            if isinstance(inner, list):
+                waiting.extend(inner)
 
 
 def reachable(graph: Graph, roots: Iterable[str]) -> set[str]:

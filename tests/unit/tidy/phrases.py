@@ -15,15 +15,18 @@ class Phrase(NamedTuple):
 
     pattern: re.Pattern[str]
     instead: str
+    anywhere: str
+    """A pattern that is found at least where `pattern` is, whatever stands in front."""
 
 
 def _phrase(pattern: str, instead: str) -> Phrase:
-    return Phrase(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead)
+    whole = rf"\b(?:{pattern})\b"
+    return Phrase(re.compile(whole, re.IGNORECASE), instead, f"(?i:{whole})")
 
 
 def _opening(pattern: str, instead: str) -> Phrase:
     """At the beginning of a sentence only."""
-    return Phrase(re.compile(rf"(?:^|[.:!?] )(?:{pattern})\b"), instead)
+    return Phrase(re.compile(rf"(?:^|[.:!?] )(?:{pattern})\b"), instead, rf"\b(?:{pattern})\b")
 
 
 PHRASES: Final = (
@@ -86,6 +89,16 @@ _WORDS_MIN: Final = 3
 """A string literal of fewer words is a name, a format or a token."""
 
 
+_ANY: Final = re.compile("|".join(each.anywhere for each in PHRASES))
+_BETWEEN_WORDS: Final = re.compile(r"""(?:\s|\\n|#|(?<!\w)[A-Za-z]{0,2}["']|["'])+""")
+"""What may stand between two words of prose: white space, the mark of a comment, the ends of adjacent literals."""
+
+
+def may_say(text: str) -> bool:
+    """Whether a phrase may stand in a module: False for most, which need no closer look."""
+    return _ANY.search(_BETWEEN_WORDS.sub(" ", text)) is not None
+
+
 class Finding(NamedTuple):
     line: int
     words: str
@@ -119,6 +132,8 @@ def in_document(text: str) -> list[Finding]:
 def in_module(text: str) -> list[Finding]:
     """Of a module: docstrings, comments, and every string literal of some words (messages, log lines, descriptions)."""
     found: list[Finding] = []
+    if not may_say(text):
+        return found
     tree = ast.parse(text)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -133,7 +148,9 @@ def in_module(text: str) -> list[Finding]:
 
 def in_names(text: str) -> list[Finding]:
     """Of the names that a module binds."""
-    bound = []
+    bound: list[tuple[int, str]] = []
+    if not names_in(re.sub(r"\W+", "_", text)):
+        return []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             bound.append((node.lineno, node.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import subprocess
 from collections.abc import Collection
@@ -47,7 +48,21 @@ def text_of(path: Path) -> str:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(text_of(path))
+    """The tree of a module. The garbage collector would look at all earlier trees for each one: that took most of the
+    time of these tests.
+    """
+    gc.disable()
+    try:
+        return ast.parse(text_of(path))
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module, in the order of `ast.walk`."""
+    return tuple(ast.walk(tree_of(path)))
 
 
 def module_name(path: Path) -> str:

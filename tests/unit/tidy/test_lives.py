@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.unit.tidy.import_graph import Graph, import_graph
-from tests.unit.tidy.sources import ROOT, module_name, product, text_of, tree_of
+from tests.unit.tidy.import_graph import Graph, product_graph
+from tests.unit.tidy.sources import ROOT, module_name, text_of, tree_of
 
 PAGE: Final = Path("docs/architecture.md")
 FILES_MAX: Final = {
@@ -88,7 +88,7 @@ def test_a_life_is_read_in_few_files_that_lead_on(life: str) -> None:
     print(f"{life}: {len(stations)} files, at most {FILES_MAX[life]}: {', '.join(str(each.path) for each in stations)}")
     assert len({each.path for each in stations}) == len(stations) <= FILES_MAX[life]
     assert not [each.path for each in stations if not (ROOT / each.path).is_file()], "files that do not exist"
-    graph = import_graph({path: tree_of(path) for path in product()})
+    graph = product_graph()
     lost = [str(each.path) for at, each in enumerate(stations) if at and not is_reached(each, stations[:at], graph)]
     assert not lost, "neither imported nor handed over by name from a file above"
 

@@ -8,11 +8,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.unit.tidy import exceptions
 from tests.unit.tidy.exceptions import EXCEPTIONS_MAX
-from tests.unit.tidy.sources import PACKAGES, REWRITE, drop_lines, module_name, product, sources, text_of, tree_of
+from tests.unit.tidy.sources import (
+    PACKAGES,
+    REWRITE,
+    drop_lines,
+    module_name,
+    nodes_of,
+    product,
+    sources,
+    text_of,
+    tree_of,
+)
 
 MODULE_LINES_MAX = 600
 SCRIPT_LINES_MAX = 600
@@ -27,24 +35,30 @@ EXCEPTIONS = Path(__file__).with_name("exceptions.py")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@pytest.mark.parametrize("path", sources(), ids=str)
-def test_a_module_is_read_in_one_sitting(path: Path) -> None:
-    is_test = path.parts[0] == "tests"
-    if path not in product():
-        assert text_of(path).count("\n") <= (TEST_LINES_MAX if is_test else SCRIPT_LINES_MAX)
-    tree = tree_of(path)
-    if path.name != "conftest.py" and tree.body:
-        assert ast.get_docstring(tree), "a module says in its docstring what it is"
-    for node in ast.walk(tree):
-        if not is_test and isinstance(node, FUNCTIONS) and node.end_lineno:
-            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, f"{node.name} is longer than a screen"
+def test_a_module_is_read_in_one_sitting() -> None:
+    shipped = set(product())
+    found = []
+    for path in sources():
+        is_test = path.parts[0] == "tests"
+        tree = tree_of(path)
+        lines_max = TEST_LINES_MAX if is_test else SCRIPT_LINES_MAX
+        if path not in shipped and text_of(path).count("\n") > lines_max:
+            found.append(f"{path}: more than {lines_max} lines")
+        if path.name != "conftest.py" and tree.body and not ast.get_docstring(tree):
+            found.append(f"{path}: a module says in its docstring what it is")
+        for node in () if is_test else nodes_of(path):
+            if isinstance(node, FUNCTIONS) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX:
+                found.append(f"{path}:{node.lineno}: {node.name} is longer than a screen")
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", product(), ids=str)
-def test_product_code_is_finished_and_named(path: Path) -> None:
-    assert not NAMELESS.search(path.stem)
-    for number, line in enumerate(text_of(path).splitlines(), 1):
-        assert not UNFINISHED.search(line), f"line {number}: {line.strip()}"
+def test_product_code_is_finished_and_named() -> None:
+    found = [f"{path}: the name says nothing" for path in product() if NAMELESS.search(path.stem)]
+    for path in product():
+        if UNFINISHED.search(text_of(path)):
+            lines = enumerate(text_of(path).splitlines(), 1)
+            found += [f"{path}:{number}: {line.strip()}" for number, line in lines if UNFINISHED.search(line)]
+    assert not found, "\n".join(found)
 
 
 def judge(kind: str, found: Mapping[str, object], excused: Mapping[str, str]) -> None:
@@ -68,7 +82,7 @@ def _named(found: Mapping[str, object], excused: Collection[str]) -> str:
 def test_classes_have_at_most_thirty_methods() -> None:
     found = {}
     for path in product():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 count = len({each.name for each in node.body if isinstance(each, FUNCTIONS)})
                 if count > METHODS_MAX:
@@ -102,7 +116,7 @@ def test_an_exception_of_every_kind_is_caught_only_at_the_edge() -> None:
     }
     catching = set()
     for path in product():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
                 catching.add(str(path))
     assert catching <= allowed

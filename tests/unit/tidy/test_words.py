@@ -73,6 +73,20 @@ def test_docstrings_comments_and_messages_are_read() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""So many bytes."""',
+        'raise ValueError("it waits for "\n    f"ever, {x} times")',
+        "# waits for\n#   ever",
+        'log("one.\\nNobody else has it")',
+        "x = 'half of ' 'ours alone'",
+    ],
+)
+def test_a_phrase_is_found_over_the_ends_of_lines_and_literals(text: str) -> None:
+    assert len(in_module(text)) == 1
+
+
 def test_names_are_read_word_by_word() -> None:
     text = "class ReplicaNews:\n    def awakes(self, wakes): self._last_life = 1\n"
     assert {each.words for each in in_names(text)} == {"ReplicaNews", "wakes", "_last_life"}
