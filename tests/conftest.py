@@ -1,4 +1,6 @@
-"""How `make test` spreads the tests over two processes.
+"""How `make test` spreads the tests over two processes, and the profile of Hypothesis.
+
+An example of Hypothesis has no deadline: how long it takes is decided by what else the machine does.
 
 A file stays in one process, because its tests share what its fixtures build. All tests with Spark stay in one: they
 share a JVM, which takes longer to start than most of them to run.
@@ -9,10 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK: Final = "tests/spark/"
+
+settings.register_profile("moldau", deadline=None)
+settings.load_profile("moldau")
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
