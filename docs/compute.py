@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from bench.figures import Figure
@@ -107,7 +107,106 @@ def metrics_page() -> str:
         labels = ", ".join(metric.labels)
         kafka_name = f"`{metric.kafka_name}`" if metric.kafka_name else ""
         rows.append(f"| {kafka_name} | `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
-    return "\n".join([*_METRICS_INTRODUCTION, *rows, ""])
+    alerts = [f"| `{each.expression}` | {each.lasts} | {each.means} | {each.remedy} |" for each in ALERTS]
+    return "\n".join([*_METRICS_INTRODUCTION, *alerts, *_METRICS_TABLE, *rows, ""])
+
+
+class Alert(NamedTuple):
+    """One thing to alert on."""
+
+    expression: str
+    """In PromQL."""
+    lasts: str
+    means: str
+    remedy: str
+
+
+ALERTS = (
+    Alert(
+        "up == 0 or kafka_server_kafkaserver_brokerstate != 3",
+        "1 min",
+        "a node does not run, or does not serve",
+        "[the table of failed starts](start.md#where-a-node-cannot-start); `/readyz` says why",
+    ),
+    Alert(
+        "max(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
+        "1 min",
+        "partitions without a leader: no reads, no writes",
+        "start the brokers that have their replicas",
+    ),
+    Alert(
+        "kafka_server_raft_metrics_current_leader == -1",
+        "1 min",
+        "the metadata quorum has no leader: nothing can be created, changed or elected",
+        "start controllers until more than half run",
+    ),
+    Alert(
+        "kafka_server_replicamanager_underminisrpartitioncount > 0",
+        "1 min",
+        "partitions refuse `acks=all`",
+        "start the missing brokers",
+    ),
+    Alert(
+        "kafka_log_logmanager_offlinelogdirectorycount > 0 or kafka_server_replicamanager_offlinereplicacount > 0",
+        "at once",
+        "a disk has failed, or replicas are damaged",
+        "[replacing a disk](cluster.md#replacing-a-disk)",
+    ),
+    Alert(
+        "moldau_log_directories_full > 0",
+        "at once",
+        "a disk is full: it is read, and takes nothing",
+        "[a full disk](cluster.md#a-full-disk)",
+    ),
+    Alert(
+        "moldau_damaged_replicas > 0",
+        "at once",
+        "a batch in a log is damaged",
+        "[damaged logs](reliability.md)",
+    ),
+    Alert(
+        "kafka_server_replicamanager_underreplicatedpartitions > 0",
+        "10 min",
+        "replicas are missing: the next failure may cost availability",
+        "a broker is down, slow, or being moved to",
+    ),
+    Alert(
+        "max(kafka_controller_kafkacontroller_fencedbrokercount) > 0",
+        "5 min",
+        "a registered broker does not serve",
+        "start it, or [unregister](cluster.md#a-broker-more-a-broker-less) it",
+    ),
+    Alert(
+        "moldau_event_loop_stall_p999_seconds > 0.5",
+        "10 min",
+        "one request in a thousand waits so long for the loop",
+        "[slow requests](latency.md)",
+    ),
+    Alert(
+        "rate(kafka_server_socket_server_metrics_failed_authentication_total[5m]) > 1",
+        "10 min",
+        "logins fail",
+        "the log names the reason of each",
+    ),
+    Alert(
+        "process_open_fds / process_max_fds > 0.9",
+        "10 min",
+        "few file descriptors are left",
+        "raise `ulimit -n`; [limits](limits.md)",
+    ),
+    Alert(
+        'rate(kafka_server_brokertopicmetrics_remotecopyerrors_total{topic=""}[10m]) > 0',
+        "30 min",
+        "segments do not reach the remote storage, and stay on the disk",
+        "[tiered storage](tiered_storage.md)",
+    ),
+    Alert(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount > 0",
+        "at once",
+        "a transaction hangs: `read_committed` readers wait behind it",
+        "`kafka-transactions.sh find-hanging`",
+    ),
+)
 
 
 _METRICS_INTRODUCTION = (
@@ -124,6 +223,19 @@ _METRICS_INTRODUCTION = (
     "| `/metrics` | what follows, in Prometheus' text format |",
     "| `/healthz` | 200 while the process lives and its loop turns |",
     "| `/readyz` | 200 while clients are served; else 503, and why: starting, stopping, no quorum leader, fenced |",
+    "",
+    "## What to alert on",
+    "",
+    "| alert | lasts | what it means | what to do |",
+    "|---|---|---|---|",
+)
+
+_METRICS_TABLE = (
+    "",
+    "Watch the free space of each disk and the lag of each group as well (`kafka-consumer-groups.sh --describe`, or",
+    "[the console](console.md)).",
+    "",
+    "## All metrics",
     "",
     "Names are those that Prometheus' JMX exporter makes of Apache Kafka's. `docs/grafana/moldau.json` is a dashboard.",
     "",

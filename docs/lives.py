@@ -34,20 +34,8 @@ HEAD: Final = (
     "the modules whose functions are called from the request to its reply, in the order of their first call. A second",
     "run of the same request is traced, so what runs once (the compilation of a codec, a first import) is left out.",
     "Timers that fire meanwhile are part of it. [The architecture page](architecture.md) comes first: it says which",
-    "few of these modules decide. *Before* counts the files at commit 73efe934, before the rooms were merged.",
+    "few of these modules decide.",
 )
-BEFORE: Final = {
-    "A produce": 15,
-    "A replicated produce": 53,
-    "A long poll": 39,
-    "A join": 49,
-    "A commit of a transaction": 57,
-    "A login": 38,
-    "A cold read": 58,
-    "A compaction": 104,
-    "An election": 117,
-}
-"""The files of each life at commit 73efe934."""
 
 
 class Called(NamedTuple):
@@ -328,10 +316,9 @@ def traced() -> dict[str, list[Called]]:
 def lives_page(lives: dict[str, list[Called]] | None = None) -> str:
     """The page, of these traces or of new ones."""
     found = traced() if lives is None else lives
-    lines = [*HEAD, "", "| life | files | before |", "|---|---|---|"]
+    lines = [*HEAD, "", "| life | files |", "|---|---|"]
     lines += [
-        f"| [{life.heading}](#{life.heading.lower().replace(' ', '-')}) | {len(found[life.heading])}"
-        f" | {BEFORE.get(life.heading, '')} |"
+        f"| [{life.heading}](#{life.heading.lower().replace(' ', '-')}) | {len(found[life.heading])} |"
         for life in LIVES
     ]
     for life in LIVES:

@@ -7,8 +7,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import ssl
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it has no __
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from moldau.broker.cli import main
 from moldau.broker.cli.command import parser
@@ -97,6 +104,64 @@ def test_the_closed_node_serves_alice(
     finally:
         node.terminate()
         node.wait(20)
+
+
+@pytest.mark.processes
+def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(FORMAT) == 0
+    key_store = tmp_path / "secure" / "node.pem"
+    first = x509.load_pem_x509_certificate(key_store.read_bytes())
+    port, local, controller = free_ports(3)
+    clients = f"SECURE://localhost:{port},LOCAL://127.0.0.1:{local}"
+    command = [sys.executable, "-m", "moldau", *SERVE, "--greeting", "json"]
+    command += [f"--override=listeners={clients},CONTROLLER://127.0.0.1:{controller}"]
+    command += [f"--override=advertised.listeners={clients}"]
+    command += [f"--override=controller.quorum.bootstrap.servers=127.0.0.1:{controller}"]
+    with (tmp_path / "log").open("w+") as log:
+        node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert node.stdout is not None and json.loads(node.stdout.readline())["listeners"]
+            assert shown_certificate(port) == first
+            second = put_certificate(key_store, first, first.subject)
+            wait_for(lambda: shown_certificate(port) == second)
+            put_certificate(key_store, first, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")]))
+            wait_for(lambda: "ssl.allow.dn.changes=true allows it" in (tmp_path / "log").read_text())
+            assert shown_certificate(port) == second
+        finally:
+            node.terminate()
+            node.wait(20)
+    assert "needs no restart" in TEXT and "`ssl.allow.dn.changes=true`" in TEXT
+
+
+def put_certificate(key_store: Path, like: x509.Certificate, subject: x509.Name) -> x509.Certificate:
+    """Replace the key store by a new key, and a certificate for the same hosts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    hosts = like.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(like.not_valid_before_utc)
+        .not_valid_after(like.not_valid_after_utc)
+        .add_extension(hosts, False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    new = key_store.with_suffix(".new")
+    new.write_bytes(secret + certificate.public_bytes(pem))
+    new.rename(key_store)
+    return certificate
+
+
+def shown_certificate(port: int) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(ssl.get_server_certificate(("localhost", port), timeout=10).encode())
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_every_command_is_accepted() -> None:
