@@ -105,7 +105,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
     counts, leaders, replicas = await _count_partitions(visit)
     brokers = []
     problems = []
-    listener = visit.ports.config.inter_broker_listener_name
+    listener = visit.ports.listener.name
     for broker_id, broker in sorted(image.cluster.brokers.items()):
         endpoint = broker.endpoints.get(listener)
         state = "fenced" if broker.fenced else "stopping" if broker.in_controlled_shutdown else "active"
@@ -255,10 +255,16 @@ async def describe_broker(visit: Visit) -> BrokerDescription:
     except Unanswered as unanswered:
         error = str(unanswered)
     q = visit.field("q")
+    # Kafka tells a client the endpoints of its own listener; the settings name all of them.
+    sees_listeners = visit.may(AclOperation.DESCRIBE_CONFIGS, ResourceKind.CLUSTER, CLUSTER_NAME)
     settings = [each for each in settings if q in each.name and (shows == "all" or not each.is_default)]
     return BrokerDescription(
         broker_id,
-        {name: f"{each.host}:{each.port}" for name, each in broker.endpoints.items()},
+        {
+            name: f"{each.host}:{each.port}"
+            for name, each in broker.endpoints.items()
+            if name == visit.ports.listener.name or sees_listeners
+        },
         broker.rack,
         "fenced" if broker.fenced else "active",
         directories,

@@ -72,18 +72,24 @@ async def describe_groups(visit: Visit) -> GroupList:
     size = SORTED_MAX if sort == "lag" else ROWS_MAX
     names, total, next_page = await choose(found, visit, lambda name: True, size)
     rows = [GroupRow(*found[name]) for name in names]
+    compared = len(names) if sort == "lag" and total > len(names) else 0
     offsets = await committed_offsets(visit.client, [found[name] for name in names])
     ends = await _ends(visit.client, offsets.values())
     if sort == "lag":
         bounds = await upper_bounds(offsets, ends)
-        rows = heapq.nsmallest(ROWS_MAX, rows, key=lambda each: (-bounds[each.id], each.id))
+        skipped = visit.whole_number("skip", 0, most=SORTED_MAX)
+        end = skipped + ROWS_MAX
+        if end < len(rows):
+            next_page = visit.link(skip=end)
+        elif next_page is not None:
+            next_page = visit.link(skip=None, after=names[-1])
+        rows = heapq.nsmallest(end, rows, key=lambda each: (-bounds[each.id], each.id))[skipped:]
     budget = Budget(*LIST_BUDGET)
     rows = [await _with_lag(visit.client, row, offsets[row.id], ends, budget) for row in rows]
     if sort == "lag":
         rows.sort(key=lambda each: (-(each.records or 0), each.id))
     if sees_topics(visit):
         rows = [replace(row, trend=growth(visit.kept.history.of(row.id))) for row in rows]
-    compared = len(names) if sort == "lag" and total > len(names) else 0
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
 
 

@@ -9,6 +9,7 @@ kept. A request that changes something, a login too, must come from a page of th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 from collections.abc import Mapping
 from functools import partial
@@ -142,7 +143,7 @@ class Logins:
             raise Refusal(503, "too many logins are under way")
         self._under_way += 1
         try:
-            outcome = await self._exchange(request.client_host, self._mechanism(form))
+            outcome = await self._first_login(request.client_host, self._mechanisms(form))
         except LoginFailed as failed:
             raise Refusal(401, str(failed)) from None
         finally:
@@ -160,6 +161,14 @@ class Logins:
     def log_out(self, request: HttpRequest) -> None:
         """End the session of a request."""
         self._sessions.pop(session_id_of(request), None)
+
+    async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> Outcome:
+        """The first exchange that succeeds. Raises `LoginFailed` of the last one."""
+        *others, last = mechanisms
+        for each in others:
+            with contextlib.suppress(LoginFailed):
+                return await self._exchange(client_host, each)
+        return await self._exchange(client_host, last)
 
     async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
         """A SASL exchange with the listener, in the process. Raises `LoginFailed`."""
@@ -195,9 +204,9 @@ class Logins:
         route = self._ports.listener.routes[spec_of(type(request)).key or 0]
         return RequestContext(connection, route, version, 0, CLIENT_ID)
 
-    def _mechanism(self, form: Mapping[str, str]) -> ClientMechanism:
-        """The client's side of the exchange: that of the token, or the best one that takes a password. Raises
-        `Refusal`.
+    def _mechanisms(self, form: Mapping[str, str]) -> list[ClientMechanism]:
+        """The client's side of the exchanges to try: that of the token; or those of SCRAM of which the user has a
+        credential, and PLAIN, whose users are not known here. Raises `Refusal`.
         """
         offered, token = self._offered, form.get("token", "").strip()
         user, password = form.get("user", ""), form.get("password", "")
@@ -206,18 +215,25 @@ class Logins:
 
             if not (token.isascii() and token.isprintable() and " " not in token):
                 raise Refusal(400, "a token is printable ASCII without blanks")
-            return BearerClient(token)
-        for name in SCRAM:
-            if name in offered:
-                from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
-                from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
+            return [BearerClient(token)]
+        found: list[ClientMechanism] = []
+        names = [each for each in SCRAM if each in offered]
+        if names:
+            from moldau.kraft.image.security.scram_credentials import ScramKey
+            from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+            from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
 
+            credentials = self._ports.cluster.image.scram.credentials
+            known = [each for each in names if ScramKey(user, SCRAM_MECHANISMS[each]) in credentials]
+            for name in known or ([] if PLAIN in offered else names[:1]):
                 login = ScramLogin(SCRAM_MECHANISMS[name], user, password)
-                return ScramClient(login, self._ports.environment.entropy)
+                found.append(ScramClient(login, self._ports.environment.entropy))
         if PLAIN in offered:
             from moldau.security.sasl.plain import PlainClient
 
-            return PlainClient(user, password)
+            found.append(PlainClient(user, password))
+        if found:
+            return found
         raise Refusal(403, f"the listener offers {', '.join(offered)}: log in with a token")
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from moldau.broker.console import group_pages
 from moldau.broker.console.decoding.counting import Counted, OffsetSet, count_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
@@ -18,7 +19,7 @@ from moldau.protocol.messages.offset_commit import (
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.transactional_producer import GROUP, read, started
+from tests.support.transactional_producer import GROUP, coordinator, read, started
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
 
 
@@ -185,4 +186,35 @@ def test_a_committed_offset_past_the_end_is_said() -> None:
             assert (partition["records"], partition["is_past_end"]) == (0, is_past)
             assert ("past the end" in (await get(f"/groups/{GROUP}"))[2]) is is_past
 
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
+
+
+def test_groups_in_the_order_of_their_lag_have_further_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(node: Node) -> None:
+        client = (await started(node)).client
+        await client.produce("t", batch(*"abcdefg"))
+        for offset in range(7):
+            name = f"group-{offset}"
+            await coordinator(client, name, 0)
+            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+            topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+            request = OffsetCommitRequest(group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+            while (await client.ask(request, 8)).topics[0].partitions[0].error_code:
+                await asyncio.sleep(0.1)
+        seen: list[str] = []
+        pages = 0
+        link = "/groups"
+        while link:
+            page = await json_of(link)
+            seen += (each["id"] for each in page["groups"]["rows"])
+            pages += 1
+            link = page["groups"]["next_page"]
+        assert seen == [f"group-{offset}" for offset in range(7)]
+        assert pages == expected
+
+    monkeypatch.setattr(group_pages, "ROWS_MAX", 2)
+    expected = 4
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
+    expected = 5
+    monkeypatch.setattr(group_pages, "SORTED_MAX", 3)  # The first three groups by name are compared, then the others.
     serve_and(story, **SETTINGS, **TRANSACTIONS)

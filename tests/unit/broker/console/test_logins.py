@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlencode
 
+from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from moldau.security.sasl.oauthbearer.token import unsecured_token
+from moldau.security.sasl.scram.credential import ScramMechanism
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of, send
 from tests.support.node import HOST, Node, serve_and, serve_secured_and
+from tests.support.scram_login import password_of
 
 ORIGIN = f"http://{HOST}:{HTTP_PORT}"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -123,6 +127,55 @@ def test_a_token_logs_in_where_the_listener_takes_tokens() -> None:
         assert (await get("/", Cookie=cookie))[0] == 303, "the session ends with the token"
 
     serve_secured_and(story, TOKENS)
+
+
+def test_a_user_sees_the_endpoints_of_its_own_listener() -> None:
+    async def story(node: Node) -> None:
+        await asyncio.sleep(2)  # The broker registers.
+        for user, seen in (("admin", {"SASL_PLAINTEXT", "OTHER"}), ("alice", {"SASL_PLAINTEXT"})):
+            _, cookie = await log_in(user, f"{user}-secret")
+            assert (await json_of("/brokers/1", Cookie=cookie))["endpoints"].keys() == seen
+            (broker,) = (await json_of("/", Cookie=cookie))["brokers"]
+            assert broker["address"] == f"{HOST}:9092"
+
+    further = {
+        "listeners": f"{SECURED['listeners']},OTHER://:9094",
+        "advertised.listeners": f"{SECURED['advertised.listeners']},OTHER://{HOST}:9094",
+        "listener.security.protocol.map": f"{SECURED['listener.security.protocol.map']},OTHER:PLAINTEXT",
+        "inter.broker.listener.name": "OTHER",
+    }
+    serve_secured_and(story, SECURED | further)
+
+
+def test_the_cookie_of_a_page_that_came_under_tls_is_sent_under_tls_alone() -> None:
+    async def story(node: Node) -> None:
+        body = urlencode({"user": "admin", "password": "admin-secret"}).encode()
+        for scheme, is_secure in (("http", False), ("https", True)):
+            headers = {**FORM, "Origin": f"{scheme}://{HOST}:{HTTP_PORT}"}
+            status, fields, _ = await send("POST", "/login", body, headers)
+            assert (status, "; Secure" in fields["set-cookie"]) == (303, is_secure)
+
+    serve_secured_and(story, SECURED)
+
+
+def test_a_user_logs_in_by_whichever_mechanism_knows_the_password() -> None:
+    async def story(node: Node) -> None:
+        _, admin = await log_in("admin", "admin-secret")
+        assert "User:admin" in (await get("/", Cookie=admin))[2], "by PLAIN, which is not the first that is offered"
+        client = await node.connect()
+        await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        request = SaslAuthenticateRequest(auth_bytes=b"\0admin\0admin-secret")
+        assert (await client.ask(request, 2)).error_code == 0
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            user = f"user-{mechanism.name[-3:]}"
+            assert (await client.ask(password_of(user, "secret", mechanism), 0)).results[0].error_code == 0
+            await asyncio.sleep(0.1)
+            assert (await log_in(user, "wrong"))[0] == 401
+            status, cookie = await log_in(user, "secret")
+            assert status == 303, user
+            assert f"User:{user}" in (await get("/", Cookie=cookie))[2]
+
+    serve_secured_and(story, {**SECURED, "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN"})
 
 
 def test_a_foreign_origin_neither_logs_in_nor_out() -> None:
