@@ -67,7 +67,8 @@ def _columns(
 
 def _id_of(field: pa.Field) -> bytes | str:
     """The id of a field; its name if the file was written without ids."""
-    return (field.metadata or {}).get(FIELD_ID, field.name)
+    found: bytes | str = (field.metadata or {}).get(FIELD_ID, field.name)
+    return found
 
 
 def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
