@@ -9,7 +9,7 @@ from moldau.kraft.features import record_version
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
 from moldau.kraft.quorum.control_records import QuorumDescription, described_by
-from moldau.kraft.raft.election_state import QUORUM_STATE, ElectionState, decode_election
+from moldau.kraft.raft.election_state import QUORUM_STATE, CorruptQuorumState, ElectionState, decode_election
 from moldau.kraft.raft.log_view import OffsetAndEpoch
 from moldau.kraft.record_frame import decode_record, encode_record
 from moldau.kraft.snapshot.batches import (
@@ -33,12 +33,22 @@ from moldau.storage.files.port import FileSystem, make_durable_directory, write_
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
+from moldau.storage.log.recovery import CorruptLog, Report
 from moldau.storage.log_config import LogConfig
 
 DIRECTORY: Final = METADATA_DIRECTORY
 TOPIC_ID: Final = (1).to_bytes(16, "big")
 BATCH_SIZE_MAX: Final = 8 << 20
 READ_SIZE: Final = 1 << 20
+LOST_METADATA: Final = (
+    "Committed metadata may be lost, and topics with it: put the file back from a copy, or, where other controllers of"
+    " the quorum run, take this node out of the voters and add it again with an empty directory"
+)
+"""What an operator can do where the metadata log is damaged."""
+LOST_VOTE: Final = (
+    "It holds the vote of this node: put it back from a copy; on a node that is its only controller it may be deleted"
+)
+"""What an operator can do where the file with the vote is damaged."""
 NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADER_SIZE:]
 """The body of a batch with one NoOpRecord, which an idle controller appends."""
 
@@ -105,7 +115,9 @@ class MetadataLog:
     # Opening
 
     @classmethod
-    def open(cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int) -> LoadedMetadata:
+    def open(
+        cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int, report: Report | None = None
+    ) -> LoadedMetadata:
         """Read the newest snapshot and the log after it; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and
         `MalformedMessage`.
         """
@@ -122,7 +134,10 @@ class MetadataLog:
             loaded = load_snapshot_file(fs, directory, newest)
             reading.replay = loaded.replay
             reading.describe(newest.end_offset - 1, loaded.quorum)
-        log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms)
+        try:
+            log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms, report=report)
+        except CorruptLog as damage:
+            raise CorruptLog(f"{damage}. {LOST_METADATA}") from damage
         if not _continues(log, newest):
             log.truncate_fully_and_start_at(newest.end_offset, now_ms)
         log.assign_topic_id(TOPIC_ID)
@@ -136,7 +151,12 @@ class MetadataLog:
 
     def _election(self) -> ElectionState:
         path = f"{self.directory}/{QUORUM_STATE}"
-        return decode_election(self._fs.read(path)) if self._fs.exists(path) else ElectionState()
+        if not self._fs.exists(path):
+            return ElectionState()
+        try:
+            return decode_election(self._fs.read(path))
+        except CorruptQuorumState as error:
+            raise CorruptQuorumState(f"{path}: {error}. {LOST_VOTE}") from error
 
     def _replay_log(self, reading: Reading) -> None:
         """Replay the whole log as one delta: an image for each batch would make the time of a start quadratic."""

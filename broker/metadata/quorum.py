@@ -229,7 +229,7 @@ class Quorum:
             self._lock = fs.lock(f"{config.metadata_log_dir}/{LOCK}")
 
         def load() -> tuple[LoadedMetadata, MetadataImage]:
-            loaded = MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms)
+            loaded = MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms, log.warning)
             return loaded, first_image(fs, config, loaded)
 
         loaded, image = await environment.offload(load)

@@ -69,5 +69,8 @@ def decode_election(data: bytes) -> ElectionState:
             voted_id=int(fields["votedId"]),
             voted_directory_id=parse_uuid(fields["votedDirectoryId"]) if fields["data_version"] == 1 else ZERO_UUID,
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptQuorumState(f"{QUORUM_STATE}: {error}") from error
+    except KeyError as error:
+        raise CorruptQuorumState(f"the field {error} is missing") from error
+    except (TypeError, ValueError) as error:  # also bytes that are not text, and text that is not JSON
+        reason = error if isinstance(error, CorruptQuorumState) else "the file is not JSON with the fields of a vote"
+        raise CorruptQuorumState(str(reason)) from error

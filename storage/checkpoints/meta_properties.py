@@ -40,6 +40,11 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
     except MalformedProperties as error:
         raise InvalidMetaProperties(f"{path}: {error}") from None
     version = values.get("version", "0")
+    if not values.keys() & {"version", "broker.id", "node.id", "cluster.id"}:
+        raise InvalidMetaProperties(
+            f"{path}: the file is damaged, none of its lines names a cluster or a node. Put it back from a copy, or"
+            " write it anew with version=1, cluster.id, node.id and directory.id"
+        )
     if version == "0":
         raise InvalidMetaProperties(
             f"{path}: written by a broker of the ZooKeeper era (version {version}, broker.id"

@@ -59,10 +59,15 @@ def offset_name(offset: int, suffix: str) -> str:
 
 def offset_of_name(name: str) -> int:
     """The offset at the beginning of a file's name. Raises ValueError where there is none."""
-    digits = name.partition(".")[0]
-    if len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
+    if not begins_with_offset(name):
         raise ValueError(f"no offset in the file name {name!r}")
-    return int(digits)
+    return int(name[:OFFSET_DIGITS])
+
+
+def begins_with_offset(name: str) -> bool:
+    """Whether a file's name begins with an offset, as those of all files of a segment do."""
+    digits = name.partition(".")[0]
+    return len(digits) == OFFSET_DIGITS and digits.isascii() and digits.isdigit()
 
 
 def partition_directory_name(topic: str, partition: int) -> str:

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.file_slice import FileSlice
-from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, offset_of_name
+from moldau.storage.files.log_paths import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    begins_with_offset,
+    offset_name,
+    offset_of_name,
+)
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_batch, walk_places
 
@@ -29,7 +36,8 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
 
     None where that is so. Blocks for as long as the disk takes. Raises OSError.
     """
-    bases = sorted(offset_of_name(name) for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX))
+    names = [name for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX) and begins_with_offset(name)]
+    bases = sorted(map(offset_of_name, names))
     next_offset = 0
     for base in bases:
         path = f"{directory}/{offset_name(base, LOG_SUFFIX)}"
@@ -81,6 +89,8 @@ def set_all_aside(fs: FileSystem, directory: str, aside: str) -> None:
 
 
 def _is_set_aside(name: str, base_offset: int) -> bool:
+    if not begins_with_offset(name):
+        return False
     if name.endswith(SNAPSHOT_SUFFIX):
         return offset_of_name(name) > base_offset
     return name.endswith(tuple(SEGMENT_SUFFIXES)) and offset_of_name(name) >= base_offset

@@ -92,7 +92,7 @@ def load_log(request: LogRequest) -> LoadedLog:
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
     try:
-        names, orphans = remove_leftovers(fs, directory)
+        names, orphans = remove_leftovers(fs, directory, request.report)
         is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
         segments = open_segments(request, names)
         if not request.config.is_compacted and request.cleaned_end_offset is None:

@@ -11,6 +11,8 @@ an unfinished set: a `.swap` at or past the lowest `.cleaned` is removed as well
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moldau.storage.files.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -19,6 +21,7 @@ from moldau.storage.files.log_paths import (
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
+    begins_with_offset,
     offset_of_name,
 )
 from moldau.storage.files.open_files import OpenFile
@@ -28,11 +31,26 @@ from moldau.storage.segment.batch_scan import walk_places
 OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
-def remove_leftovers(fs: FileSystem, directory: str) -> tuple[list[str], list[int]]:
+def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | None = None) -> list[str]:
+    """The names of the files, sorted, without those that end like a file of a segment and do not begin with its offset.
+    These are reported, and stay. Raises OSError.
+
+    DIVERGES: Apache Kafka does not start with such a file.
+    """
+    found = []
+    for name in fs.list_directory(directory):
+        if begins_with_offset(name) or not name.endswith((*OFFSET_NAMED_SUFFIXES, CLEANED_SUFFIX, SWAP_SUFFIX)):
+            found.append(name)
+        elif report is not None:
+            report(f"{directory}/{name} is no file of a segment, whose name begins with an offset: it is ignored")
+    return found
+
+
+def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], None]) -> tuple[list[str], list[int]]:
     """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
     base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` where a `.swap`
     file does not consist of batches."""
-    names = fs.list_directory(directory)
+    names = own_names(fs, directory, report)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     incomplete = [name for name in swaps if cleaned_offsets and offset_of_name(name) >= min(cleaned_offsets)]
@@ -43,7 +61,7 @@ def remove_leftovers(fs: FileSystem, directory: str) -> tuple[list[str], list[in
     swaps = [name for name in swaps if name not in incomplete]
     if swaps:
         complete_swaps(fs, directory, swaps)
-    names = fs.list_directory(directory)
+    names = own_names(fs, directory)
     present = set(names)
     orphans = [
         name
@@ -71,7 +89,7 @@ def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
         end_offset = max(end_offset_of(fs, directory, name) for name in logs)
         replaced = [
             name
-            for name in fs.list_directory(directory)
+            for name in own_names(fs, directory)
             if name.endswith(OFFSET_NAMED_SUFFIXES) and first_offset <= offset_of_name(name) < end_offset
         ]
         unlink(fs, directory, replaced)

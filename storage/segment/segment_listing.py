@@ -19,6 +19,7 @@ from moldau.storage.files.log_paths import (
     OFFSET_INDEX_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    begins_with_offset,
     offset_name,
     offset_of_name,
 )
@@ -82,7 +83,8 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
 
 def log_names(fs: FileSystem, directory: str) -> list[str]:
     """The names of the .log files, and those of segments that are being swapped. Raises OSError."""
-    return [name for name in fs.list_directory(directory) if name.endswith((LOG_SUFFIX, SWAP_SUFFIX))]
+    names = fs.list_directory(directory)
+    return [name for name in names if name.endswith((LOG_SUFFIX, SWAP_SUFFIX)) and begins_with_offset(name)]
 
 
 def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:

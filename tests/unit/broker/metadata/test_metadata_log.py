@@ -9,9 +9,11 @@ import pytest
 from moldau.broker.metadata.metadata_log import DIRECTORY, MetadataLog, unlink_all
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.raft.election_state import CorruptQuorumState
 from moldau.kraft.raft.fetch_service import place_in_log
 from moldau.kraft.snapshot.names import SnapshotId, snapshots_in
 from moldau.protocol.records.metadata import NoOpRecord
+from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 
@@ -128,3 +130,43 @@ def test_a_log_that_parts_from_the_snapshot_beside_it_is_replaced(disk: Simulate
     again.append([NoOpRecord()], 30, 2, 1000)
     again.log.close(1000, clean=False)
     assert opened(disk).end_offset == end_offset + 1
+
+
+def test_damage_below_a_snapshot_keeps_the_node_from_starting(disk: SimulatedDisk) -> None:
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    metadata_log.log.flush(1000)
+    written(metadata_log, 4)
+    metadata_log.log.close(1000, clean=False)
+    path = metadata_log.log.segments[0].path(".log")
+    file = disk.open(path)
+    file.pwrite(b"\xff", file.size() // 5 + 40)
+    before = disk.read(path)
+    with pytest.raises(CorruptLog, match=f"{DIRECTORY}.*Committed metadata may be lost.*put the file back"):
+        opened(disk)
+    assert disk.read(path) == before
+
+
+def test_a_torn_end_of_the_log_is_cut_with_a_warning(disk: SimulatedDisk) -> None:
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    metadata_log.log.flush(1000)
+    metadata_log.log.close(1000, clean=False)
+    file = disk.open(metadata_log.log.segments[0].path(".log"))
+    file.truncate(file.size() - 3)
+    told: list[str] = []
+    assert MetadataLog.open(disk, "/data", LogConfig(), 1000, told.append).log.end_offset == 4
+    assert len(told) == 1 and "bytes from offset 4 on" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"\xff\xfe", "not JSON"), (b"", "not JSON"), (b'{"data_version":1}', "'leaderEpoch' is missing")],
+)
+def test_a_damaged_vote_names_its_file_and_the_remedy(disk: SimulatedDisk, content: bytes, reason: str) -> None:
+    opened(disk).log.close(1000, clean=True)
+    disk.open(f"/data/{DIRECTORY}/quorum-state", create=True).append([content])
+    with pytest.raises(CorruptQuorumState, match=f"/data/{DIRECTORY}/quorum-state: .*{reason}.*put it back"):
+        opened(disk)

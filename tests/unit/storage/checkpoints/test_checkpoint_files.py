@@ -150,6 +150,8 @@ def test_meta_properties_of_apache_kafka_are_read(tmp_path: Path) -> None:
     [
         ("broker.id=3\ncluster.id=x\n", "ZooKeeper era"),
         ("version=0\nbroker.id=3\n", "ZooKeeper era"),
+        ("\x01\x02 junk", "damaged.*Put it back"),
+        ("", "damaged.*Put it back"),
         ("version=2\ncluster.id=x\nnode.id=1\n", "later release"),
         ("version=1\nnode.id=1\n", "cluster.id is missing"),
         ("version=1\ncluster.id=x\nnode.id=-1\n", "node.id '-1'"),

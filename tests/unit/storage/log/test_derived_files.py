@@ -226,3 +226,16 @@ def test_a_file_named_like_a_partition_is_no_log(node: tuple[Path, Facts]) -> No
     assert [each.topic for each in directory.partitions(report=told.append)] == ["t"]
     assert told == [f"{path}/backup-20261128 is a file and no directory of a partition: it is ignored"]
     directory.abandon()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("name", ["abc.log", "README", "notes.index", "old.log.swap", "x.cleaned", "y.snapshot"])
+def test_a_foreign_file_beside_the_segments_stays_and_changes_nothing(
+    node: tuple[Path, Facts], name: str, is_clean: bool
+) -> None:
+    path, known = node
+    foreign = path / "t-0" / name
+    foreign.write_bytes(b"x")
+    log, told = start(path, is_clean=is_clean)
+    assert facts(log) == known and foreign.read_bytes() == b"x"
+    assert bool(told) == (name != "README") and all(str(foreign) in each for each in told)
