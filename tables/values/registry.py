@@ -16,19 +16,24 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+from moldau.security.bounded_answers import AnswerLimits, limit_answer
 from moldau.tables.refusals import Refused
 
 TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100
+ANSWER_SIZE_MAX: Final = 16 << 20
+"""Bytes of one answer of a registry."""
 
 
 class Schema(NamedTuple):
@@ -47,12 +52,12 @@ class SchemaSource(NamedTuple):
 
     place: str
     timeout_s: float = TIMEOUT_S
-    """How long a registry is waited for."""
+    """How long a registry is waited for, for a schema with all schemas that it refers to."""
 
     def schema(self, schema_id: int) -> Schema:
         """The schema with an id. Raises `ValueNotDecoded` where it does not exist, and `RegistryNotReached`."""
         if self.place.startswith(("http://", "https://")):
-            return self._asked(f"/schemas/ids/{schema_id}", schema_id)
+            return _Registry(self.place, time.monotonic() + self.timeout_s, schema_id).schema()
         return self._read(schema_id)
 
     def _read(self, schema_id: int) -> Schema:
@@ -69,15 +74,26 @@ class SchemaSource(NamedTuple):
             raise RegistryNotReached(f"schema {schema_id}: {directory} is not a directory")
         raise ValueNotDecoded(f"schema {schema_id} is not in {directory}")
 
-    def _asked(self, path: str, schema_id: int) -> Schema:
-        answer = self._get(path, schema_id)
+
+class _Registry:
+    """The requests to a registry for one schema, with one deadline."""
+
+    def __init__(self, place: str, ends_s: float, schema_id: int) -> None:
+        self._base = urlsplit(place)
+        self._user, _, self._host = self._base.netloc.rpartition("@")
+        self._limits = AnswerLimits(ANSWER_SIZE_MAX, ends_s, time.monotonic)
+        self._schema_id = schema_id
+
+    def schema(self) -> Schema:
+        path = f"/schemas/ids/{self._schema_id}"
+        answer = self._get(path)
         kind = str(answer.get("schemaType", "AVRO"))
         if kind == "PROTOBUF":  # as text it would need a compiler
-            answer = self._get(f"{path}?format=serialized", schema_id)
-            return Schema(kind, base64.b64decode(str(answer["schema"])), tuple(self._referred(answer, schema_id, kind)))
-        return Schema(kind, str(answer["schema"]).encode(), tuple(self._referred(answer, schema_id, kind)))
+            answer = self._get(f"{path}?format=serialized")
+            return Schema(kind, base64.b64decode(str(answer["schema"])), tuple(self._referred(answer, kind)))
+        return Schema(kind, str(answer["schema"]).encode(), tuple(self._referred(answer, kind)))
 
-    def _referred(self, answer: dict[str, object], schema_id: int, kind: str) -> list[bytes]:
+    def _referred(self, answer: dict[str, object], kind: str) -> list[bytes]:
         """The schemas that a schema refers to; each one comes after its own references."""
         found: dict[str, bytes] = {}
 
@@ -87,9 +103,9 @@ class SchemaSource(NamedTuple):
                 if path in found:
                     continue
                 if len(found) >= REFERENCES_MAX:
-                    raise ValueNotDecoded(f"schema {schema_id} refers to more than {REFERENCES_MAX} others")
+                    raise ValueNotDecoded(f"schema {self._schema_id} refers to more than {REFERENCES_MAX} others")
                 found[path] = b""
-                referred = self._get(path + ("?format=serialized" if kind == "PROTOBUF" else ""), schema_id)
+                referred = self._get(path + ("?format=serialized" if kind == "PROTOBUF" else ""))
                 follow(_references(referred))
                 text = str(referred["schema"])
                 del found[path]
@@ -98,23 +114,68 @@ class SchemaSource(NamedTuple):
         follow(_references(answer))
         return list(found.values())
 
-    def _get(self, path: str, schema_id: int) -> dict[str, object]:
-        parts = urlsplit(self.place)
-        user, _, host = parts.netloc.rpartition("@")
-        request = Request(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")) + path)
-        if user:
-            request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
+    def _get(self, path: str) -> dict[str, object]:
+        host, base = self._host, self._base
+        told = f"schema {self._schema_id}: {host}"
+        request = Request(urlunsplit((base.scheme, host, base.path.rstrip("/"), "", "")) + path)
+        if self._user:
+            request.add_unredirected_header("Authorization", "Basic " + base64.b64encode(self._user.encode()).decode())
+        left_s = self._limits.ends_s - time.monotonic()
+        if left_s <= 0:
+            raise RegistryNotReached(f"{told} did not answer in time")
+        opener = build_opener(_NoRedirection, _LimitedHttp(self._limits), _LimitedHttps(self._limits))
         try:
-            with urlopen(request, timeout=self.timeout_s) as reply:
+            with opener.open(request, timeout=left_s) as reply:
                 answer = json.load(reply)
         except HTTPError as problem:
             kind = ValueNotDecoded if says_unknown(problem) else RegistryNotReached
-            raise kind(f"schema {schema_id}: {host} answers {problem.code} to {path}") from None
-        except (URLError, OSError, ValueError) as problem:
-            raise RegistryNotReached(f"schema {schema_id}: {host}: {problem}") from None
+            raise kind(f"{told} answers {problem.code} to {path}") from None
+        except (URLError, HTTPException, OSError, ValueError) as problem:
+            raise RegistryNotReached(f"{told}: {problem}") from None
         if not isinstance(answer, dict) or "schema" not in answer:
-            raise ValueNotDecoded(f"schema {schema_id}: {host} gives no schema for {path}")
+            raise ValueNotDecoded(f"{told} gives no schema for {path}")
         return answer
+
+
+class _NoRedirection(HTTPRedirectHandler):
+    """Refuses a redirection: another host would be given the password, or chosen by the one that answers."""
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> NoReturn:
+        place = urlsplit(newurl)
+        told = f"{place.scheme}://{place.hostname}"
+        raise ValueError(f"it redirects to {told}, which is not followed: name that address if it is the registry")
+
+
+class _LimitedHttp(HTTPHandler):
+    """Opens connections whose answers are under limits."""
+
+    def __init__(self, limits: AnswerLimits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(self._connection, req)  # type: ignore[arg-type, return-value, unused-ignore]
+
+    def _connection(self, host: str, **options: Any) -> HTTPConnection:
+        connection = HTTPConnection(host, **options)
+        limit_answer(connection, self._limits)
+        return connection
+
+
+class _LimitedHttps(HTTPSHandler):
+    """The same under TLS."""
+
+    def __init__(self, limits: AnswerLimits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(self._connection, req)  # type: ignore[arg-type, return-value, unused-ignore]
+
+    def _connection(self, host: str, **options: Any) -> HTTPSConnection:
+        connection = HTTPSConnection(host, **options)
+        limit_answer(connection, self._limits)
+        return connection
 
 
 def says_unknown(answer: HTTPError) -> bool:
@@ -125,7 +186,7 @@ def says_unknown(answer: HTTPError) -> bool:
         return False
     try:
         told = json.load(answer)
-    except (OSError, ValueError):
+    except (HTTPException, OSError, ValueError):
         return False
     return isinstance(told, dict) and "error_code" in told
 

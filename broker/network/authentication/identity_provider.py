@@ -19,11 +19,13 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from moldau.broker.config.oauthbearer import OauthLoginSettings, ProviderEndpoint
 from moldau.broker.runtime.environment import Environment
+from moldau.security.bounded_answers import AnswerLimits, limit_answer
 from moldau.security.sasl.mechanism import LoginFailed
 from moldau.security.sasl.oauthbearer.keys import InvalidKeys, KeySet, parse_key_set
 from moldau.security.sasl.oauthbearer.token import InvalidToken, expiry_ms
@@ -35,9 +37,6 @@ SIZE_MAX: Final = 1 << 20
 """Bytes of an answer."""
 TIME_S_MAX: Final = 30.0
 """For the whole answer, however steadily the provider sends it."""
-PIECE_SIZE: Final = 16_384
-
-Data = TypeVar("Data", bytes, bytearray)
 LOOKUP_MS_MIN: Final = 1_000
 """The least time (ms) from the end of a fetch to a fetch because of an unknown key: clients choose the ids of keys in
 their tokens, and must not make this node ask the provider all the time.
@@ -101,6 +100,8 @@ def _over_http(
     else:
         connection = http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
     try:
+        now_s = partial(_seconds, precise_ns)
+        limit_answer(connection, AnswerLimits(SIZE_MAX, now_s() + TIME_S_MAX, now_s))
         connection.connect()
         connection.sock.settimeout(endpoint.read_ms / 1000)
         if post is None:
@@ -110,22 +111,18 @@ def _over_http(
         response = connection.getresponse()
         if response.status != http.client.OK:
             raise ProviderFailure(f"{endpoint.url} answered with status {response.status}")
-        return _read(endpoint, precise_ns, response)
+        return response.read()
+    except TimeoutError:
+        raise ProviderFailure(f"{endpoint.url} did not answer within {TIME_S_MAX:g} s") from None
     finally:
         connection.close()
 
 
-def _read(endpoint: ProviderEndpoint, precise_ns: Callable[[], int], response: http.client.HTTPResponse) -> bytes:
-    ends_ns, data = precise_ns() + int(TIME_S_MAX * 1e9), bytearray()
-    while piece := response.read1(PIECE_SIZE):
-        data += piece
-        _bounded(data)
-        if precise_ns() > ends_ns:
-            raise ProviderFailure(f"{endpoint.url} did not answer within {TIME_S_MAX:g} s")
-    return bytes(data)
+def _seconds(precise_ns: Callable[[], int]) -> float:
+    return precise_ns() / 1e9
 
 
-def _bounded(data: Data) -> Data:
+def _bounded(data: bytes) -> bytes:
     if len(data) > SIZE_MAX:
         raise ValueError(f"the answer has more than {SIZE_MAX} bytes")
     return data

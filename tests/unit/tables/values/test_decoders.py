@@ -17,6 +17,7 @@ from typing import ClassVar
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from moldau.tables.values import registry as registry_module
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.values.decoders import FramedValues, as_text
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, message_path, unframed
@@ -112,9 +113,16 @@ class Answers(BaseHTTPRequestHandler):
     known: ClassVar[dict[str, object]] = {}
     unknown: ClassVar[object] = {"error_code": 40403}
     asked: ClassVar[list[tuple[str, str | None]]] = []
+    moved: ClassVar[str] = ""
+    """Where every request is redirected to; nowhere if empty."""
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers["Authorization"]))
+        if self.moved:
+            self.send_response(302)
+            self.send_header("Location", self.moved)
+            self.end_headers()
+            return
         answer = self.known.get(self.path)
         self.send_response(200 if answer else 404)
         self.end_headers()
@@ -150,6 +158,25 @@ def test_a_registry_gives_schemas_and_those_they_refer_to(registry: str) -> None
     with pytest.raises(ValueNotDecoded, match="answers 404 to /schemas/ids/9") as problem:
         values.decode(framed(9, b""))
     assert "word" not in str(problem.value)
+
+
+def test_a_redirection_is_not_followed_and_takes_no_password_with_it(registry: str) -> None:
+    elsewhere = registry.replace("user:word@", "").replace("127.0.0.1", "localhost")
+    Answers.known = {"/api/schemas/ids/2": {"schema": "{}"}}
+    Answers.moved = f"{elsewhere}schemas/ids/2"
+    try:
+        with pytest.raises(RegistryNotReached, match="redirects to http://localhost, which is not followed"):
+            SchemaSource(registry).schema(2)
+    finally:
+        Answers.moved = ""
+    assert len(Answers.asked) == 1
+
+
+def test_an_answer_without_end_is_cut_off(registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "ANSWER_SIZE_MAX", 1_000)
+    Answers.known = {"/api/schemas/ids/2": {"schema": "x" * 2_000}}
+    with pytest.raises(RegistryNotReached, match="more than 1000 bytes"):
+        SchemaSource(registry).schema(2)
 
 
 def test_a_404_of_another_server_does_not_say_that_there_is_no_schema(

@@ -1,0 +1,68 @@
+"""Answers of HTTP servers that this process does not control: an identity provider, a schema registry.
+
+An answer, its head and its body, is bounded in size and in time as a whole, however steadily the server sends it: a
+timeout of a socket alone begins anew with every byte.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPResponse
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from socket import socket
+
+
+class AnswerLimits(NamedTuple):
+    """The limits of one answer."""
+
+    size_max: int
+    """Bytes of its head and body together."""
+    ends_s: float
+    """When the last byte must have arrived, by `now_s`."""
+    now_s: Callable[[], float]
+    """A monotonic clock."""
+
+
+class _LimitedSocket(io.RawIOBase):
+    """What `HTTPResponse` reads from a socket, under limits."""
+
+    def __init__(self, connected: socket, limits: AnswerLimits) -> None:
+        self._socket = connected
+        self._raw = connected.makefile("rb", buffering=0)
+        self._pause_s = connected.gettimeout()
+        """How long the server may send nothing; None for as long as the whole answer may take."""
+        self._limits = limits
+        self._size = 0
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._limits.ends_s - self._limits.now_s()
+        if left_s <= 0:
+            raise TimeoutError("the answer did not arrive in time")
+        self._socket.settimeout(left_s if self._pause_s is None else min(left_s, self._pause_s))
+        count = self._raw.readinto(buffer)  # type: ignore[attr-defined]
+        self._size += count or 0
+        if self._size > self._limits.size_max:
+            raise ValueError(f"the answer has more than {self._limits.size_max} bytes")
+        return count  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def limit_answer(connection: HTTPConnection, limits: AnswerLimits) -> None:
+    """Put the next answer on a connection under limits. Reading it raises TimeoutError or ValueError."""
+
+    def response(connected: socket, *arguments: Any, **named: Any) -> HTTPResponse:
+        return HTTPResponse(_LimitedSocket(connected, limits), *arguments, **named)  # type: ignore[arg-type]
+
+    connection.response_class = response  # type: ignore[assignment]
