@@ -5,7 +5,6 @@ request ──▶ Host rule ──▶ user ──▶ page ──▶ HTML or JSON
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 from collections.abc import Iterable
@@ -28,7 +27,7 @@ from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
-from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream
+from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream, host_of, is_address
 
 log = logging.getLogger("moldau.console")
 """A line for each change that a user makes."""
@@ -233,7 +232,7 @@ class Console:
         """Refuse a request under a foreign host name: a name of another site may resolve to this node's address, and
         its scripts could read the pages (DNS rebinding). Addresses and known names are allowed. Raises `Refusal`.
         """
-        host = host_of(request.headers.get("host", ""))
+        host = host_of(request)
         if host not in self._hosts and not is_address(host):
             raise Refusal(421, f"the console is not served as {host[:200]!r}; moldau.console.hosts may name it")
 
@@ -243,22 +242,6 @@ def host_names(ports: ConsolePorts) -> frozenset[str]:
     told = [each.host for each in ports.config.advertised_listeners]
     own = [each.host or "" for each in ports.listeners]
     return frozenset(each.lower() for each in ("localhost", *told, *own, *ports.config.entries("moldau.console.hosts")))
-
-
-def host_of(field: str) -> str:
-    """The name or address in a Host field, without the port."""
-    text = field.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0]
-
-
-def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def prefers_json(accept: str) -> bool:

@@ -16,7 +16,7 @@ from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS, object_of
 from moldau.broker.faults.faults import Faults
 from moldau.broker.faults.messages import InvalidFault
 from moldau.broker.faults.moves import Moves
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer
+from moldau.broker.http.server import Answer, HttpRequest, HttpServer, host_of, is_address
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.runtime.tasks import Spawn
 
@@ -59,10 +59,12 @@ class Control:
             "/v1/clock": {"GET": self.clock, "POST": self.advance},
             "/v1/leaders": {"POST": self.move_leader},
         }
+        self._names = {"localhost"}
+        """The names under which it is served, besides every address."""
         self._server = HttpServer(
             loop,
             {
-                path: {method: answering(resource) for method, resource in methods.items()}
+                path: {method: answering(self._checked(resource)) for method, resource in methods.items()}
                 for path, methods in resources.items()
             },
             spawn,
@@ -74,12 +76,26 @@ class Control:
 
     async def start(self, address: HttpAddress) -> None:
         """Serve. Raises OSError."""
+        self._names.add(address.host.lower())
         port = await self._server.start(address, OPTION)
         self.address = f"http://{address.host or '127.0.0.1'}:{port}"
         log.warning("this node takes faults at %s: it is for tests", self.address)
 
     def stop(self) -> None:
         self._server.stop()
+
+    def _checked(self, resource: Resource) -> Resource:
+        """A resource that is refused under a foreign host name: a name of another site may resolve to this node's
+        address, and its scripts could then put faults in force (DNS rebinding).
+        """
+
+        async def ask(request: HttpRequest) -> object:
+            host = host_of(request)
+            if host not in self._names and not is_address(host):
+                raise InvalidFault(f"the control interface is not served as {host[:200]!r}: use its address")
+            return await resource(request)
+
+        return ask
 
     # The resources
 

@@ -15,6 +15,12 @@ FAULTS_MAX: Final = 1_000
 """The most faults in force; one more is refused."""
 TIMELINE_MAX: Final = 20_000
 """The most entries of the timeline; the oldest one leaves for one more."""
+TIMELINE_LENGTH_MAX: Final = 8 << 20
+"""The most characters of the timeline, in the same way."""
+TEXT_LENGTH_MAX: Final = 2_048
+"""Characters of one entry; the rest is left out."""
+FAULTS_LENGTH_MAX: Final = 32 << 20
+"""The most characters of the descriptions of all faults in force; one more fault is refused."""
 
 
 class Entry(NamedTuple):
@@ -41,8 +47,11 @@ class Faults:
         self._now_ms = now_ms
         self.clock = MovableClock()
         self._faults: dict[int, Fault] = {}
+        self._lengths: dict[int, int] = {}
+        """The characters of their descriptions."""
         self._next_id = 1
-        self._timeline: deque[Entry] = deque(maxlen=TIMELINE_MAX)
+        self._timeline: deque[Entry] = deque()
+        self._timeline_length = 0
         self._numbers = count(1)
         self._held: list[tuple[Fault, Callable[[], None]]] = []
         """The requests that are held, with what handles them."""
@@ -54,6 +63,10 @@ class Faults:
         if len(self._faults) >= FAULTS_MAX:
             raise InvalidFault(f"{FAULTS_MAX} faults are in force; end some first")
         fault = Fault.read(self._next_id, described, self._apis)
+        length = len(repr(fault.source))
+        if sum(self._lengths.values()) + length > FAULTS_LENGTH_MAX:
+            raise InvalidFault(f"the faults in force are described by {FAULTS_LENGTH_MAX} characters; end some first")
+        self._lengths[fault.id] = length
         self._next_id += 1
         self._faults[fault.id] = fault
         self.note("fault begins", f"{fault.name}: {fault.source}")
@@ -72,6 +85,7 @@ class Faults:
     def end(self, fault_id: int) -> Fault | None:
         """End a fault; what it holds is handled. None where it is not in force."""
         fault = self._faults.pop(fault_id, None)
+        self._lengths.pop(fault_id, None)
         if fault is not None:
             self.note("fault ends", fault.name)
             if fault.action.hold:
@@ -130,7 +144,12 @@ class Faults:
 
     def note(self, what: str, text: str) -> None:
         """Add an entry to the timeline."""
+        if len(text) > TEXT_LENGTH_MAX:
+            text = f"{text[:TEXT_LENGTH_MAX]}... ({len(text)} characters)"
         self._timeline.append(Entry(next(self._numbers), self._now_ms(), what, text))
+        self._timeline_length += len(text)
+        while len(self._timeline) > TIMELINE_MAX or self._timeline_length > TIMELINE_LENGTH_MAX:
+            self._timeline_length -= len(self._timeline.popleft().text)
 
     def timeline(self, after: int = 0) -> list[Entry]:
         """The entries with numbers above `after`."""

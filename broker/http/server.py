@@ -7,6 +7,7 @@ bytes ──▶ h11 ──▶ HttpRequest ──▶ handler of the path and the 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
@@ -70,6 +71,22 @@ class Stream(NamedTuple):
 Handler = Callable[[HttpRequest], Awaitable["Answer | Stream"]]
 Resources = Mapping[str, Mapping[str, Handler]]
 """The handlers by method, of each path. A path is a template: `/v1/faults/{id}`."""
+
+
+def host_of(request: HttpRequest) -> str:
+    """The name or address in the Host field of a request, in lower case and without the port."""
+    text = request.headers.get("host", "").strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def plain(status: int, text: str) -> Answer:

@@ -193,3 +193,14 @@ def test_the_description_is_served(node: Served) -> None:
     assert node.ask("GET", "/v1/node") == {"node_id": 1}
     with pytest.raises(KafkaException):
         Producer({"bootstrap.servers": node.bootstrap}).init_transactions(0.01)
+
+
+def test_a_name_of_another_site_is_refused(node: Served) -> None:
+    request = urllib.request.Request(node.control + "/v1/faults", headers={"Host": "evil.example:80"})
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(request, timeout=10)
+    assert "not served as 'evil.example'" in json.load(refusal.value)["error"]
+    port = node.control.rpartition(":")[2]
+    named = urllib.request.Request(node.control + "/v1/faults", headers={"Host": f"localhost:{port}"})
+    with urllib.request.urlopen(named, timeout=10) as answer:
+        assert json.load(answer) == {"faults": []}

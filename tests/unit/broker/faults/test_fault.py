@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from moldau.broker.faults.fault import Fault, Subject
-from moldau.broker.faults.faults import FAULTS_MAX, TIMELINE_MAX, Faults
+from moldau.broker.faults.faults import (
+    FAULTS_LENGTH_MAX,
+    FAULTS_MAX,
+    TEXT_LENGTH_MAX,
+    TIMELINE_LENGTH_MAX,
+    TIMELINE_MAX,
+    Faults,
+)
 from moldau.broker.faults.messages import InvalidFault, message_from_json
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.messages.metadata import MetadataResponse
@@ -193,3 +200,21 @@ def test_a_wrong_answer_is_refused_by_the_path_of_the_field(value: object, says:
 def test_records_are_given_in_base64() -> None:
     answer: Any = message_from_json(FetchResponse, {"responses": [{"partitions": [{"records": "AAEC"}]}]})
     assert answer.responses[0].partitions[0].records == b"\0\1\2"
+
+
+def test_faults_and_the_timeline_are_bounded_in_characters() -> None:
+    faults = Faults(APIS, lambda: 0)
+    long_name = "x" * 1_000_000
+    added = []
+    with pytest.raises(InvalidFault, match="end some first"):
+        for _ in range(100):
+            added.append(faults.add({"name": long_name, "do": {"delay_ms": 1}}))
+    assert sum(len(repr(each.source)) for each in added) <= FAULTS_LENGTH_MAX
+    for _ in range(10_000):
+        faults.meet(PRODUCE)
+    texts = [entry.text for entry in faults.timeline()]
+    assert max(map(len, texts)) < 1.1 * TEXT_LENGTH_MAX
+    assert sum(map(len, texts)) <= TIMELINE_LENGTH_MAX
+    assert texts[-1].endswith("characters)")
+    faults.end(added[0].id)
+    faults.add({"name": long_name, "do": {"delay_ms": 1}})
