@@ -220,7 +220,6 @@ class Cluster(Conveniences):
             words += ["--memory"] if self.directory is None else ["--data", str(self.directory / f"node-{node_id}")]
             variables = {}
             if self._security is not None:
-                words += [f"--add-scram={each}" for each in self._security.credentials]
                 variables = self._security.node_variables()
             words += ["--control", f"{HOST}:0"] if self._has_control else []
             log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"

@@ -48,11 +48,6 @@ class Security:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
 
-    @property
-    def credentials(self) -> list[str]:
-        """The users in the form of `moldau serve --add-scram`."""
-        return [f'{MECHANISM}=[name={user},password="{password}"]' for user, password in self.passwords.items()]
-
     def node_settings(self) -> dict[str, str]:
         """The settings of every node but the listeners."""
         return {
@@ -69,8 +64,12 @@ class Security:
         }
 
     def node_variables(self) -> dict[str, str]:
-        """The settings with keys, as environment variables, which other users of the machine cannot read."""
+        """The settings with keys, and the users with their passwords, as environment variables: other users of the
+        machine cannot read them, as they can a command line.
+        """
+        users = [f'{MECHANISM}=[name={user},password="{password}"]' for user, password in self.passwords.items()]
         return {
+            "MOLDAU_ADD_SCRAM": "\n".join(users),
             "KAFKA_SSL_KEYSTORE_KEY": self._key,
             "KAFKA_SSL_KEYSTORE_CERTIFICATE_CHAIN": self._certificate,
             "KAFKA_SSL_TRUSTSTORE_CERTIFICATES": self.authority_pem,

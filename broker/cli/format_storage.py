@@ -104,11 +104,24 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Format the directories, and print a line for each."""
     features = _features(arguments.feature) | _release_level(arguments)
     secure = _secured(arguments)
-    for message in secure.messages if secure is not None else ():
+    try:
+        messages = _format(arguments, invocation, features, is_secure=secure is not None)
+    except CommandError:
+        if secure is not None:
+            secure.undo()
+        raise
+    for message in (*(secure.messages if secure is not None else ()), *messages):
         invocation.out.say(message)
+    return 0
+
+
+def _format(
+    arguments: argparse.Namespace, invocation: Invocation, features: dict[str, int], *, is_secure: bool
+) -> list[str]:
+    """Format the directories; a line for each. Raises `CommandError`."""
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
-    is_standalone = bool(arguments.standalone) or ((arguments.config is None or secure is not None) and not is_several)
+    is_standalone = bool(arguments.standalone) or ((arguments.config is None or is_secure) and not is_several)
     _check_quorum(config, arguments, is_standalone=is_standalone)
     # The command uses entropy and the clock directly, because formatting needs no event loop and so no environment.
     from secrets import token_bytes
@@ -128,7 +141,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     check_cluster_id(cluster_id)
     listed = arguments.initial_controllers
     try:
-        messages = format_directories(
+        return format_directories(
             files,
             config,
             cluster_id=cluster_id,
@@ -142,9 +155,6 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         )
     except (FormatError, InvalidScram, OSError) as refusal:
         raise CommandError(str(refusal)) from None
-    for message in messages:
-        invocation.out.say(message)
-    return 0
 
 
 def _secured(arguments: argparse.Namespace) -> SecureFiles | None:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import errno
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -58,7 +58,7 @@ that new connections at this rate leave more than half of a processor to the oth
 """
 SERVER: Final = "server.properties"
 CLIENT: Final = "client.properties"
-AUTHORITY, NODE = "ca.pem", "node.pem"
+AUTHORITY, AUTHORITY_KEY, NODE = "ca.pem", "ca.key", "node.pem"
 OPEN_MODE, SECRET_MODE = 0o644, 0o600
 REFUSED: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
 """The reasons for which a directory is refused, besides those of `OwnDirectory`."""
@@ -69,10 +69,19 @@ class SecureFiles:
     already, because the metadata then has them.
     """
 
-    def __init__(self, directory: Path, messages: list[str], credentials: list[str]) -> None:
+    def __init__(self, directory: Path, messages: list[str], credentials: list[str], made: Sequence[str] = ()) -> None:
+        """`made`: the names of the files that this command has made."""
         self.directory = directory
         self.messages = messages
         self.credentials = credentials
+        self._made = made
+
+    def undo(self) -> None:
+        """Remove the files that this command has made: the metadata without the users was not written, so that the next
+        attempt must begin anew.
+        """
+        with closing(OwnDirectory(str(self.directory))) as own:
+            _remove(own, self._made)
 
     @property
     def server(self) -> str:
@@ -111,17 +120,24 @@ def _written(
     passwords = {user: urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode() for user in (NODE_USER, ADMIN_USER)}
     key = urlsafe_b64encode(random_bytes(SECRET_SIZE)).decode()
     server = server_settings(directory, str(Path(data or directory / "data").absolute()), hosts[0], passwords, key)
+    contents = {
+        AUTHORITY: (authority.certificate_pem(), OPEN_MODE),
+        AUTHORITY_KEY: (authority.key_pem(), SECRET_MODE),
+        NODE: (node.key_pem() + node.certificate_pem(), SECRET_MODE),
+        CLIENT: (_lines(client_settings(directory, hosts[0], passwords[ADMIN_USER])), SECRET_MODE),
+        SERVER: (_lines(server), SECRET_MODE),  # last: its presence says that all are there
+    }
+    made: list[str] = []
     try:
-        own.create(AUTHORITY, authority.certificate_pem(), OPEN_MODE)
-        own.create("ca.key", authority.key_pem(), SECRET_MODE)
-        own.create(NODE, node.key_pem() + node.certificate_pem(), SECRET_MODE)
-        own.create(CLIENT, _lines(client_settings(directory, hosts[0], passwords[ADMIN_USER])), SECRET_MODE)
-        own.create(SERVER, _lines(server), SECRET_MODE)  # last: its presence says that all are there
-    except FileExistsError as error:
-        raise CommandError(
-            f"{error.filename} is there already, and is not overwritten: remove it, or name another directory"
-        ) from None
+        for name, (content, mode) in contents.items():
+            own.create(name, content, mode)
+            made.append(name)
     except OSError as error:
+        _remove(own, made)
+        if isinstance(error, FileExistsError):
+            raise CommandError(
+                f"{error.filename} is there already, and is not overwritten: remove it, or name another directory"
+            ) from None
         raise CommandError(f"{error.filename or directory} cannot be written: {error.strerror}") from None
     return SecureFiles(
         directory,
@@ -130,7 +146,15 @@ def _written(
             f"wrote {directory / CLIENT} for the user {ADMIN_USER}, with {directory / AUTHORITY} for its clients",
         ],
         [f'{MECHANISM}=[name={user},password="{password}"]' for user, password in passwords.items()],
+        made,
     )
+
+
+def _remove(own: OwnDirectory, names: Sequence[str]) -> None:
+    """Remove files that this command has made; one that cannot be removed is named by the next attempt."""
+    for name in names:
+        with suppress(OSError):
+            own.remove(name)
 
 
 def server_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.format_storage import check_cluster_id
@@ -41,6 +41,7 @@ LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
 NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
 """With faults on demand each Fetch names its topics, so that a fault can be about one of them."""
+SCRAM_VARIABLE: Final = "MOLDAU_ADD_SCRAM"
 HTTP_PORT: Final = 9464
 """The port of the console and the metrics of a node without a file, where no other process has it."""
 MEMORY: Final = "/memory"
@@ -80,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="CREDENTIAL",
         help="a SCRAM credential for an empty directory (without a file), as"
-        " SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated",
+        " SCRAM-SHA-256=[name=alice,password=alice-secret]; may be repeated. Other users of the machine see the command"
+        f" line, and not the variable {SCRAM_VARIABLE}, which holds credentials one a line",
     )
     parser.add_argument(
         "--until-eof",
@@ -122,7 +124,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
     greeting = arguments.greeting or ("text" if is_seen else "none")
     start = StartOptions(
-        formatting=formatting(arguments),
+        formatting=formatting(arguments, invocation.variables),
         in_memory=arguments.memory,
         until_eof=arguments.until_eof,
         greet=greeter(greeting, invocation),
@@ -177,14 +179,15 @@ def is_free_port(port: int) -> bool:
     return True
 
 
-def formatting(arguments: argparse.Namespace) -> Formatting | None:
+def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
     """What an empty directory is formatted with; None for a node with a file. Raises `CommandError`."""
     from moldau.broker.node.main import Formatting
 
     if arguments.file is None:
         if arguments.cluster_id is not None:
             check_cluster_id(arguments.cluster_id)
-        return Formatting(arguments.cluster_id, tuple(arguments.add_scram))
+        credentials = (*arguments.add_scram, *variables.get(SCRAM_VARIABLE, "").splitlines())
+        return Formatting(arguments.cluster_id, credentials)
     if arguments.cluster_id is not None or arguments.add_scram:
         raise CommandError("--cluster-id and --add-scram are for a node without a file", "with a file: moldau format")
     return None

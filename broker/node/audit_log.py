@@ -22,10 +22,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from logging.handlers import BaseRotatingHandler, RotatingFileHandler
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from moldau.broker.config.config import Config
 from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Client
+from moldau.storage.files.local_files import open_to_append
 
 FILE_SIZE_MAX: Final = 64 * 1024 * 1024
 FILES_KEPT: Final = 4
@@ -178,7 +179,18 @@ def _cut(name: str) -> str:
     return name if len(name) <= length_max else f"{name[:length_max]}... ({len(name)} characters)"
 
 
-class DenialsFile(BaseRotatingHandler):
+class _PrivateFile(logging.FileHandler):
+    """A file that other users of the machine cannot read: it names principals, addresses and resources."""
+
+    def _open(self) -> Any:
+        return open_to_append(self.baseFilename)
+
+
+class AllowedFile(_PrivateFile, RotatingFileHandler):
+    """The file of decisions for a client."""
+
+
+class DenialsFile(_PrivateFile, BaseRotatingHandler):
     """The file of denials. A full one, and that of another day, gets a name with its time; it is deleted when it is
     older than `retention_days`.
     """
@@ -226,9 +238,7 @@ def open_audit_file(config: Config) -> None:
     handlers: list[logging.Handler] = [DenialsFile(path, config.integer("moldau.audit.log.retention.days"))]
     handlers[0].addFilter(lambda record: not _is_allowed(record))
     if config.flag("moldau.audit.log.allowed"):
-        allowed = RotatingFileHandler(
-            f"{path}.allowed", maxBytes=FILE_SIZE_MAX, backupCount=FILES_KEPT, encoding="utf-8"
-        )
+        allowed = AllowedFile(f"{path}.allowed", maxBytes=FILE_SIZE_MAX, backupCount=FILES_KEPT, encoding="utf-8")
         allowed.addFilter(_is_allowed)
         handlers.append(allowed)
     for each in handlers:

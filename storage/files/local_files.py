@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TextIO
 
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.files.log_paths import holds_credentials
@@ -317,6 +318,14 @@ class LocalFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
 
+def open_to_append(path: str) -> TextIO:
+    """A file of lines at whose end is written. A new one is not readable by other users, whatever the umask; that of
+    an existing file stays as it is. Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return open(os.open(path, flags, FILE_MODE), "a", encoding="utf-8")
+
+
 class OwnDirectory:
     """A directory that belongs to the user of this process, for files that no other user may replace or read.
 
@@ -353,7 +362,9 @@ class OwnDirectory:
         return True
 
     def create(self, name: str, content: bytes, mode: int) -> None:
-        """Write a new file with this mode, whatever the umask. Raises OSError, with EEXIST where the name is taken."""
+        """Write a new file with this mode, whatever the umask, or none. Raises OSError, with EEXIST where the name is
+        taken.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, SECRET_FILE_MODE, dir_fd=self._descriptor)
@@ -364,8 +375,15 @@ class OwnDirectory:
             view = memoryview(content)
             while view:
                 view = view[os.write(descriptor, view) :]
+        except OSError:
+            self.remove(name)
+            raise
         finally:
             os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file. Raises OSError."""
+        os.unlink(name, dir_fd=self._descriptor)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,12 @@ def test_three_secure_nodes_replicate() -> None:
         assert len(kafka.records("t")) == 1
         names = {name for node in kafka.nodes[1:] for name in node.greeting["listeners"]}
         assert names == {"CLIENTS", "NODES"}
+
+
+def test_no_password_is_on_a_command_line(kafka: Cluster) -> None:
+    assert kafka.client_settings("confluent", user="alice")["sasl.password"]
+    for node in kafka.nodes:
+        shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(node.pid)], capture_output=True, text=True).stdout
+        assert "serve" in shown
+        assert "password" not in shown.lower()
+        assert "SCRAM-SHA-512=[" not in shown

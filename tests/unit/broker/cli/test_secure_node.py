@@ -67,6 +67,19 @@ def refused(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
+def test_a_failed_attempt_leaves_nothing_that_blocks_the_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secure = tmp_path / "secure"
+    assert main(["format", "--secure", str(secure), "--cluster-id", "short"]) == 1
+    assert list(secure.iterdir()) == []
+    (secure / "node.pem").write_bytes(b"of another program")
+    assert f"{secure}/node.pem is there already" in refused(secure, capsys)
+    (secure / "node.pem").unlink()
+    assert main(["format", "--secure", str(secure)]) == 0
+    assert all((secure / name).exists() for name in SECRET_FILES)
+
+
 def test_a_link_is_refused_as_directory_and_as_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     link = tmp_path / "link"

@@ -106,7 +106,7 @@ def test_port_0_is_a_free_one() -> None:
 
 
 def formats(**given: object) -> Formatting | None:
-    return formatting(Namespace(**{"file": None, "cluster_id": None, "add_scram": []} | given))
+    return formatting(Namespace(**{"file": None, "cluster_id": None, "add_scram": []} | given), {})
 
 
 def test_an_empty_directory_is_formatted_for_the_cluster_and_with_the_users_that_are_given() -> None:

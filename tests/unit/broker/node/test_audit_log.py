@@ -171,6 +171,22 @@ def written(path: Path, **settings: str) -> logging.Logger:
 
 
 @pytest.mark.usefixtures("restored")
+def test_other_users_of_the_machine_cannot_read_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "FILE_SIZE_MAX", 100)
+    before = os.umask(0)
+    try:
+        log = written(tmp_path / "audit.log", moldau_audit_log_allowed="true")
+        for number in range(20):
+            log.info("line %d", number)
+            log.info("line %d", number, extra={"is_allowed": True})
+    finally:
+        os.umask(before)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    assert len(modes) > 3
+    assert set(modes.values()) == {0o640}
+
+
+@pytest.mark.usefixtures("restored")
 def test_a_full_file_is_kept_until_its_age_and_no_number_of_lines_deletes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
