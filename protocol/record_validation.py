@@ -54,6 +54,7 @@ LOOP_EXPANDED_SIZE_MAX = 4 << 20
 """Up to this decompressed size, and up to `LOOP_RECORDS_MAX` records, a batch is validated on the event loop. A larger
 one goes to an executor thread, so that other connections do not wait for it."""
 LOOP_RECORDS_MAX = 50_000
+KEYLESS = "Compacted topic cannot accept message without key"
 RECORD_ERRORS_MAX = 1000
 """Limit on the invalid records that an answer lists. DIVERGES: Kafka lists all of them, even if there are millions."""
 LEGACY_LENGTH_MIN = 14
@@ -342,18 +343,21 @@ def refuse_records(
         records = decode_records(bytes(body), header)
     for index, record in enumerate(records):
         if needs_keys and record.key is None:
-            errors.append(RecordError(index, "a record without a key in a compacted topic"))
+            errors.append(RecordError(index, KEYLESS))
         elif not is_create_time:
             if says_append_time:
                 code = ErrorCode.INVALID_TIMESTAMP
                 errors.append(RecordError(index, "a producer does not set log append time"))
         elif record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest:
             code = ErrorCode.INVALID_TIMESTAMP
-            errors.append(RecordError(index, f"timestamp {record.timestamp} is not within [{earliest}, {latest}]"))
+            said = f"Timestamp {record.timestamp} of message with offset {index} is out of range."
+            errors.append(RecordError(index, f"{said} The timestamp should be within [{earliest}, {latest}]"))
         if len(errors) == RECORD_ERRORS_MAX:
             break
     if not errors:
         return None
-    what = "an invalid timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "an invalid record"
-    message = f"{len(errors)} records refuse the batch, {what} among them; the first is {errors[0].batch_index}"
-    return RejectedBatch(code, f"{message}: {errors[0].message}", tuple(errors))
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        return RejectedBatch(code, "One or more records have been rejected due to invalid timestamp", tuple(errors))
+    shown = ", ".join(f"RecordError(batchIndex={each.batch_index}, message='{each.message}')" for each in errors[:3])
+    message = f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing"
+    return RejectedBatch(code, f"{message} the first three errors at most: [{shown}]", tuple(errors))

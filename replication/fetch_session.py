@@ -87,8 +87,8 @@ class FetchSession:
         self.used_ms = now_ms
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
-    def update(self, request: FetchRequest) -> None:
-        """Apply the changes in a request to the session."""
+    def update(self, request: FetchRequest, *, is_full: bool = False) -> None:
+        """Apply the changes in a request to the session. A full request forgets nothing, whatever it lists."""
         for key, wish in requested_partitions(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
@@ -99,7 +99,7 @@ class FetchSession:
                 cached.wish = wish
             if self.updates is not None:
                 self.updates.note(key)
-        for topic in request.forgotten_topics_data:
+        for topic in () if is_full else request.forgotten_topics_data:
             for index in topic.partitions:
                 gone: PartitionKey = (topic.topic_id if self.uses_topic_ids else topic.topic, index)
                 self.partitions.pop(gone, None)
@@ -322,7 +322,7 @@ class FetchSessions:
             session_id = self._random_id()
         updates = UpdatedPartitions() if is_follower else None
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms, updates)
-        session.update(request)
+        session.update(request, is_full=True)
         session.requested(now_ms)
         return session
 

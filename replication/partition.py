@@ -25,7 +25,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, crc_is_valid, parse_header
-from moldau.protocol.record_validation import RejectedBatch, ValidBatch
+from moldau.protocol.record_validation import KEYLESS, RejectedBatch, ValidBatch
 from moldau.replication.leadership import FollowerProgress, InSyncSet, Leadership
 from moldau.storage.log.append import AppendOrigin, AppendResult
 from moldau.storage.log.log import Log
@@ -261,6 +261,8 @@ class Partition:
         if result.error is NONE:
             self.bytes_in += len(records)
             self._appended()
+        elif result.record_errors:
+            _name_partition(result, f"{self.topic}-{self.index}")
         return result
 
     def append_examined(
@@ -280,6 +282,8 @@ class Partition:
         if result.error is NONE:
             self.bytes_in += size
             self._appended()
+        elif result.record_errors:
+            _name_partition(result, f"{self.topic}-{self.index}")
         return result
 
     def append_internal(
@@ -476,6 +480,15 @@ class Partition:
                 self.log.producers.on_high_watermark(offset)  # On a follower nothing else would drop them.
             for listener in self._listeners:
                 listener.on_high_watermark_updated()
+
+
+def _name_partition(result: AppendResult, name: str) -> None:
+    """Add the partition to what is said about records without a key, as Apache Kafka does."""
+    said = f"{KEYLESS} in topic partition {name}"
+    result.record_errors = tuple(
+        each._replace(message=each.message.replace(KEYLESS, said)) for each in result.record_errors
+    )
+    result.error_message = (result.error_message or "").replace(KEYLESS, said)
 
 
 def _refused(log: Log, error: ErrorCode) -> AppendResult:

@@ -22,8 +22,13 @@ class Part(Protocol):
 MESSAGES: Final = {
     ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
 }
-"""The messages of Apache Kafka for these errors."""
+"""The messages of Apache Kafka for these errors.
+
+DIVERGES: for a client without the permission Apache Kafka often sends the text of a Java object, with addresses of its
+threads: "Request Request(processor=2, ...) needs ALTER permission."; here it is the plain message of the error.
+"""
 
 
 PARTS: Final = ("topics", "responses", "results", "entries", "filter_results")

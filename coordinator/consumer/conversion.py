@@ -81,7 +81,7 @@ def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is
         if known.is_empty:
             return Entered(ConsumerGroup(group_id), known.tombstones())
         return _upgraded(step, known)
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 # Upgrade

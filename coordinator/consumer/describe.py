@@ -61,7 +61,7 @@ def describe_error(group_id: str, error: ErrorCode, message: str | None = None) 
 
 
 def describe_absent(group_id: str) -> DescribedGroup:
-    return describe_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+    return describe_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImage) -> Member:

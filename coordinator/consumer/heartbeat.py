@@ -129,31 +129,32 @@ def invalid_request(
     needs_id = version >= MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
     fault = None
     if needs_id and not member_id.strip():
-        fault = "the member id is empty"
+        fault = "MemberId can't be empty."
     elif not request.group_id.strip():
-        fault = "the group id is empty"
+        fault = "GroupId can't be empty."
     elif not is_storable(request.group_id) or not is_storable(member_id):
         fault = "the group id or the member id is too long"
     elif request.instance_id is not None and not request.instance_id.strip():
-        fault = "the instance id is empty"
+        fault = "InstanceId can't be empty."
     elif request.rack_id is not None and not request.rack_id.strip():
-        fault = "the rack id is empty"
+        fault = "RackId can't be empty."
     elif epoch == JOIN_EPOCH and request.rebalance_timeout_ms == -1:
-        fault = "a member that joins gives its rebalance timeout"
+        fault = "RebalanceTimeoutMs must be provided in first request."
     elif epoch == JOIN_EPOCH and (request.topic_partitions is None or request.topic_partitions):
-        fault = "a member that joins owns no partitions, and says so"
+        fault = "TopicPartitions must be empty when (re-)joining."
     elif epoch == JOIN_EPOCH and request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        fault = "a member that joins gives its topics or a regular expression"
+        fault = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        fault = "a member without an instance id cannot leave for a while"
+        fault = "InstanceId can't be null."
     elif epoch < LEAVE_STATIC_EPOCH:
-        fault = f"the member epoch {epoch} has no meaning"
+        fault = "MemberEpoch is invalid."
     if fault is not None:
         return Refused(ErrorCode.INVALID_REQUEST, fault)
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:
         known = ", ".join(settings.assignors)
         return Refused(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"the assignor {request.server_assignor!r} is not one of: {known}"
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {known}.",
         )
     return None
 
@@ -312,7 +313,7 @@ def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -
 
 
 def _no_consumer_group(group_id: str) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 def _unknown_member(member_id: str) -> Refused:

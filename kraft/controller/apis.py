@@ -24,7 +24,7 @@ from moldau.kraft.controller.nodes.broker_lifecycle import heartbeat
 from moldau.kraft.controller.nodes.broker_registration import register_broker, unregister_broker
 from moldau.kraft.controller.nodes.controller_registration import register_controller, unregister_controller
 from moldau.kraft.controller.partitions.directory_assignment import assign_replicas
-from moldau.kraft.controller.partitions.elections import elect_leaders
+from moldau.kraft.controller.partitions.elections import elect_leaders, refuse_elections
 from moldau.kraft.controller.partitions.in_sync_control import alter_partition
 from moldau.kraft.controller.partitions.reassignment import (
     alter_reassignments,
@@ -100,10 +100,12 @@ class ControllerApi(NamedTuple):
 
 
 def refuse_whole(request: object, error: ErrorCode, message: str | None) -> object:
-    """Refuse a request whose response has one error code for the whole and no field for a message."""
+    """Refuse a request whose response has one error code for the whole, with a message if it has a field for one."""
     response = default_struct(response_class_of(type(request)))
     assert hasattr(response, "error_code"), f"{type(response).__name__} has no error code of its own"
     response.error_code = error
+    if message is not None and hasattr(response, "error_message"):
+        response.error_message = message
     return response
 
 
@@ -134,6 +136,17 @@ def api(
         bounds,
     )
 
+
+TIMED: Final[frozenset[type[object]]] = frozenset(
+    {
+        AlterPartitionReassignmentsRequest,
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        ElectLeadersRequest,
+    }
+)
+"""The requests that need time: with a `timeout_ms` of 0 or less they end in REQUEST_TIMED_OUT, undecided."""
 
 ControllerApis = Mapping[type[object], ControllerApi]
 
@@ -223,7 +236,7 @@ CONTROLLER_APIS: Final = table_of(
             cut=[("filters", "filter_results")],
         ),
         api(DeleteTopicsRequest, delete_topics, is_for_clients=True, refuse=refuse_deletions),
-        api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
+        api(ElectLeadersRequest, elect_leaders, is_for_clients=True, refuse=refuse_elections),
         api(ExpireDelegationTokenRequest, expire_token, is_for_clients=True),
         api(
             IncrementalAlterConfigsRequest,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApis
+from moldau.kraft.controller.apis import CONTROLLER_APIS, TIMED, ControllerApis
 from moldau.kraft.controller.broker_sessions import BrokerSessions
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
@@ -28,6 +28,7 @@ from moldau.kraft.controller.view import View
 from moldau.kraft.features import ELIGIBLE_LEADER_REPLICAS
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -120,6 +121,8 @@ class Controller:
         assert row is not None, f"the controller has no API {type(request).__name__}"
         mutations = self._mutations.of(requester, now_ms)
         context = DecisionContext(self.view, self._sessions, self._failures, now_ms, requester.principal, mutations)
+        if type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0:
+            return Decision([], row.refuse(request, ErrorCode.REQUEST_TIMED_OUT, None))
         decision = row.decide(context, request)
         if mutations.throttle_ms:
             assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"

@@ -167,7 +167,7 @@ class Story:
     async def delete(self, quorum: Quorum, name: str) -> None:
         self.doubtful.add(name)
         state = DeleteTopicState(name=name, topic_id=bytes(16))
-        request = DeleteTopicsRequest(topics=[state], timeout_ms=0)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=1000)
         response = await ask(quorum, request, DeleteTopicsResponse)
         assert response.responses[0].error_code == ErrorCode.NONE
         self.deleted.add(name)

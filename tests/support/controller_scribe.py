@@ -324,7 +324,7 @@ class ControllerScribe:
             for number in command.options.get("id", "").split(",")
             if number
         ]
-        return self.ask(deleting.DeleteTopicsRequest(topics=states, timeout_ms=0))
+        return self.ask(deleting.DeleteTopicsRequest(topics=states, timeout_ms=1000))
 
     def do_grow(self, command: Command) -> Iterator[str]:
         name, count = command.arguments[:2]
@@ -337,7 +337,7 @@ class ControllerScribe:
             else [growing.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in chosen],
         )
         is_validation = "validate" in command.arguments
-        return self.ask(growing.CreatePartitionsRequest(topics=[topic], timeout_ms=0, validate_only=is_validation))
+        return self.ask(growing.CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=is_validation))
 
     # Settings
 

@@ -33,12 +33,6 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from moldau.protocol.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -128,7 +122,15 @@ def alter_loggers(services: Services, context: RequestContext, request: object, 
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     if not loggers or cluster(AclOperation.ALTER_CONFIGS).is_met(context.access):
         return answer(context, request)
-    refusals = [_refused_increment(each, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for each in loggers]
+    refusals = [
+        AlterConfigsResourceResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            error_message=None,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in loggers
+    ]
     others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
     if not others:
         return IncrementalAlterConfigsResponse(responses=refusals)
@@ -160,25 +162,7 @@ def no_directories_altered(context: RequestContext, request: object, error: Erro
 ALTER_REPLICA_LOG_DIRS: Final = needs_cluster(AclOperation.ALTER, no_directories_altered)
 
 
-def nothing_elected(context: RequestContext, request: object, error: ErrorCode) -> ElectLeadersResponse:
-    """The response that refuses an election. Version 0 has no error for the whole response."""
-    assert isinstance(request, ElectLeadersRequest)
-    return ElectLeadersResponse(
-        error_code=error,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=each.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error, error_message=MESSAGES[error])
-                    for index in each.partitions
-                ],
-            )
-            for each in request.topic_partitions or ()
-        ],
-    )
-
-
-ELECT_LEADERS: Final = needs_cluster(AclOperation.ALTER, nothing_elected)
+ELECT_LEADERS: Final = needs_cluster(AclOperation.ALTER)
 
 
 def no_credentials_described(
@@ -187,10 +171,9 @@ def no_credentials_described(
     """One refusal for each user that the request names, without the name: so Apache Kafka does."""
     assert isinstance(request, DescribeUserScramCredentialsRequest)
     refused = [
-        DescribeUserScramCredentialsResult(user="", error_code=error, error_message=MESSAGES[error])
-        for _ in request.users or ()
+        DescribeUserScramCredentialsResult(user="", error_code=error, error_message=None) for _ in request.users or ()
     ]
-    return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=refused)
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=refused)
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = needs_cluster(AclOperation.DESCRIBE, no_credentials_described)
@@ -198,7 +181,7 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = needs_cluster(AclOperation.DESCRIBE, no
 
 def no_quotas_described(context: RequestContext, request: object, error: ErrorCode) -> DescribeClientQuotasResponse:
     """The response that refuses: an error and no entries."""
-    return DescribeClientQuotasResponse(error_code=error, error_message=MESSAGES[error], entries=None)
+    return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
 
 DESCRIBE_CLIENT_QUOTAS: Final = needs_cluster(AclOperation.DESCRIBE_CONFIGS, no_quotas_described)

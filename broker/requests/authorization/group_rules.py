@@ -69,6 +69,11 @@ NULL_PROTOCOL_VERSION = 7
 """From this version of JoinGroup on a refusal has no protocol."""
 PROTOCOL_VERSION = 5
 """From this version of SyncGroup on members name the protocol."""
+COORDINATOR_MESSAGES = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+"""The messages of FindCoordinator before version 4."""
 GROUP = 0
 TRANSACTION = 1
 SHARE = 2
@@ -211,7 +216,9 @@ def find_coordinator(services: Services, context: RequestContext, request: objec
     if need.is_met(context.access):
         return answer(context, request)
     error = REFUSALS[need.kind]
-    return FindCoordinatorResponse(error_code=error, error_message=error.name, node_id=-1, host="", port=-1)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=COORDINATOR_MESSAGES[error], node_id=-1, host="", port=-1
+    )
 
 
 def _coordinated(kind: int, key: str) -> Need:

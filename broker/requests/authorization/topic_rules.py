@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from moldau.security.access import Access
 
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-MESSAGE = "Authorization failed."
+CREATION_MESSAGE = "Authorization failed."
+FAILED_MESSAGE = "Topic authorization failed."
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UNKNOWN_MESSAGE = "This server does not host this topic-partition."
 BY_ID_VERSION = 13
@@ -202,7 +203,7 @@ def refused_producers(element: object, error: ErrorCode) -> object:
     return TopicResponse(
         name=each.name,
         partitions=[
-            PartitionResponse(partition_index=index, error_code=error, error_message=None)
+            PartitionResponse(partition_index=index, error_code=error, error_message=FAILED_MESSAGE)
             for index in each.partition_indexes
         ],
     )
@@ -276,7 +277,8 @@ def create_topics(services: Services, context: RequestContext, request: object, 
                 each.num_partitions = each.replication_factor = -1
                 each.configs = []
         response.topics.extend(
-            CreatableTopicResult(name=name, error_code=FAILED, error_message=MESSAGE) for name in sorted(refused)
+            CreatableTopicResult(name=name, error_code=FAILED, error_message=CREATION_MESSAGE)
+            for name in sorted(refused)
         )
         return response
 
@@ -317,7 +319,7 @@ def delete_topics(services: Services, context: RequestContext, request: object, 
             continue
         shown = known.name if topic(AclOperation.DESCRIBE, known.name).is_met_quietly(access) else None
         refusals.append(
-            DeletableTopicResult(name=shown, topic_id=each.topic_id, error_code=FAILED, error_message=MESSAGE)
+            DeletableTopicResult(name=shown, topic_id=each.topic_id, error_code=FAILED, error_message=FAILED_MESSAGE)
         )
     if not refusals:
         return answer(context, request)
@@ -340,13 +342,13 @@ def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[D
             return False
         if topic(AclOperation.DELETE, name).is_met(access):
             return True
-    refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=MESSAGE))
+    refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=FAILED_MESSAGE))
     return False
 
 
 def refused_partitions(element: object, error: ErrorCode) -> object:
     each = cast("CreatePartitionsTopic", element)
-    return CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=MESSAGE)
+    return CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=None)
 
 
 CREATE_PARTITIONS: Final = each_topic(AclOperation.ALTER, refused_partitions, results="results")

@@ -31,7 +31,7 @@ def handle(services: Services, context: RequestContext, request: DescribeCluster
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != served:
         text = (
-            "The request was sent to an endpoint of the wrong type."
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
             if served == BROKERS
             else ("The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER")
         )

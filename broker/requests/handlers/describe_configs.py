@@ -115,7 +115,7 @@ def _topic(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
     if invalid is not None:
         return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
-        return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     settings = services.settings
     return describe_topic(
         topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)

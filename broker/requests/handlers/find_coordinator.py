@@ -27,20 +27,26 @@ BATCH_VERSION: Final = 4
 SHARE_VERSION: Final = 6
 """From this version on brokers look up the keys of share partitions."""
 NO_NODE: Final = -1
-INVALID_REQUEST: Final = "this broker does not coordinate keys of this type"
+INVALID_REQUEST: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
 NOT_AVAILABLE: Final = "The coordinator is not available."
 
 
 def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
-    return in_version(find(services, context, keys, request.key_type), context.version)
+    found = find(services, context, keys, request.key_type)
+    return in_version(found, context.version, is_share=request.key_type == KeyType.SHARE)
 
 
-def in_version(found: list[Coordinator], version: int) -> FindCoordinatorResponse:
-    """The response in the form that the version of the request defines."""
+def in_version(found: list[Coordinator], version: int, *, is_share: bool = False) -> FindCoordinatorResponse:
+    """The response in the form that the version of the request defines. From version 4 on there is a message only for
+    keys of an unknown type.
+    """
     if version >= BATCH_VERSION:
         for coordinator in found:
-            if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE or is_share:
                 coordinator.error_message = ""
         return FindCoordinatorResponse(coordinators=found)
     (coordinator,) = found

@@ -64,6 +64,8 @@ UNKNOWN: Final = "This server does not host this topic-partition."
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 NOT_KNOWN: Final = -1
 
+DENIED: Final = "Group authorization failed."
+
 
 def submit(
     services: Services,
@@ -218,7 +220,7 @@ def alter(
     if is_off(services):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
     reply: Pending[AlterShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
     hidden = {
         topic.topic_name
@@ -283,7 +285,7 @@ def delete(
     if is_off(services):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not access.allows(AclOperation.DELETE, ResourceKind.GROUP, group_id):
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
     reply: Pending[DeleteShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
     names = [topic.topic_name for topic in request.topics]
     hidden = {name for name in names if not access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}

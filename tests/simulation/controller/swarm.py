@@ -645,7 +645,7 @@ class Swarm:
         key = self._any_key()
         if key is not None:
             state = deleting.DeleteTopicState(name=None, topic_id=key[0])
-            self._ask(deleting.DeleteTopicsRequest(topics=[state], timeout_ms=0))
+            self._ask(deleting.DeleteTopicsRequest(topics=[state], timeout_ms=1000))
 
     def move(self) -> None:
         known = [*self.committed.image.cluster.brokers]

@@ -368,7 +368,7 @@ def test_each_record_without_a_key_is_named_in_a_compacted_topic(codec: Codec) -
     batch = build_batch(records, codec=codec)
     refusal = refused(batch, COMPACTED)
     assert refusal.error is INVALID_RECORD
-    sentence = "a record without a key in a compacted topic"
+    sentence = "Compacted topic cannot accept message without key"
     assert refusal.record_errors == (RecordError(1, sentence), RecordError(3, sentence))
     taken(batch)
 
@@ -380,7 +380,8 @@ def test_each_record_out_of_the_time_bounds_is_named(codec: Codec, off: int) -> 
     records = [Record(b"k", b"v", NOW), Record(b"k", b"v", NOW + off), Record(b"k", b"v"), Record(b"k", b"v", NOW)]
     refusal = refused(build_batch(records, codec=codec), rules)
     assert refusal.error is ErrorCode.INVALID_TIMESTAMP
-    sentence = f"timestamp {NOW + off} is not within [{NOW - HOUR}, {NOW + HOUR}]"
+    bounds = f"within [{NOW - HOUR}, {NOW + HOUR}]"
+    sentence = f"Timestamp {NOW + off} of message with offset 1 is out of range. The timestamp should be {bounds}"
     assert refusal.record_errors == (RecordError(1, sentence),)
 
 

@@ -66,6 +66,14 @@ def test_a_session_takes_changes_and_forgets_what_it_is_told_to() -> None:
     assert [(index, wish.fetch_offset) for (_, index), wish in changed.wanted] == [(1, 9), (2, 9)]
 
 
+def test_a_full_fetch_forgets_nothing_of_what_it_lists() -> None:
+    for is_follower in (False, True):
+        opened = sessions().open(fetch(0, 0, 0, 1, forgotten=(1,)), NAMES, 0, is_follower=is_follower)
+        assert indexes_of(opened) == [0, 1]
+        assert opened.session is not None
+        assert [index for _, index in opened.session.partitions] == [0, 1]
+
+
 def test_a_wrong_epoch_and_an_unknown_id_make_the_client_start_over() -> None:
     all_sessions = sessions()
     opened = all_sessions.open(fetch(0, 0, 0), NAMES, now_ms=0)
