@@ -9,10 +9,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from socket import socket
+
+class ConnectedSocket(Protocol):
+    """What is used of a socket."""
+
+    def gettimeout(self) -> float | None: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+    def makefile(self, mode: Any, *, buffering: Any) -> Any: ...
 
 
 class AnswerLimits(NamedTuple):
@@ -29,7 +34,7 @@ class AnswerLimits(NamedTuple):
 class _LimitedSocket(io.RawIOBase):
     """What `HTTPResponse` reads from a socket, under limits."""
 
-    def __init__(self, connected: socket, limits: AnswerLimits) -> None:
+    def __init__(self, connected: ConnectedSocket, limits: AnswerLimits) -> None:
         self._socket = connected
         self._raw = connected.makefile("rb", buffering=0)
         self._pause_s = connected.gettimeout()
@@ -62,7 +67,7 @@ class _LimitedSocket(io.RawIOBase):
 def limit_answer(connection: HTTPConnection, limits: AnswerLimits) -> None:
     """Put the next answer on a connection under limits. Reading it raises TimeoutError or ValueError."""
 
-    def response(connected: socket, *arguments: Any, **named: Any) -> HTTPResponse:
+    def response(connected: ConnectedSocket, *arguments: Any, **named: Any) -> HTTPResponse:
         return HTTPResponse(_LimitedSocket(connected, limits), *arguments, **named)  # type: ignore[arg-type]
 
     connection.response_class = response  # type: ignore[assignment]
