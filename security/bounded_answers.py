@@ -53,7 +53,7 @@ class _LimitedSocket(io.RawIOBase):
         if left_s <= 0:
             raise TimeoutError("the answer did not arrive in time")
         self._socket.settimeout(left_s if self._pause_s is None else min(left_s, self._pause_s))
-        count = self._raw.readinto(buffer)
+        count: int | None = self._raw.readinto(buffer)
         self._size += count or 0
         if self._size > self._limits.size_max:
             raise ValueError(f"the answer has more than {self._limits.size_max} bytes")
