@@ -64,8 +64,8 @@ IN_BACKTICKS: Final = re.compile(r"`([^`\n]+)`")
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
 NAME: Final = re.compile(r"([A-Za-z_]\w*)(?:\(\))?")
 DOTTED: Final = re.compile(rf"(?:(?:moldau\.)?(?:{'|'.join(PACKAGES)})|bench|tests|building)(?:\.\w+)+")
-SETTINGS: Final = frozenset({"broker.id", "broker.rack", "moldau.broker.silence.fence.ms"})
-"""Settings that look like the name of a module."""
+SETTINGS: Final = frozenset({"broker.id", "broker.rack", "kraft.version", "moldau.broker.silence.fence.ms"})
+"""Settings and features that look like the name of a module."""
 PATH: Final = re.compile(r"\w[\w.-]*(?:/[\w.-]+)+/?")
 
 
