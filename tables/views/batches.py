@@ -129,7 +129,7 @@ def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
         stored = parse_header(file.pread(HEADER_SIZE, position), 0, True)
         newer = upgraded_batch((position, stored, file.pread(stored.size, position), 0))[1]
     except MalformedMessage as malformed:
-        raise MalformedMessage(f"{wanted}: {wanted.path}, position {position}: {malformed}") from None
+        raise MalformedMessage(f"{wanted}: {wanted.path}: no batch at position {position}: {malformed}") from None
     newer.batch_length, newer.magic, newer.crc = stored.batch_length, stored.magic, stored.crc
     newer.attributes = stored.attributes
     return HEADER.pack(*(getattr(newer, name) for name in FIELDS))
