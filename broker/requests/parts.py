@@ -310,21 +310,30 @@ class LongRequests:
         """The response that a generator returns, or what becomes it: for a short request with a long answer.
 
         What is not done after `ANSWERED_AT_ONCE` elements goes on in slices, between which others have their turn. An
-        executor thread then encodes the response, and the connection handles its next request.
+        executor thread then encodes the response, and the connection handles its next request. The decisions of all
+        slices are told to the audit log together.
         """
+        begins, is_answered = context.access.begin_request(), True
         try:
             for _ in range(ANSWERED_AT_ONCE):
                 next(answering)
+            is_answered = False
         except StopIteration as done:
             return done.value
+        finally:
+            if begins and is_answered:
+                context.access.end_request()
         context.is_long = True
         context.connection.hold()
         reply: Pending[object] = Pending(answering.close)
-        self.begin(context.connection.hold_during(self._further_elements(context, answering, reply)))
+        self.begin(context.connection.hold_during(self._further_elements(context, answering, reply, begins)))
         return reply
 
-    async def _further_elements(self, context: RequestContext, answering: Answering, reply: Pending[object]) -> None:
-        begins = context.access.begin_request()
+    async def _further_elements(
+        self, context: RequestContext, answering: Answering, reply: Pending[object], begins: bool
+    ) -> None:
+        # The rule of the API leaves the end of a long request to this one, a request that is handled in parts does not.
+        ends = context.access.begin_request() or begins or not context.is_part
         try:
             while True:
                 await self.turn()
@@ -340,7 +349,7 @@ class LongRequests:
                     reply.on_abandon = done.value.abandon
                 when_ready(done.value, reply.complete)
         finally:
-            if begins:
+            if ends:
                 context.access.end_request()
 
     async def turn(self) -> None:

@@ -238,7 +238,7 @@ def guarded(
         try:
             return rule(services, context, request, answer)
         finally:
-            if begins:
+            if begins and not context.is_long:  # A long answer goes on in slices, and ends the request itself.
                 access.end_request()
 
     return handle

@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 import pytest
 
 from bench.frames import request_frame
-from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.broker.requests import parts
 from moldau.broker.requests.api import Api, lists_of_requests
+from moldau.broker.requests.authorization.rule import guarded
 from moldau.broker.requests.handlers import offset_fetch
 from moldau.broker.requests.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
 from moldau.broker.requests.table import APIS
@@ -40,7 +41,10 @@ from moldau.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from moldau.replication.fetch_session import SESSION_PARTITIONS_MAX
-from moldau.security.access import Unrestricted
+from moldau.security.access import Access, AclOperation, ResourceKind, Unrestricted
+from moldau.security.acl.authorizer import AclAccess, AlikeDecisions, Authorizer, AuthorizerSettings
+from moldau.security.acl.bindings import AclBinding, PatternType, PermissionType
+from moldau.security.principal import Principal
 from tests.limits.lists import LongList, long_lists, long_request
 from tests.support.node import Node, batch, serve_and
 
@@ -225,13 +229,69 @@ def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
         assert turns.answer(context, answering(3, 7)) == "answer 3"
         for connection in connections[:2]:
             access = cast("CountedRequests", connection.access)
-            assert (access.begun, access.ended) == (1, 1), "one line of the audit log for what is decided in slices"
+            assert access.ended == 1, "one line of the audit log for what is decided in slices"
 
     asyncio.run(story())
     later = order[3 * parts.ANSWERED_AT_ONCE : -7]
     slices = [number for number, _ in itertools.groupby(later)]
     assert len(later) == 2 * further * parts.STEP
     assert len(slices) == 2 * further, "each in turn"
+
+
+TOPICS_OF_ALICE: Final = AclBinding(
+    ResourceKind.TOPIC, "t", PatternType.PREFIXED, "User:alice", "*", AclOperation.DESCRIBE, PermissionType.ALLOW
+)
+
+
+class Audit:
+    """Keeps the entries of an audit log: (whether allowed, number of decisions)."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[bool, int]] = []
+
+    def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
+        self.entries.append((decisions.is_allowed, decisions.count))
+
+
+@pytest.mark.parametrize("count", [1, parts.ANSWERED_AT_ONCE - 1, parts.ANSWERED_AT_ONCE, 30 * parts.STEP])
+def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) -> None:
+    """The permission goes while the answer is made: what was decided before keeps its outcome, and each is counted."""
+    allowed_count, audit = count // 2, Audit()
+    authorizer = Authorizer(AuthorizerSettings(audits_allowed=True), audit)
+    authorizer.loaded()
+    authorizer.changed({b"1": TOPICS_OF_ALICE})
+
+    turns, found = cast("LongRequests", None), list[bool]()
+
+    def asking(services: object, context: RequestContext, request: object, answer: object) -> object:
+        return turns.answer(context, answering(context.access))
+
+    def answering(access: Access) -> Answering:
+        for number in range(count):
+            if number == allowed_count:
+                authorizer.changed({b"1": None})
+            yield
+            found.append(access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, f"t{number}"))
+        return "answer"
+
+    async def story() -> None:
+        nonlocal turns
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = LongRequests(
+            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+        )
+        connection: Any = StillConnection()
+        connection.access = authorizer.access(Principal("User", "alice"), "10.0.0.1")
+        context = RequestContext(connection, ROUTE, 6, 0, None)
+        guarded(asking, ListenerRole.BROKER, cast("Any", None), cast("Any", None))(context, object())
+        await asyncio.gather(*tasks)
+        assert connection.access.begin_request(), "the request has ended"
+
+    asyncio.run(story())
+    assert found == [number < allowed_count for number in range(count)]
+    wanted = [(True, allowed_count), (False, count - allowed_count)]
+    assert sorted(audit.entries, reverse=True) == [each for each in wanted if each[1]]
 
 
 def test_a_slice_of_a_long_answer_leaves_room_for_a_collection_of_garbage() -> None:

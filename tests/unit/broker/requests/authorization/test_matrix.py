@@ -356,6 +356,7 @@ class Stage:
             access=access,
             principal=principal,
             version=version,
+            is_long=False,
             route=SimpleNamespace(count_errors=list),
             connection=SimpleNamespace(close=self.closed.append),
         )

@@ -85,6 +85,7 @@ def test_a_token_does_nothing_with_tokens_in_any_version(api: Api, role: Listene
             access=authorizer.access(principal, HOST),
             principal=principal,
             version=version,
+            is_long=False,
             route=SimpleNamespace(count_errors=list),
         )
         response = cast("Any", row.handle(cast("Any", context), request))
