@@ -206,7 +206,7 @@ class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
 class ConfirmingCatalog:
     """The catalog of an attempt. A commit that it refuses may be done: a proxy that lost the answer of the catalog asks
     again, and that time the table has changed, by this commit. pyiceberg deletes the manifests of a refused commit, so
-    the table is looked at before the refusal is believed.
+    the table is looked at first.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -36,7 +36,7 @@ ENCODED_MAX: Final = 1 << 20
 
 
 class Decoder:
-    """The process of a node's console. An asker is a user at an address."""
+    """The process of a node's console. A client is a user at an address."""
 
     def __init__(self, environment: Environment, spawn: Spawn, registry: str | None) -> None:
         """`registry`: the URL of a schema registry."""

@@ -1,10 +1,11 @@
 """Work that may crash, take memory or time without end, one piece after another, in a process with limits.
 
-    ask ──▶ turn of the asker ──▶ turn of the process ──▶ the process, started where there is none ──▶ answer
+    ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started where there is none ──▶ answer
                                                      └──▶ it ends, or does not end in time: `WorkEnded`, no process
 
-An asker, such as a user, has at most one piece of work in the queue of the process, so that others have their turn. A
-piece of work whose asker is cancelled has `LEFT_S` to end by itself: a process is not started anew for each one.
+A client, such as a user at an address, has at most one piece of work in the queue of the process, so that others have
+their turn. A piece of work whose client is cancelled has `LEFT_S` to end by itself: a process is not started anew for
+each one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LimitedWork:
         waiting_max: int,
     ) -> None:
         """`wall_s`: the time for one piece of work. `idle_s`: the time after which a process without work ends.
-        `waiting_max`: pieces of work that wait, of all askers.
+        `waiting_max`: pieces of work that wait, of all clients.
         """
         self._environment = environment
         self._spawn = spawn
@@ -59,11 +60,11 @@ class LimitedWork:
         self._waiting = 0
         self._idle: asyncio.TimerHandle | None = None
 
-    async def ask(self, sent: object, asker: str) -> object:
+    async def ask(self, sent: object, client: str) -> object:
         """What the work answers. Raises `WorkEnded`, and what the work raises."""
         if self._waiting >= self._waiting_max:
             raise WorkEnded(f"{self._waiting} pieces of work wait already")
-        turn = self._turns.setdefault(asker, asyncio.Lock())
+        turn = self._turns.setdefault(client, asyncio.Lock())
         self._waiting += 1
         try:
             async with turn:
@@ -76,7 +77,7 @@ class LimitedWork:
     async def _answer(self, sent: object, answer: asyncio.Future[object]) -> None:
         async with self._turn:
             if answer.done():
-                return  # The asker has left.
+                return  # The client has left.
             if self._idle is not None:
                 self._idle.cancel()
             try:

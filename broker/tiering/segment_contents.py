@@ -134,7 +134,7 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
 
 
 def _refuse_old_format(segment: Segment) -> None:
-    """Raises `CannotCopy` for a segment that begins with messages of format 0 or 1, which is no damage, and OSError.
+    """Raises OSError, and `CannotCopy` for an undamaged segment that begins with messages of format 0 or 1.
 
     They have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either.
     """

@@ -4,7 +4,7 @@
     2  open the segments; read the leader epoch checkpoint and the names of the producer snapshots
     3  after a clean shutdown trust the files, and make a missing or damaged index again (`load_after_clean_shutdown`);
        after a crash check every batch from the recovery point on (`recover`)
-    4  compare the end of the log with what the other files say of it (`find_lost_end`)
+    4  compare the end of the log with what the other files say of it (`go_on_after_lost_end`)
     5  bring epochs and snapshots within [log start offset, log end offset)
 
 What follows from the batches is made again from them (`derived_files`). No checkpoint makes a start remove whole

@@ -17,7 +17,7 @@ at or past the recovery point is known to be on the disk, so every batch from th
 | index entries                                | kept                                | made again from the batches     |
 
 A process that is killed loses nothing that it has written, and a recovery point that could not be read says nothing
-about what was flushed: in both cases whole batches behind a damage are no remains of writes that were never synced, and
+about what was flushed: in both cases whole batches behind a damage were written before it, and
 nothing of them is removed.
 
 The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: where its end or a

@@ -42,7 +42,7 @@ def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | No
         if begins_with_offset(name) or not name.endswith((*OFFSET_NAMED_SUFFIXES, CLEANED_SUFFIX, SWAP_SUFFIX)):
             found.append(name)
         elif report is not None:
-            report(f"{directory}/{name} is no file of a segment, whose name begins with an offset: it is ignored")
+            report(f"{directory}/{name} is ignored: the name of a segment's file begins with an offset")
     return found
 
 

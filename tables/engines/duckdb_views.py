@@ -65,11 +65,11 @@ def duckdb(
     """Give each topic of a place as a view of a connection; None makes a connection in memory. Returns the connection.
 
     A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case: a query of
-    a view whose name several topics have (`order`, `Order`) is refused. `names`: only this topic or these, or view by
-    topic. Tables that describe the cluster are views too: `moldau_topics`, `moldau_segments`,
-    `moldau_offsets`, `moldau_groups`, `moldau_transactions`. Nothing is read before a query, which reads what is there
-    then: the columns that it names, and the partitions, offsets and times that its WHERE leaves. `arguments` are those
-    of `moldau.read_topic`. Raises `Refused` and OSError.
+    a view whose name several topics have is refused. `names`: only this topic or these, or view by topic. Tables that
+    describe the cluster are views too: `moldau_topics`, `moldau_segments`, `moldau_offsets`, `moldau_groups`,
+    `moldau_transactions`. Nothing is read before a query, which reads what is there then: the columns that it names,
+    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`. Raises
+    `Refused` and OSError.
     """
     import duckdb as library
 

@@ -98,7 +98,7 @@ class LogDirectories:
             return []
         checkpoints = self._checkpoints()
         self._metadata.refresh(self._directories)
-        opened = []
+        opened: list[PartitionOrigin] = []
         for key in wanted:
             try:
                 opened.append(self._open(key, checkpoints))

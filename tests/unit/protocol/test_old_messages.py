@@ -13,8 +13,7 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import TimestampType, crc_is_valid, parse_header
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
-from moldau.protocol.record_validation import RejectedBatch
-from moldau.storage.log.append import validate_header
+from moldau.protocol.record_validation import RejectedBatch, validate_header
 from moldau.storage.log_config import LogConfig
 from tests.support.old_messages import message, messages, old_records, old_segment, wrapper
 

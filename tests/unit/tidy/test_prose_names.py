@@ -53,6 +53,7 @@ PAGES_ABOUT_OTHERS: Final = frozenset({Path("docs/conformance.md")})
 EXAMPLES: Final = {
     Path("CONTRIBUTING.md"): {"FooRequest", "FooResponse", "foo.py"},
     Path("README.md"): {"REPOSITORY"},
+    Path("docs/containers.md"): {"ALLOW_ANONYMOUS_LOGIN", "KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS"},
     Path("docs/decisions/0007-metrics.md"): {"prometheus_client"},
     Path("docs/decisions/0009-one-package-in-a-wheel.md"): {"hot_path__mypyc"},
     Path("docs/decisions/0020-spark-jobs-that-write.md"): {"approx_top_k"},
