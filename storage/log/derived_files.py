@@ -87,8 +87,7 @@ class IndexCheck:
     def rebuild(self, slot: int, flaw: str) -> None:
         """Rebuild the three indexes of a segment from its batches. Raises OSError and `MalformedMessage`."""
         segment = self._segments[slot]
-        self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
-        empty_indexes(segment)
+        self.empty(segment, flaw)
         producers = ProducerStates(INT64_MAX)
         load_producers(
             self._segments[:slot],
@@ -107,17 +106,20 @@ class IndexCheck:
         self.rebuilt.append(segment)
         self._names |= {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
 
+    def empty(self, segment: Segment, flaw: str) -> None:
+        """Empty the three indexes of a segment, or create them; the caller fills them from its batches. Nothing is said
+        of a segment without batches, such as that of a new log: its indexes hold nothing. Raises OSError.
+        """
+        if segment.size:
+            self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
+        segment.reset_indexes()
+        segment.transaction_index.clear()
+
     def is_within(self, slot: int, end_offset: int) -> bool:
         """Whether the transaction index of a segment ends before an offset. Raises OSError."""
         segment = self._segments[slot]
         is_there = offset_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX) in self._names
         return not is_there or segment.has_sound_transaction_index(end_offset)
-
-
-def empty_indexes(segment: Segment) -> None:
-    """Empty the three indexes of a segment, or create them; the caller fills them from its batches. Raises OSError."""
-    segment.reset_indexes()
-    segment.transaction_index.clear()
 
 
 def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: Report) -> None:

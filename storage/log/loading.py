@@ -27,7 +27,6 @@ from moldau.storage.log.derived_files import (
     IndexCheck,
     complete_epochs,
     correct_epochs,
-    empty_indexes,
     load_epochs,
     report_missing,
 )
@@ -301,8 +300,7 @@ def recover(
     flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
         if flaw is not None:
-            request.report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
-            empty_indexes(segment)
+            check.empty(segment, flaw)
     load_producers(
         segments[:slot],
         snapshots,

@@ -239,3 +239,17 @@ def test_a_foreign_file_beside_the_segments_stays_and_changes_nothing(
     log, told = start(path, is_clean=is_clean)
     assert facts(log) == known and foreign.read_bytes() == b"x"
     assert bool(told) == (name != "README") and all(str(foreign) in each for each in told)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_a_log_without_batches_has_no_indexes_to_miss(tmp_path: Path, is_clean: bool) -> None:
+    told: list[str] = []
+    for suffix in (None, ".index", ".timeindex"):
+        if suffix is not None:
+            (tmp_path / "new-0" / f"{0:020}{suffix}").unlink()
+        log = Log.open(
+            LocalFiles(), str(tmp_path / "new-0"), SMALL, now_ms=NOW_MS, clean_shutdown=is_clean, report=told.append
+        )
+        assert log.end_offset == 0
+        log.close(NOW_MS, clean=True)
+    assert told == []
