@@ -2,6 +2,8 @@
 
     POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
 
+A program names its user in each request instead (`Authorization`), and gets no session.
+
 A session holds the principal, so that a page shows what the ACLs allow this principal. Neither password nor token is
 kept. A request that changes something, a login too, must come from a page of this console.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+from binascii import a2b_base64
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -134,20 +137,7 @@ class Logins:
         """Log a user in: by the fields `user` and `password`, or by `token`. Returns the id of the session. Raises
         `Refusal`.
         """
-        protocol = self._ports.config.listener_protocols[self._ports.listener.name]
-        if protocol in ENCRYPTED and not is_loopback(request.client_host):
-            raise Refusal(
-                403, "the listeners encrypt logins, and this page does not: log in from this machine, or by a proxy"
-            )
-        if self._under_way >= LOGINS_MAX:
-            raise Refusal(503, "too many logins are under way")
-        self._under_way += 1
-        try:
-            outcome = await self._first_login(request.client_host, self._mechanisms(form))
-        except LoginFailed as failed:
-            raise Refusal(401, str(failed)) from None
-        finally:
-            self._under_way -= 1
+        outcome = await self._outcome(request, form)
         entropy, now_ms = self._ports.environment.entropy, self._ports.environment.monotonic_ms()
         ends_ms = now_ms + outcome.session_ms if outcome.session_ms else None
         session = Session(outcome.access, request.client_host, entropy(ID_SIZE).hex(), ends_ms)
@@ -158,9 +148,36 @@ class Logins:
         self._sessions[session_id] = session
         return session_id
 
+    async def access_of_program(self, request: HttpRequest) -> Access | None:
+        """The access of the user that a request names by HTTP Basic or by a token, or by the cookie of a session; None
+        where it names none. Raises `Refusal`.
+        """
+        session = self.session_of(request)
+        if session is not None:
+            return session.access
+        form = credentials_of(request)
+        return None if form is None else (await self._outcome(request, form)).access
+
     def log_out(self, request: HttpRequest) -> None:
         """End the session of a request."""
         self._sessions.pop(session_id_of(request), None)
+
+    async def _outcome(self, request: HttpRequest, form: Mapping[str, str]) -> Outcome:
+        """The login of a user, as one of `LOGINS_MAX` at a time. Raises `Refusal`."""
+        protocol = self._ports.config.listener_protocols[self._ports.listener.name]
+        if protocol in ENCRYPTED and not is_loopback(request.client_host):
+            raise Refusal(
+                403, "the listeners encrypt logins, and this page does not: log in from this machine, or by a proxy"
+            )
+        if self._under_way >= LOGINS_MAX:
+            raise Refusal(503, "too many logins are under way")
+        self._under_way += 1
+        try:
+            return await self._first_login(request.client_host, self._mechanisms(form))
+        except LoginFailed as failed:
+            raise Refusal(401, str(failed)) from None
+        finally:
+            self._under_way -= 1
 
     async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> Outcome:
         """The first exchange that succeeds. Raises `LoginFailed` of the last one."""
@@ -251,6 +268,22 @@ def session_id_of(request: HttpRequest) -> str:
         if name == COOKIE:
             return value
     return ""
+
+
+def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
+    """The fields of a login in the `Authorization` field of a request; None for none. Raises `Refusal`."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return {"token": given}
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = a2b_base64(given.strip(), strict_mode=True).decode().partition(":")
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise Refusal(400, "the field Authorization does not hold a user and a password in Base64")
+    return {"user": user, "password": password}
 
 
 def cookie_of(request: HttpRequest, session_id: str) -> str:

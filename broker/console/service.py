@@ -27,7 +27,8 @@ from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
 from moldau.broker.console.transaction_pages import PAGES as TRANSACTION_PAGES
-from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream, host_of, is_address
+from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, Stream, host_of, is_address, plain
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 log = logging.getLogger("moldau.console")
 """A line for each change that a user makes."""
@@ -45,6 +46,7 @@ HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FIELDS_MAX: Final = 1_200
 """The most fields of a form: a preview has one for each partition that it changes."""
+CHALLENGE: Final = (("WWW-Authenticate", 'Basic realm="Moldau", charset="UTF-8"'),)
 FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = (
     (
@@ -154,6 +156,24 @@ class Console:
 
     # Logins
 
+    def behind_login(self, handler: Handler) -> Handler:
+        """A handler that tells a program of the whole cluster, as that of `/metrics` does: where the console asks for a
+        login, it asks too, and the user needs DESCRIBE on the cluster. Under any host name: the page of a foreign site
+        has neither the cookie nor a password.
+        """
+
+        async def answer(request: HttpRequest) -> Answer | Stream:
+            try:
+                if self._logins.is_needed:
+                    check_embedding(request)
+                    check_describes_cluster(await self._logins.access_of_program(request))
+            except Refusal as refusal:
+                refused = plain(refusal.status, str(refusal))
+                return refused._replace(headers=CHALLENGE) if refusal.status == 401 else refused
+            return await handler(request)
+
+        return answer if self._ports.config.flag("moldau.metrics.login") else handler
+
     def _to_login(self, request: HttpRequest, wants_json: bool) -> Answer:
         if wants_json:
             return Answer(401, JSON, json.dumps({"error": "log in by POST /login first"}) + "\n", HEADERS)
@@ -242,6 +262,14 @@ def host_names(ports: ConsolePorts) -> frozenset[str]:
     told = [each.host for each in ports.config.advertised_listeners]
     own = [each.host or "" for each in ports.listeners]
     return frozenset(each.lower() for each in ("localhost", *told, *own, *ports.config.entries("moldau.console.hosts")))
+
+
+def check_describes_cluster(access: Access | None) -> None:
+    """Refuse a program that names no user, or a user without DESCRIBE on the cluster. Raises `Refusal`."""
+    if access is None:
+        raise Refusal(401, "log in as a user of the listener by HTTP Basic or a bearer token, or in the console")
+    if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+        raise Refusal(403, f"{access.principal} needs DESCRIBE on the cluster")
 
 
 def prefers_json(accept: str) -> bool:

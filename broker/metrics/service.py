@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moldau import __version__
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.http.server import Answer, HttpRequest, HttpServer, Resources, plain
+from moldau.broker.http.server import Answer, Handler, HttpRequest, HttpServer, Resources, plain
 from moldau.broker.metrics.cluster import (
     collect_cluster,
     collect_flushes,
@@ -47,9 +48,11 @@ class Metrics:
         spawn: Spawn,
         further: Resources | None = None,
         body_size_max: int = 0,
+        guard: Callable[[Handler], Handler] | None = None,
     ) -> None:
         """`address` is None where nothing is served: the metrics are sent to a collector alone. `further`: what else
-        the server has besides metrics and health, with the largest body of a request to it.
+        the server has besides metrics and health, with the largest body of a request to it. `guard` is around the
+        handler of the metrics, which tell more than health does.
         """
         self._node = node
         self._address = address
@@ -61,7 +64,8 @@ class Metrics:
         self._began_ns = clock_ns()
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
-        pages = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
+        metrics = self.metrics if guard is None else guard(self.metrics)
+        pages: dict[str, Handler] = {"/metrics": metrics, "/healthz": self.health, "/readyz": self.readiness}
         for listener in node.listeners:
             for route in listener.routes.values():
                 route.wrap_encoders(counting_encoder)

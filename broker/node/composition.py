@@ -67,8 +67,8 @@ from moldau.replication.share.sessions import ShareSessions
 from moldau.replication.source import LocalLog
 
 if TYPE_CHECKING:
+    from moldau.broker.console.service import Console
     from moldau.broker.faults.faults import Faults
-    from moldau.broker.http.server import Resources
     from moldau.broker.metrics.service import Metrics
     from moldau.broker.requests.api import Wrap
     from moldau.broker.tiering.tiering import Tiering
@@ -509,10 +509,11 @@ class NodeParts:
             readiness=self.readiness,
         )
         console = None if address is None else self._compose_console()
-        return Metrics(observed, address, self.loop, self.tasks.spawn, console, CONSOLE_BODY_SIZE_MAX)
+        pages, guard = (None, None) if console is None else (console.resources(), console.behind_login)
+        return Metrics(observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard)
 
-    def _compose_console(self) -> Resources | None:
-        """The pages of the console; None where moldau.console is off, and on a node that is a controller alone."""
+    def _compose_console(self) -> Console | None:
+        """The console; None where moldau.console is off, and on a node that is a controller alone."""
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not self.config.flag("moldau.console") or not listeners:
             return None
@@ -532,7 +533,7 @@ class NodeParts:
             Decoder(self.environment, self.tasks.spawn, None if registry is None else registry.reveal()),
             self.environment.own_threads(),
         )
-        return Console(ports).resources()
+        return Console(ports)
 
     @property
     def image(self) -> MetadataImage:

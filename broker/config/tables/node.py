@@ -197,6 +197,8 @@ moldau.opentelemetry.interval.ms  int  60000  1000..  honoured  read-only
     The time between two exports of the metrics by OpenTelemetry.
 moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
     Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
+moldau.metrics.login  boolean  true  any  honoured  read-only
+    Whether /metrics asks for a login where the console does; the user needs DESCRIBE on the cluster.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, partitions, clients and groups that have metrics of their own; those beyond are counted together.
 moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only

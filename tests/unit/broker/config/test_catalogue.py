@@ -47,6 +47,7 @@ OWN = {
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",
+    "moldau.metrics.login",
     "moldau.metrics.series.max",
     "moldau.open.files.max",
     "moldau.opentelemetry.endpoint",

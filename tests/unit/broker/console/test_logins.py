@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from urllib.parse import urlencode
 
+from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from moldau.security.access import AclOperation, ResourceKind
+from moldau.security.acl.bindings import PatternType, PermissionType
 from moldau.security.sasl.oauthbearer.token import unsecured_token
 from moldau.security.sasl.scram.credential import ScramMechanism
+from tests.conformance.acl_requests.asked import made
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of, send
 from tests.support.node import HOST, Node, serve_and, serve_secured_and
 from tests.support.scram_login import password_of
@@ -193,3 +198,69 @@ def test_a_foreign_origin_neither_logs_in_nor_out() -> None:
         assert (await get("/", Cookie=cookie))[0] == 303
 
     serve_secured_and(story, SECURED)
+
+
+def basic(text: str) -> str:
+    """The value of the field `Authorization`."""
+    return f"Basic {b64encode(text.encode()).decode()}"
+
+
+def test_metrics_ask_for_the_login_of_the_console_and_probes_do_not() -> None:
+    async def story(node: Node) -> None:
+        status, fields, text = await get("/metrics")
+        assert (status, fields["www-authenticate"]) == (401, 'Basic realm="Moldau", charset="UTF-8"')
+        assert "kafka_" not in text
+        for wrong in ("admin:wrong", "nobody:admin-secret", ":"):
+            status, fields, text = await get("/metrics", Authorization=basic(wrong))
+            assert (status, "www-authenticate" in fields, "kafka_" in text) == (401, True, False), wrong
+        for malformed in (basic("admin"), "Basic %%%", "Basic", "Basic /w=="):
+            assert (await get("/metrics", Authorization=malformed))[0] == 400, malformed
+        status, fields, text = await get("/metrics", Authorization=basic("admin:admin-secret"))
+        assert status == 200 and "kafka_server_kafkaserver_brokerstate" in text and "set-cookie" not in fields
+        status, _, text = await get("/metrics", Authorization=basic("alice:alice-secret"))
+        assert (status, text) == (403, "User:alice needs DESCRIBE on the cluster\n")
+        _, cookie = await log_in("admin", "admin-secret")
+        assert (await get("/metrics", Cookie=cookie))[0] == 200
+        foreign = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        assert (await get("/metrics", Authorization=basic("admin:admin-secret"), **foreign))[0] == 403
+        assert (await get("/healthz"))[0] == (await get("/readyz"))[0] == 200
+
+    serve_secured_and(story, SECURED)
+
+
+def test_a_user_who_may_describe_the_cluster_sees_its_metrics() -> None:
+    async def story(node: Node) -> None:
+        request = made(
+            AclCreation,
+            resource_type=ResourceKind.CLUSTER,
+            resource_name="kafka-cluster",
+            resource_pattern_type=PatternType.LITERAL,
+            principal="User:alice",
+            host="*",
+            operation=AclOperation.DESCRIBE,
+            permission_type=PermissionType.ALLOW,
+        )
+        client = await node.connect()
+        await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        await client.ask(SaslAuthenticateRequest(auth_bytes=b"\0admin\0admin-secret"), 2)
+        assert (await client.ask(CreateAclsRequest(creations=[request]), 3)).results[0].error_code == 0
+        await asyncio.sleep(0.1)
+        assert (await get("/metrics", Authorization=basic("alice:alice-secret")))[0] == 200
+
+    serve_secured_and(story, SECURED)
+
+
+def test_metrics_take_a_token_and_stay_open_where_the_setting_says_so() -> None:
+    async def token_story(node: Node) -> None:
+        assert (await get("/metrics"))[0] == 401
+        token = unsecured_token("admin", node.broker.environment.wall_ms(), 60_000)
+        assert (await get("/metrics", Authorization=f"Bearer {token}"))[0] == 200
+        assert (await get("/metrics", Authorization=f"Bearer {token[:-2]}"))[0] == 401
+        assert (await get("/metrics", Authorization=basic("admin:admin-secret")))[0] == 403
+
+    async def open_story(node: Node) -> None:
+        assert (await get("/metrics"))[0] == 200
+        assert (await get("/topics"))[0] == 303
+
+    serve_secured_and(token_story, TOKENS)
+    serve_secured_and(open_story, {**SECURED, "moldau.metrics.login": "false"})
