@@ -28,13 +28,16 @@ STYLE: Final = """
 * { box-sizing: border-box; }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
   max-width: 1080px; padding: 24px 28px 64px; }
+h1, h2, p, b, td:first-child { overflow-wrap: anywhere; }
 h1 { font-size: 24px; margin: 0; } h2 { font-size: 20px; margin: 48px 0 4px; padding-top: 16px;
   border-top: 1px solid var(--line); } h3 { font-size: 15px; margin: 28px 0 6px; }
 p { margin: 4px 0; } .quiet { color: var(--quiet); } a { color: var(--mark); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 10px; margin: 14px 0; }
-.tile { background: var(--card); border-radius: 6px; padding: 10px 14px; } .tile b { display: block; font-size: 20px;
-  font-weight: 600; white-space: nowrap; } .tile span { color: var(--quiet); font-size: 13px; }
-svg { display: block; width: 100%; height: auto; font: 11px system-ui, sans-serif; }
+.tiles { display: flex; flex-wrap: wrap; gap: 10px; margin: 14px 0; }
+.tile { background: var(--card); border-radius: 6px; padding: 10px 14px; flex: 1 1 auto; min-width: 118px;
+  max-width: min(100%, 240px); } .tile b { display: block; font-size: 20px; font-weight: 600; }
+.tile span { color: var(--quiet); font-size: 13px; }
+.wide { overflow-x: auto; } td:first-child { min-width: 12ch; max-width: 48ch; }
+svg { display: block; width: 100%; min-width: 520px; height: auto; font: 11px system-ui, sans-serif; }
 svg text { fill: var(--ink); } svg .scale { text-anchor: end; fill: var(--quiet); }
 .axis { stroke: var(--quiet); } .grid { stroke: var(--line); } .mark { fill: var(--mark); }
 .track { fill: var(--track); }
@@ -143,9 +146,9 @@ def _rates(topic: TopicFigures, buckets: TimeBuckets) -> Iterator[str]:
         for start, each in counted
     ]
     yield f"<h3>Records a second, {shown_span(width)} a column</h3>"
-    yield column_chart("records a second", records, lambda value: f"{value:,.6g}", labels)
+    yield _wide(column_chart("records a second", records, lambda value: f"{value:,.6g}", labels))
     yield f"<h3>Bytes a second, {shown_span(width)} a column</h3>"
-    yield column_chart("bytes a second", sizes, lambda value: f"{shown_size(value)}/s", labels)
+    yield _wide(column_chart("bytes a second", sizes, lambda value: f"{shown_size(value)}/s", labels))
     if topic.outside:
         yield f'<p class="quiet">{topic.outside:,} records have a timestamp outside of these times, or none.</p>'
 
@@ -167,7 +170,7 @@ def _partitions(topic: TopicFigures) -> Iterator[str]:
         f'<p class="quiet">The largest partition has {topic.bytes_skew:.2f} times the mean (dashed) by bytes, '
         f"{topic.records_skew:.2f} times by records.</p>"
     )
-    yield bar_chart("size of the partitions", bars, topic.bytes / max(len(topic.partitions), 1))
+    yield _wide(bar_chart("size of the partitions", bars, topic.bytes / max(len(topic.partitions), 1)))
     rows = [
         [
             f"{each.partition}",
@@ -199,13 +202,13 @@ def _keys(keys: KeyFigures, records: int) -> Iterator[str]:
         f"{escape(exactness_of(keys))}.</p>"
     )
     if bars:
-        yield bar_chart("keys with the most records", bars)
+        yield _wide(bar_chart("keys with the most records", bars))
 
 
 def _groups(topic: TopicFigures) -> Iterator[str]:
     bars = [Bar(each.group, each.records, f"{each.records:,}") for each in topic.groups[:BARS_MAX]]
     yield "<h3>Lag of the groups, in records</h3>"
-    yield bar_chart("lag of the groups", bars)
+    yield _wide(bar_chart("lag of the groups", bars))
     rows = []
     for each in topic.groups:
         partition, lag = max(each.partitions.items(), key=lambda pair: pair[1])
@@ -220,4 +223,9 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of cells that are HTML already."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return _wide(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _wide(part: str) -> str:
+    """A part that scrolls sideways in a window that is narrower: the page never does."""
+    return f'<div class="wide">{part}</div>'

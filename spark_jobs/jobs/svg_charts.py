@@ -19,8 +19,11 @@ BOTTOM: Final = 24
 BAR_STEP: Final = 26
 BAR_THICKNESS: Final = 16
 LABEL_WIDTH: Final = 190
-NUMBER_WIDTH: Final = 150
-LABEL_LENGTH_MAX: Final = 28
+NUMBER_WIDTH_MIN: Final = 150
+NUMBER_GAP: Final = 8
+CHARACTER_WIDTH: Final = 6.6
+"""No digit of the page's fonts is wider, at 11 pixels."""
+LABEL_LENGTH_MAX: Final = 24
 STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 TICKS: Final = 4
 
@@ -92,18 +95,20 @@ def bar_chart(name: str, bars: Sequence[Bar], mean: float | None = None) -> str:
     """Bars below each other; a dashed line at the mean, where one is given."""
     height = BAR_STEP * len(bars) + 6
     largest = max((max(each.value, each.whisker or 0) for each in bars), default=0) or 1
-    inner_width = WIDTH - LABEL_WIDTH - NUMBER_WIDTH
+    number_width = max(
+        NUMBER_WIDTH_MIN, NUMBER_GAP + max((len(each.number) for each in bars), default=0) * CHARACTER_WIDTH
+    )
+    inner_width = WIDTH - LABEL_WIDTH - number_width
     parts = [_opening(name, height)]
     for index, bar in enumerate(bars):
         y = index * BAR_STEP + (BAR_STEP - BAR_THICKNESS) / 2
         middle = y + BAR_THICKNESS / 2
         length = bar.value / largest * inner_width
         parts.append(f"<g><title>{escape(bar.title or f'{bar.label}: {bar.number}')}</title>")
+        label, label_x, anchor = _placed(bar.label)
+        parts.append(f'<text x="{label_x}" y="{middle + 4:.1f}" text-anchor="{anchor}">{escape(label)}</text>')
         parts.append(
-            f'<text x="{LABEL_WIDTH - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(_short(bar.label))}</text>'
-        )
-        parts.append(
-            f'<rect class="track" x="{LABEL_WIDTH}" y="{y:.1f}" width="{inner_width}" height="{BAR_THICKNESS}"/>'
+            f'<rect class="track" x="{LABEL_WIDTH}" y="{y:.1f}" width="{inner_width:g}" height="{BAR_THICKNESS}"/>'
         )
         if bar.value > 0:
             parts.append(
@@ -114,7 +119,9 @@ def bar_chart(name: str, bars: Sequence[Bar], mean: float | None = None) -> str:
             end = LABEL_WIDTH + bar.whisker / largest * inner_width
             parts.append(f'<line class="whisker" x1="{LABEL_WIDTH + length:.1f}" x2="{end:.1f}" '
                          f'y1="{middle:.1f}" y2="{middle:.1f}"/>')  # fmt: skip
-        parts.append(f'<text x="{WIDTH - NUMBER_WIDTH + 8}" y="{middle + 4:.1f}">{escape(bar.number)}</text></g>')
+        parts.append(
+            f'<text x="{WIDTH - number_width + NUMBER_GAP:g}" y="{middle + 4:.1f}">{escape(bar.number)}</text></g>'
+        )
     if mean is not None and bars:
         x = LABEL_WIDTH + mean / largest * inner_width
         parts.append(
@@ -128,5 +135,8 @@ def _opening(name: str, height: float) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{text}" xmlns="http://www.w3.org/2000/svg">'
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= LABEL_LENGTH_MAX else label[: LABEL_LENGTH_MAX - 1] + "…"
+def _placed(label: str) -> tuple[str, int, str]:
+    """A label with its x and anchor. A long one is cut and begins at the left edge: the bar covers what is too wide."""
+    if len(label) <= LABEL_LENGTH_MAX:
+        return label, LABEL_WIDTH - 8, "end"
+    return label[: LABEL_LENGTH_MAX - 1] + "…", 0, "start"

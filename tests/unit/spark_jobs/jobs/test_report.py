@@ -30,7 +30,15 @@ from moldau.spark_jobs.jobs.report_figures import (
 )
 from moldau.spark_jobs.jobs.report_html import page_of
 from moldau.spark_jobs.jobs.report_text import Blocks, shown_size, text_lines
-from moldau.spark_jobs.jobs.svg_charts import Bar, Column, bar_chart, column_chart, nice_step
+from moldau.spark_jobs.jobs.svg_charts import (
+    CHARACTER_WIDTH,
+    LABEL_LENGTH_MAX,
+    Bar,
+    Column,
+    bar_chart,
+    column_chart,
+    nice_step,
+)
 from moldau.tables.refusals import Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 
@@ -160,6 +168,24 @@ def test_charts_of_nothing() -> None:
     ElementTree.fromstring(column_chart("none", [], str, []))
     ElementTree.fromstring(bar_chart("none", [Bar("a", 0, "0")], 0))
     assert [nice_step(each) for each in (4, 9, 17, 0.3)] == [1.0, 2.5, 5.0, 0.1]
+
+
+def test_long_numbers_and_labels_stay_inside_of_a_chart() -> None:
+    number = "1,234,567,890,123 to 1,234,567,899,999, 16.7 %"
+    root = ElementTree.fromstring(bar_chart("wide", [Bar("k" * 255, 2, number), Bar("k", 1, "1")], 1.5))
+    width = float(root.attrib["viewBox"].split()[2])
+    numbers = [each for each in root.iter() if each.text in (number, "1")]
+    assert all(float(each.attrib["x"]) + len(each.text or "") * CHARACTER_WIDTH <= width for each in numbers)
+    (label,) = [each for each in root.iter() if (each.text or "").startswith("kk") and "text-anchor" in each.attrib]
+    assert label.attrib["x"] == "0" and len(label.text or "") == LABEL_LENGTH_MAX, "its beginning is seen"
+    assert len(numbers) == 2
+
+
+def test_cards_headings_and_tables_wrap_or_scroll() -> None:
+    page = page_of(sample())
+    assert "nowrap" not in page and "overflow-wrap: anywhere" in page
+    parts = len(re.findall("<svg|<table", page))
+    assert parts == len(re.findall('<div class="wide"><(?:svg|table)', page)) == 10
 
 
 def test_small_parts() -> None:
