@@ -53,7 +53,11 @@ def test_a_log_whose_files_were_changed_opens_or_says_that_it_is_corrupt(tmp_pat
 
 def test_meta_properties_that_were_changed_are_read_or_invalid(tmp_path: Path) -> None:
     chance = random.Random(1)
+    read = 0
     for _ in range(ROUNDS * 10):
         (tmp_path / "meta.properties").write_bytes(mutate(chance, META.encode()))
         with contextlib.suppress(InvalidMetaProperties, OSError):
-            read_meta_properties(LocalFiles(), str(tmp_path))
+            found = read_meta_properties(LocalFiles(), str(tmp_path))
+            assert found is not None and found.cluster_id and found.node_id >= 0
+            read += 1
+    assert 0 < read < ROUNDS * 10

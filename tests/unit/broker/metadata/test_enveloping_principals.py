@@ -30,7 +30,8 @@ def test_what_is_written_is_read(kind: str, name: str, is_token: bool) -> None:
 @given(st.binary(max_size=40))
 def test_hostile_bytes_are_an_error_of_a_known_kind(data: bytes) -> None:
     with contextlib.suppress(MalformedMessage, IndexError):
-        read_principal(b"\0\0" + data)
+        principal = read_principal(b"\0\0" + data)
+        assert read_principal(written_principal(principal)) == principal
 
 
 @pytest.mark.parametrize(

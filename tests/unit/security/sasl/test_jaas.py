@@ -50,7 +50,7 @@ def test_refusals_name_what_is_wrong_and_no_value(text: str, error: str) -> None
 @given(st.text(max_size=80))
 def test_any_text_is_refused_or_read(tail: str) -> None:
     with suppress(JaasError):
-        parse_jaas(f"{PLAIN} required {tail}", "PLAIN")
+        assert parse_jaas(f"{PLAIN} required {tail}", "PLAIN").name == PLAIN
 
 
 @given(st.text(max_size=30))

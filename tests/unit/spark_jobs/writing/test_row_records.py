@@ -42,9 +42,10 @@ def test_the_option_goes_before_the_column() -> None:
 
 
 def test_columns_of_other_names_are_not_looked_at() -> None:
-    check_schema(
-        schema(value=StringType(), key=BinaryType(), headers=HEADERS, partition=IntegerType(), id=LongType()), "t"
-    )
+    known = {"value": StringType(), "key": BinaryType(), "headers": HEADERS, "partition": IntegerType()}
+    check_schema(schema(**known, id=LongType(), Value=LongType()), "t")
+    rows = {"value": ["v"], "id": [7], "Value": [8]}
+    assert list(records_of(pa.RecordBatch.from_pydict(rows), "t")) == [OutgoingRecord("t", None, None, b"v", ())]
 
 
 @pytest.mark.parametrize(

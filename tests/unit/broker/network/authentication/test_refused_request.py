@@ -192,7 +192,7 @@ def test_each_api_has_such_a_response_in_each_version(row: object) -> None:
     for version in range(api.first, api.last + 1):
         for request in (None, default_struct(api.request)):
             made = encode(refused_response(response_class, version, request, ERROR, TEXT), version)
-            decode(response_class, memoryview(made), version)
+            assert encode(decode(response_class, memoryview(made), version), version) == made
 
 
 def test_the_name_of_an_api_in_a_message() -> None:
