@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run cluster test unit check conformance conformance-bounded fuzz bench bench-quick compiled clean
+.PHONY: help install run cluster test unit check conformance conformance-bounded fuzz bench bench-front bench-quick compiled clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 
 bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results; ONLY=part measures one part
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+bench-front: $(VENV)/.installed-bench compiled ## the rows of the chart in the README, in one run, and the chart from them: about ten minutes
+	$(BIN)/python -m bench --front
 
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick

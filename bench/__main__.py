@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.document import RESULTS, kept_results, merge_files, standing, write_json, write_page
 from bench.figures import Figure, shown, spread
+from bench.front import CHART, GROUPS_MEASURED, RESULT, chart
 from bench.groups import GROUPS, Group
 from bench.rows import ELSEWHERE, ROWS
 from bench.subjects import Bench, find_peer, is_compiled, machine
@@ -85,6 +86,11 @@ def keep(figures: Sequence[Figure], arguments: argparse.Namespace, *, is_whole: 
     as a whole."""
     write_json(LATEST, {"date": time.strftime("%Y-%m-%d"), **machine()}, figures)
     print(f"written to {LATEST}")
+    if arguments.front and is_whole:
+        write_json(RESULT, {"date": time.strftime("%Y-%m-%d"), **machine()}, figures)
+        CHART.write_text(chart(figures))
+        print(f"the README's chart follows from {RESULT}")
+        return
     is_complete = is_whole and not (arguments.quick or arguments.only or arguments.case or arguments.alone)
     if is_complete or arguments.merge:
         recomputed([LATEST])
@@ -116,6 +122,8 @@ def print_list() -> None:
 
 
 def is_wanted(group: Group, arguments: argparse.Namespace) -> bool:
+    if arguments.front:
+        return group.name in GROUPS_MEASURED
     if arguments.only:
         return group.name in arguments.only
     if group.is_long and not arguments.long:
@@ -143,6 +151,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--merge", action="store_true", help="put what is measured into the kept results and the page")
     parser.add_argument("--page", nargs="*", type=Path, metavar="JSON", help="measure nothing: merge these, recompute")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
+    parser.add_argument("--front", action="store_true", help="the rows of the README's chart, which is drawn from them")
     parser.add_argument("--rounds", type=int, help="of each measurement, with each broker")
     parser.add_argument("--directory", type=Path, help="where the brokers keep their data while it runs")
     parser.add_argument("--ports", type=int, default=22_000, metavar="FIRST", help="ports from here on are used")

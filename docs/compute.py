@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from bench.figures import Figure
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
@@ -267,70 +263,6 @@ _METRICS_TABLE = (
 )
 
 
-README_ROWS = (
-    ("librdkafka produce 1 KiB, acks=all: rate", "librdkafka"),
-    ("fetch 1 MiB from page cache, 4 connections: rate", "loads"),
-    ("start: exec to first acknowledged produce, one topic", "start"),
-    ("memory: resident, idle, one topic", "memory"),
-)
-"""The rows that the README shows, each with the part of the bench that measures it."""
-WORST_ROWS_COUNT = 3
-"""The README shows as many of the rows that stand worst beside Apache Kafka, or beside another peer."""
-FIGURES = ("<!-- figures: written by python docs/compute.py -->", "<!-- end of figures -->")
-
-
-def readme() -> str:
-    """The README with the kept results of the bench in the place of those that are there."""
-    from bench.document import kept_results, read_json
-    from bench.rows import ROWS
-
-    kept = kept_results()
-    assert kept is not None, "bench/results holds no results"
-    _, figures = read_json(kept)
-    measured = {figure.name: figure for figure in figures}
-    worst = worst_rows(figures)
-    groups = {row.name: row.group for row in ROWS}
-    text = (ROOT / "README.md").read_text()
-    before, _, rest = text.partition(FIGURES[0])
-    _, _, after = rest.partition(FIGURES[1])
-    lines = [
-        FIGURES[0],
-        f"Medians from `{kept.relative_to(ROOT)}`; both of a row in the same run. **old**: the modules that the row"
-        f" measures have changed since. The last {len(worst)} rows are those of the bench that stand worst beside their"
-        " peer, which is Apache Kafka 4.3.1 or the one that the row names.",
-        "",
-        "| row | Moldau | peer | commit, processor | the command that repeats it |",
-        "|---|---|---|---|---|",
-        *(readme_row(measured[name], part) for name, part in README_ROWS),
-        *(readme_row(each, groups[each.name]) for each in worst),
-        FIGURES[1],
-    ]
-    return before + "\n".join(lines) + after
-
-
-def readme_row(figure: Figure, part: str) -> str:
-    from bench.age import origin
-
-    assert figure.peer is not None, "a row of the README was measured beside a peer"
-    ours, theirs = (f"{value:,.{0 if value >= 100 else 2}f}" for value in (figure.ours, figure.peer))
-    cells = (figure.name, f"{ours} {figure.unit}", f"{theirs} {figure.unit}", origin(figure))
-    return f"| {' | '.join(cells)} | `make bench ONLY={part}` |"
-
-
-def worst_rows(figures: Sequence[Figure]) -> list[Figure]:
-    """The rows with a peer by which Moldau is the most times slower, or larger, than the peer; the worst first."""
-    from bench.rows import ROWS
-
-    rows = {row.name: row for row in ROWS if row.is_ratio}
-    times = {
-        figure.name: figure.ratio if rows[figure.name].less_is_better else 1 / figure.ratio
-        for figure in figures
-        if figure.name in rows and figure.ratio
-    }
-    beside = [figure for figure in figures if times.get(figure.name, 0.0) > 1]
-    return sorted(beside, key=lambda figure: -times[figure.name])[:WORST_ROWS_COUNT]
-
-
 def traced_lives_page() -> str:
     from docs.lives import lives_page
 
@@ -402,7 +334,6 @@ _LISTS_INTRODUCTION = (
 
 
 PAGES = {
-    "../README.md": readme,
     "divergence.md": divergence_page,
     "lives.md": traced_lives_page,
     "long-lists.md": long_lists_page,

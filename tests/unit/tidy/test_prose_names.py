@@ -52,7 +52,6 @@ PAGES_ABOUT_OTHERS: Final = frozenset({Path("docs/conformance.md")})
 """Pages that name the tests of other projects: only their paths are checked."""
 EXAMPLES: Final = {
     Path("CONTRIBUTING.md"): {"FooRequest", "FooResponse", "foo.py"},
-    Path("README.md"): {"REPOSITORY"},
     Path("docs/containers.md"): {"ALLOW_ANONYMOUS_LOGIN", "KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS"},
     Path("docs/decisions/0007-metrics.md"): {"prometheus_client"},
     Path("docs/decisions/0009-one-package-in-a-wheel.md"): {"hot_path__mypyc"},

@@ -1,0 +1,90 @@
+"""The chart of the README: a few rows of one run at one commit, the ones that Apache Kafka wins among them.
+
+`python -m bench --front` measures them and writes `bench/results/front.json` and `docs/beside-kafka.svg`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+from bench.figures import Figure, shown
+from bench.rows import ROWS, by_name
+
+ROOT: Final = Path(__file__).parent.parent
+RESULT: Final = ROOT / "bench" / "results" / "front.json"
+CHART: Final = ROOT / "docs" / "beside-kafka.svg"
+FRONT: Final = {
+    "start: exec to first acknowledged produce, one topic": "start to the first acknowledged record",
+    "memory: resident, idle, one topic": "memory of an idle broker",
+    "produce 200 B, 4 connections x 5 in flight: rate": "small produces, 4 connections",
+    "produce 200 B, 4 connections x 5 in flight: p99": "small produces, 99th percentile",
+    "librdkafka produce 1 KiB, acks=all: rate": "librdkafka, records of 1 KiB, acks=all",
+    "fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight: rate": "bulk reads of 1 MiB, 4 connections",
+    "transactions of 100 records, 3 partitions, ten producers: p99 of a commit": "ten transactional producers, "
+    "99th percentile of a commit",
+}
+"""The name of each row for readers who decide, by the name of its figure in `bench.rows`."""
+GROUPS_MEASURED: Final = tuple(dict.fromkeys(row.group for row in ROWS if row.name in FRONT))
+
+WIDTH: Final = 560
+MARGIN: Final = 10
+HEAD_HEIGHT: Final = 58
+ROW_HEIGHT: Final = 46
+FOOT_HEIGHT: Final = 26
+FACTOR_MOST: Final = 16.0
+"""The scale is logarithmic and ends here, and at a quarter of even."""
+STYLE: Final = """\
+text { font: 14px system-ui, sans-serif; fill: #1f2328 } .faint { fill: #59636e; font-size: 12px }
+.head { font-weight: 600; font-size: 15px } .even { stroke: #59636e }
+.ahead { fill: #1a7f4b } .behind { fill: #c4432b }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .faint { fill: #9198a1 } .even { stroke: #9198a1 }
+.ahead { fill: #3fb950 } .behind { fill: #f0714f }
+}
+"""
+
+
+def chart(figures: Sequence[Figure]) -> str:
+    """The SVG. Each figure was measured beside Apache Kafka in the same run; all of one commit."""
+    found = by_name(figures)
+    (made,) = {found[name].made for name in FRONT}
+    height = HEAD_HEIGHT + ROW_HEIGHT * len(FRONT) + FOOT_HEIGHT
+    even = _x(1.0)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+        "<title>Moldau beside Apache Kafka 4.3.1 in one run</title>",
+        f"<style>{STYLE}</style>",
+        f'<text class="head" x="{MARGIN}" y="22">Moldau beside Apache Kafka 4.3.1, both in one run</text>',
+        f'<text class="faint" x="{even + 6:.1f}" y="44">Moldau is ahead →</text>',
+        f'<text class="faint" x="{even - 6:.1f}" y="44" text-anchor="end">← behind</text>',
+    ]
+    for index, (name, label) in enumerate(FRONT.items()):
+        lines += _row(found[name], label, HEAD_HEIGHT + ROW_HEIGHT * index)
+    lines += [f'<text class="faint" x="{MARGIN}" y="{height - 8}">{escape(made)}</text>', "</svg>", ""]
+    return "\n".join(lines)
+
+
+def _row(figure: Figure, label: str, y: int) -> list[str]:
+    assert figure.ratio and figure.peer is not None, "a row of the chart was measured beside Apache Kafka"
+    factor = 1 / figure.ratio if figure.less_is_better else figure.ratio
+    left, right = sorted((_x(1.0), _x(factor)))
+    name = "ahead" if factor >= 1 else "behind"
+    both = f"{shown(figure.ours)} and {shown(figure.peer)} {figure.unit}"
+    return [
+        f'<text x="{MARGIN}" y="{y + 14}">{escape(label)}</text>',
+        f'<text class="faint" x="{WIDTH - MARGIN}" y="{y + 14}" text-anchor="end">{escape(both)}</text>',
+        f'<path class="even" d="M{_x(1.0):.1f} {y + 17}v20"/>',
+        f'<rect class="{name}" x="{left:.1f}" y="{y + 20}" width="{right - left:.1f}" height="14" rx="2"/>',
+        f'<text class="faint" x="{right + 6:.1f}" y="{y + 32}">{factor:.2g}×</text>',
+    ]
+
+
+def _x(factor: float) -> float:
+    """The place of a factor on the scale, in pixels."""
+    least = 1 / 4
+    share = log2(min(max(factor, least), FACTOR_MOST) / least) / log2(FACTOR_MOST / least)
+    return MARGIN + share * (WIDTH - 2 * MARGIN - 40)
