@@ -149,6 +149,12 @@ def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
     """The coordinator's error in the form that a producer knows."""
     if error is ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif error in RETRIABLE:
+        answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+        answer.error_message = (
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        )
     else:
-        answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS if error in RETRIABLE else error
-    answer.error_message = f"the transaction coordinator answers {error.name} about this partition"
+        answer.error_code = error
+        if error is ErrorCode.INVALID_TXN_STATE:
+            answer.error_message = "Partition was not added to the transaction"

@@ -230,7 +230,8 @@ def _coordinated(kind: int, key: str) -> Need:
 
 
 def _refused_coordinator(element: object, error: ErrorCode) -> Coordinator:
-    return Coordinator(key=_text(element), node_id=-1, host="", port=-1, error_code=error, error_message="")
+    message = "Cluster authorization failed." if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+    return Coordinator(key=_text(element), node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
 
 # Offsets

@@ -7,9 +7,10 @@ from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.describe_client_quotas import ValueData
 from moldau.protocol.messages.fetch import FetchRequest
+from moldau.protocol.messages.find_coordinator import FindCoordinatorResponse
 from moldau.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from moldau.security.acl.bindings import PermissionType
-from tests.conformance.acl_requests.asked import CREATED, Ids, comparable, in_versions
+from tests.conformance.acl_requests.asked import CREATED, TEXTS, Ids, comparable, in_versions
 from tests.conformance.acl_requests.of_cluster import of_brokers
 from tests.conformance.scenarios.acls import PHASES, REQUESTS_MIN, UNSEEN, broker_settings, requests
 
@@ -90,3 +91,23 @@ def test_users_have_a_listener_of_their_own() -> None:
     settings = broker_settings(9092, 9100)
     assert "USERS://127.0.0.1:9100" in settings["advertised.listeners"]
     assert "USERS:SASL_PLAINTEXT" in settings["listener.security.protocol.map"]
+
+
+def test_texts_are_compared_but_for_those_that_differ_on_purpose() -> None:
+    def shown(text: str | None) -> object:
+        answer = FindCoordinatorResponse(error_code=31, error_message=text, node_id=-1, host="", port=-1)
+        value = comparable(answer, IDS)
+        assert isinstance(value, dict)
+        return value["error_message"]
+
+    assert [shown(text) for text in (None, "", "Group authorization failed.")] == [
+        None,
+        "",
+        "Group authorization failed.",
+    ]
+    theirs = (
+        "Request Request(processor=4, connectionId=127.0.0.1:1-127.0.0.1:2-4-0, buffer=null) needs ALTER permission."
+    )
+    assert shown(theirs) == "Cluster authorization failed."
+    assert shown(f"{theirs} Or not.") == f"{theirs} Or not."
+    assert all(each.reason for each in TEXTS)

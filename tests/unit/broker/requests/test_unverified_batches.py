@@ -72,8 +72,21 @@ def test_a_later_answer_is_waited_for() -> None:
         await waiting
         assert verification.accepted() == []
         assert batch.answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert batch.answer.error_message is None
 
     asyncio.run(story())
+
+
+def test_a_refusal_has_the_text_of_apache_kafka() -> None:
+    unable = "Unable to verify the partition has been added to the transaction. Underlying error: "
+    for error, text in (
+        (ErrorCode.NOT_COORDINATOR, f"{unable}NOT_COORDINATOR"),
+        (ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, None),
+    ):
+        batch = first_batch()
+        assert asked(Coordinator(error), batch).accepted() == []
+        assert batch.answer.error_message == text
 
 
 def test_a_producer_sends_again_what_the_coordinator_did_not_try() -> None:
