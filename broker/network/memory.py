@@ -11,15 +11,18 @@ nothing: a connection asks for room as bytes arrive, each time about as much as 
     it is favoured    one connection at a time gets the room for its frame nevertheless, so that
                       some frame always completes and releases its room: partial frames cannot
                       deadlock
+    it is larger      a frame larger than `BUFFER_SIZE` finds no room in the last quarter, and waits in
+                      a queue of its own, with a favoured connection of its own: frames of the usual
+                      sizes do not wait for those that announce more
     others read less  a connection without a partial frame is read in small pieces: small requests
                       are still served, and little of a large one is buffered
 
 A few buffers are lent to whole frames and reused: their memory is neither cleared nor copied while a frame grows. If
 all are lent, or half of the room is used, a frame grows piece by piece.
 
-So the memory is at most `size_max`, one request, and a small piece for each connection. While a connection waits, a
-frame that receives too few bytes is dropped with its connection, the favoured one sooner. Otherwise clients that stop
-in the middle of a frame, or that are not read because they take no replies, would block all others.
+So the memory is at most `size_max`, a request of each queue, and a small piece for each connection. While a connection
+waits, a frame that receives too few bytes is dropped with its connection, the favoured one sooner. Otherwise clients
+that stop in the middle of a frame, or that are not read because they take no replies, would block all others.
 
 Reply memory holds the replies from the moment they are made until the kernel has taken them. Slices of files, which
 the kernel sends from the page cache, hold none. A connection whose client does not take its replies is not read, so
@@ -56,6 +59,8 @@ SMALL_SIZE: Final = 1 << 14
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
 """The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
 BUFFERS_MAX: Final = 8
+RESERVED_DIVISOR: Final = 4
+"""The part of the memory, one in so many, in which frames larger than `BUFFER_SIZE` find no room."""
 PARTIAL_SIZE_FIRST: Final = 1 << 16
 """The first size (bytes) of the buffer of a partial frame that grows; it doubles as bytes arrive."""
 LENT_FROM_SIZE: Final = 1 << 12
@@ -101,6 +106,50 @@ class RoomRequest(NamedTuple):
     lacking_size: int
 
 
+class RoomQueue:
+    """The connections that wait for room, of frames that may use up to `limit` bytes of the memory."""
+
+    __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.waiting: dict[FrameOwner, RoomRequest] = {}
+        self.favoured: FrameOwner | None = None
+        self.mark: tuple[FrameOwner | None, int] = (None, 0)
+        """The favoured connection at the last check, and the bytes that it had received."""
+        self._takes_oldest = True
+
+    def may_have(self, owner: FrameOwner, size: int, used_size: int) -> bool:
+        """Whether a connection gets room at once. Where there is none, it is favoured if no other one is."""
+        if used_size + size <= self.limit and (not self.waiting or owner is self.favoured):
+            return True
+        if self.favoured is None:
+            self.favoured = owner
+        return self.favoured is owner
+
+    def take(self, used_size: int) -> tuple[FrameOwner, int] | None:
+        """The next connection that gets room, and how much; None where it has to wait."""
+        waiting = self.waiting
+        if not waiting:
+            return None
+        oldest = self._takes_oldest
+        owner = next(iter(waiting)) if oldest else min(waiting, key=lambda owner: waiting[owner].lacking_size)
+        size = waiting[owner].size
+        if used_size + size > self.limit:
+            if self.favoured is not None:
+                return None
+            self.favoured = owner
+        self._takes_oldest = not oldest
+        del waiting[owner]
+        return owner, size
+
+    def forget(self, owner: FrameOwner) -> bool:
+        """The connection neither waits nor is favoured any more. Returns whether it waited."""
+        if self.favoured is owner:
+            self.favoured = None
+        return self.waiting.pop(owner, None) is not None
+
+
 class RequestMemory:
     """Lends buffers to frames that have not arrived whole. `size_max`: bytes over all connections; None: no limit."""
 
@@ -117,20 +166,20 @@ class RequestMemory:
         self._held: dict[FrameOwner, int] = {}
         self._lent: dict[FrameOwner, memoryview] = {}
         self._idle: list[memoryview] = []
-        self._waiting: dict[FrameOwner, RoomRequest] = {}
-        self._takes_oldest = False
-        self._favoured: FrameOwner | None = None
+        self._usual = RoomQueue(self._limit)
+        self._larger = RoomQueue(self._limit - self._limit // RESERVED_DIVISOR)
+        self._queues = (self._usual, self._larger)
+        """In the order in which they are served."""
         self._is_serving = False
         self._watch: asyncio.TimerHandle | None = None
         self._favour_watch: asyncio.TimerHandle | None = None
-        self._favoured_mark: tuple[FrameOwner | None, int] = (None, 0)
         self._marks: dict[FrameOwner, int] = {}
         """The bytes that each holder had received at the last check; removed with the frame."""
 
     @property
     def waiting_count(self) -> int:
         """The number of connections that wait now."""
-        return len(self._waiting)
+        return sum(len(queue.waiting) for queue in self._queues)
 
     def hold(self, owner: FrameOwner, size: int) -> None:
         """Count bytes that were received already."""
@@ -138,14 +187,15 @@ class RequestMemory:
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
-    def reserve(self, owner: FrameOwner, size: int, lacking_size: int) -> bool:
-        """Reserve room for a part of the missing bytes.
+    def reserve(self, owner: FrameOwner, size: int, lacking_size: int, frame_size: int) -> bool:
+        """Reserve room for a part of the missing bytes of a frame.
 
         Returns whether there was room; if not, `room_granted` is called later.
         """
-        if not self._may_have(owner, size):
+        queue = self._usual if frame_size <= BUFFER_SIZE else self._larger
+        if not queue.may_have(owner, size, self.used_size):
             self.is_used_up = True
-            self._waiting[owner] = RoomRequest(size, lacking_size)
+            queue.waiting[owner] = RoomRequest(size, lacking_size)
             self.waits_count += 1
             self._watch_later()
             return False
@@ -154,7 +204,7 @@ class RequestMemory:
 
     def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
         """A buffer for a whole frame of `size` bytes, until `release`; None if the frame must grow piece by piece."""
-        if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._waiting or self.used_size + size > self._limit // 2:
+        if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._is_waited_for or self.used_size + size > self._limit // 2:
             return None
         if self._idle:
             buffer = self._idle.pop()
@@ -175,13 +225,11 @@ class RequestMemory:
         buffer = self._lent.pop(owner, None)
         if buffer is not None:
             self._idle.append(buffer)
-        if not size and owner not in self._waiting:
+        waited = [queue.forget(owner) for queue in self._queues]
+        if not size and not any(waited):
             return
         self.used_size -= size
-        self._waiting.pop(owner, None)
         self._marks.pop(owner, None)
-        if self._favoured is owner:
-            self._favoured = None
         self._serve_later()
 
     def keep(self, size: int) -> None:
@@ -193,41 +241,26 @@ class RequestMemory:
         self.used_size -= size
         self._serve_later()
 
+    @property
+    def _is_waited_for(self) -> bool:
+        return bool(self._usual.waiting or self._larger.waiting)
+
     def _serve_later(self) -> None:
-        self.is_used_up = self.used_size >= self._limit or bool(self._waiting)
-        if self._waiting and not self._is_serving:
+        is_waited_for = self._is_waited_for
+        self.is_used_up = self.used_size >= self._limit or is_waited_for
+        if is_waited_for and not self._is_serving:
             self._is_serving = True
             self._loop.call_soon(self._serve)
-
-    def _may_have(self, owner: FrameOwner, size: int) -> bool:
-        if self.used_size + size <= self._limit and (not self._waiting or owner is self._favoured):
-            return True
-        if self._favoured is None:
-            self._favoured = owner
-        return self._favoured is owner
 
     def _serve(self) -> None:
         """Give the free room to waiting connections."""
         self._is_serving = False
-        waiting = self._waiting
-        while waiting:
-            owner = self._next()
-            size = waiting[owner].size
-            if self.used_size + size > self._limit:
-                if self._favoured is not None:
-                    break
-                self._favoured = owner
-            del waiting[owner]
-            self.hold(owner, size)
-            owner.room_granted(size)
-        self.is_used_up = self.used_size >= self._limit or bool(waiting)
-
-    def _next(self) -> FrameOwner:
-        waiting = self._waiting
-        self._takes_oldest = not self._takes_oldest
-        if self._takes_oldest:
-            return next(iter(waiting))
-        return min(waiting, key=lambda owner: waiting[owner].lacking_size)
+        for queue in self._queues:
+            while taken := queue.take(self.used_size):
+                owner, size = taken
+                self.hold(owner, size)
+                owner.room_granted(size)
+        self.is_used_up = self.used_size >= self._limit or self._is_waited_for
 
     # Stalled frames
 
@@ -239,14 +272,14 @@ class RequestMemory:
 
     def _look(self) -> None:
         self._watch = None
-        if not self._waiting:
+        if not self._is_waited_for:
             self._marks.clear()
             return
         self._watch_later()
         for owner in tuple(self._held):
             mark = self._marks.get(owner)
             received = owner.received_bytes
-            if owner in self._waiting or owner.is_held:
+            if owner.is_held or any(owner in queue.waiting for queue in self._queues):
                 self._marks.pop(owner, None)
             elif mark is not None and received - mark < REQUEST_STALL_SIZE_MIN:
                 self._give_up(owner)
@@ -255,16 +288,17 @@ class RequestMemory:
 
     def _look_at_favoured(self) -> None:
         self._favour_watch = None
-        if not self._waiting:
+        if not self._is_waited_for:
             return
         self._watch_later()
-        favoured, (marked, mark) = self._favoured, self._favoured_mark
-        if favoured is None:
-            return
-        if favoured is marked and favoured.received_bytes - mark < FAVOURED_STALL_SIZE_MIN and not favoured.is_held:
-            self._give_up(favoured)
-        else:
-            self._favoured_mark = (favoured, favoured.received_bytes)
+        for queue in self._queues:
+            favoured, (marked, mark) = queue.favoured, queue.mark
+            if favoured is None:
+                continue
+            if favoured is marked and favoured.received_bytes - mark < FAVOURED_STALL_SIZE_MIN and not favoured.is_held:
+                self._give_up(favoured)
+            else:
+                queue.mark = (favoured, favoured.received_bytes)
 
     def _give_up(self, owner: FrameOwner) -> None:
         self.stalled_count += 1
@@ -340,7 +374,7 @@ class PartialFrame:
         """
         lacking = self.wanted - size
         room = min(lacking, max(size, PARTIAL_SIZE_FIRST))
-        self.is_short = not self._memory.reserve(self._owner, room, lacking)
+        self.is_short = not self._memory.reserve(self._owner, room, lacking, self.wanted)
         return 0 if self.is_short else room
 
 

@@ -284,7 +284,7 @@ def test_the_metrics_tell_of_it() -> None:
 def test_without_a_bound_nobody_waits() -> None:
     memory = RequestMemory(None, asyncio.new_event_loop())
     for each in range(100):
-        assert memory.reserve(each, 1 << 30, 1 << 30)  # type: ignore[arg-type]
+        assert memory.reserve(each, 1 << 30, 1 << 30, 1 << 30)  # type: ignore[arg-type]
 
 
 def strangers(count: int) -> list[Connection]:

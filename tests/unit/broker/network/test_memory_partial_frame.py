@@ -9,7 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.memory import BUFFER_SIZE, PARTIAL_SIZE_FIRST, SMALL_SIZE, PartialFrame, RequestMemory
+from moldau.broker.network.memory import (
+    BUFFER_SIZE,
+    PARTIAL_SIZE_FIRST,
+    SIZE_MAX_DEFAULT,
+    SMALL_SIZE,
+    PartialFrame,
+    RequestMemory,
+)
 
 LOOP = cast("Any", SimpleNamespace(call_soon=lambda call: None, call_later=lambda delay_s, call: None))
 LARGE = BUFFER_SIZE * 2
@@ -62,3 +69,68 @@ def test_a_frame_without_room_is_short_until_some_is_granted() -> None:
 def test_frames_that_are_whole_are_kept_as_they_are() -> None:
     frame = partial(3, b"abcdefgh")
     assert frame.size == len(frame.buffer) == 12 and frame.wanted == 7
+
+
+class Sender:
+    """A connection whose frame arrives; it notes the room that it is granted."""
+
+    is_held = False
+    received_bytes = 0
+
+    def __init__(self) -> None:
+        self.granted: list[int] = []
+        self.frame: PartialFrame | None = None
+
+    def begin(self, frame_size: int, arrived: int, memory: RequestMemory) -> PartialFrame:
+        data = struct.pack(">i", frame_size) + bytes(arrived)
+        self.frame = PartialFrame(memory, cast("Any", self), memoryview(data), 1 << 30)
+        return self.frame
+
+    def room_granted(self, size: int) -> None:
+        self.granted.append(size)
+        assert self.frame is not None
+        self.frame.grow(size)
+
+
+def arrive(frame: PartialFrame) -> None:
+    """The rest of a frame arrives as fast as there is room."""
+    while len(frame.buffer) < frame.wanted:
+        frame.size = len(frame.buffer)
+        frame.ask_for_room()
+        assert not frame.is_short
+
+
+def test_frames_of_usual_sizes_have_room_however_many_announce_more() -> None:
+    memory = RequestMemory(SIZE_MAX_DEFAULT, LOOP)
+    frames = [Sender().begin(100 << 20, 70_000, memory) for _ in range(2_000)]
+    assert sum(frame.is_short for frame in frames) > 500
+    assert memory.used_size < SIZE_MAX_DEFAULT * 3 // 4 + 2_000 * 70_004
+    memory = RequestMemory(SIZE_MAX_DEFAULT, LOOP)
+    frames = [Sender().begin(100 << 20, 20_000, memory) for _ in range(5_000)]
+    assert any(frame.is_short for frame in frames)
+    for _ in range(10):
+        honest = Sender().begin(900_000, 10_000, memory)
+        assert not honest.is_short
+        arrive(honest)
+
+
+def test_room_goes_to_the_oldest_and_to_the_frame_that_lacks_least_in_turn() -> None:
+    calls: list[Any] = []
+    memory = RequestMemory(
+        1, cast("Any", SimpleNamespace(call_soon=calls.append, call_later=lambda delay_s, call: None))
+    )
+    favoured = Sender()
+    favoured.begin(1 << 20, 0, memory)
+    sizes = [1_000_000, 900_000, 800_000, 700_000, 600_000]
+    senders = {size: Sender() for size in sizes}
+    for size, each in senders.items():
+        assert each.begin(size, 0, memory).is_short
+    served = []
+    last = favoured
+    for _ in sizes:
+        memory.release(cast("Any", last))
+        calls.pop()()
+        (size,) = [size for size in sizes if senders[size].granted and size not in served]
+        served.append(size)
+        last = senders[size]
+    assert served == [1_000_000, 600_000, 900_000, 700_000, 800_000]
