@@ -47,7 +47,7 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
     reply = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message="",
+        error_message=None if responses else "",  # Apache Kafka decides nothing about an empty list.
         responses=responses,
     )
     return Decision(records, reply)

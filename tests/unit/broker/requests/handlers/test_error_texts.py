@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from moldau.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -68,5 +71,16 @@ def test_a_request_without_time_ends_undecided() -> None:
         for timeout_ms, error in ((0, ErrorCode.REQUEST_TIMED_OUT), (-1, ErrorCode.REQUEST_TIMED_OUT), (1000, 0)):
             request = made(DeleteTopicsRequest, topic_names=["t"], timeout_ms=timeout_ms)
             assert (await client.ask(request, 5)).responses[0].error_code == error
+
+    serve_and(story)
+
+
+def test_reassignments_without_an_error_have_no_text_and_an_empty_list_an_empty_one() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        topic = ReassignableTopic(name="none", partitions=[])
+        for topics, text in (([], ""), ([topic], None)):
+            request = made(AlterPartitionReassignmentsRequest, topics=topics, timeout_ms=1000)
+            assert (await client.ask(request, 0)).error_message == text
 
     serve_and(story)
