@@ -47,7 +47,7 @@ test: $(VENV)/.installed-tests compiled ## every test that needs nothing from ou
 unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes; some minutes on two cores
+check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes and slow walks; about three minutes on two cores
 	@$(MAKE) --no-print-directory -j2 --output-sync=target quick-unit quick-unit-rest static
 
 .PHONY: static quick-unit quick-unit-rest
@@ -59,10 +59,10 @@ static:
 	$(BIN)/lint-imports
 
 quick-unit:
-	$(BIN)/python -m pytest --disable-warnings -m "not processes" tests/unit/broker tests/unit/protocol tests/transcripts
+	$(BIN)/python -m pytest --disable-warnings -m "not processes and not slow" tests/unit/broker tests/unit/protocol tests/transcripts
 
 quick-unit-rest:
-	$(BIN)/python -m pytest --disable-warnings -m "not processes" tests/unit --ignore tests/unit/broker --ignore tests/unit/protocol
+	$(BIN)/python -m pytest --disable-warnings -m "not processes and not slow" tests/unit --ignore tests/unit/broker --ignore tests/unit/protocol
 
 conformance: $(VENV)/.installed-tests compiled ## real clients, Kafka's tools, Streams and Connect, on one node and on three; needs Java, Maven, Node, Go
 	$(BIN)/python -m tests.conformance --broker both

@@ -13,6 +13,8 @@ from moldau.lake.sink import ledger_of
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> LakeStage:

@@ -24,6 +24,8 @@ from moldau.tables.values.registry import ValueNotDecoded
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets, framed
 from tests.support.segments import write_checkpoints
 
+pytestmark = pytest.mark.slow
+
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 WIDER = {
     "type": "record",

@@ -16,6 +16,8 @@ from moldau.protocol.messages.offset_fetch import OffsetFetchRequest
 from moldau.protocol.primitives import MalformedMessage, read_text_size, uvarint
 from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = {name: cls for name, cls in declared().items() if name.endswith("Request")}
 LARGE_CLUSTER = 100_000
 

@@ -21,6 +21,8 @@ from moldau.protocol.schema import Field, Wire, fields_in, fields_of, spec_of
 from tests.unit.protocol.facts.reading import declared, served_versions
 from tests.unit.protocol.facts.sampling import default_message
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(2)
 
 NOT_IN_KIO = {

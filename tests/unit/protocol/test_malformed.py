@@ -26,6 +26,8 @@ from moldau.protocol.primitives import (
 from moldau.protocol.schema import spec_of
 from tests.unit.protocol.facts.reading import declared, java_bytes, served_versions
 
+pytestmark = pytest.mark.slow
+
 each_message = pytest.mark.parametrize("cls", declared().values(), ids=declared())
 DECODERS = [(cls, version) for cls in declared().values() for version in served_versions(cls)]
 PREFIXES_MAX = 150

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.support.node import Node, serve_and
 from tests.support.share_consumer import SETTINGS
 from tests.support.share_group_conversation import DIVERGING, PAUSE, PAUSE_S, converse
 from tests.unit.broker.coordinators.test_consumer_conversation import blocks
+
+pytestmark = pytest.mark.slow
 
 REPLIES = (Path(__file__).parent / "kafka_4_3_1_share_group_replies.txt").read_text().splitlines()[1:]
 

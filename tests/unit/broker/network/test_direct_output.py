@@ -33,6 +33,8 @@ from moldau.storage.files.open_files import OpenFile
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 
+pytestmark = pytest.mark.slow
+
 FETCH = 1
 VERSION = 12
 FILE_SIZE = 32 << 20

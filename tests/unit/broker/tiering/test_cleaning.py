@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import PartitionData
 from moldau.protocol.record_builder import Record, build_batch
@@ -23,6 +25,8 @@ from tests.support.tiered_node import (
     tiering_of,
     until,
 )
+
+pytestmark = pytest.mark.slow
 
 TIME = 1_767_225_600_000
 CLEANER: dict[str, Any] = {

@@ -17,6 +17,8 @@ from tests.support.tiered_node import TIERED, TOPIC_SETTINGS, URL
 from tests.unit.broker.tiering.test_cleaning import CLEANER, COMPACTED, records_in
 from tests.unit.broker.tiering.test_clusters import broker, followed
 
+pytestmark = pytest.mark.slow
+
 PROPERTIES: dict[str, Any] = TIERED | CLEANER | {"rlmm_config_remote_log_metadata_topic_replication_factor": 3}
 TIME = 1_767_225_600_000
 KEYS = 5

@@ -25,6 +25,8 @@ from moldau.storage.log_config import LogConfig
 from tests.unit.broker.tiering.two_tiers import TwoTiers
 from tests.unit.storage.compaction.histories import NOW_MS, apply
 
+pytestmark = pytest.mark.slow
+
 RETENTION_MS = 1000
 KEYS = "abcdef"
 PRODUCERS = (10, 11, 12)

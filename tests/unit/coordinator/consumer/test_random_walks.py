@@ -17,6 +17,8 @@ from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from tests.support.consumer_stage import ConsumerStage, assigned, id_of
 from tests.unit.coordinator.consumer.test_conversion import Classic, given
 
+pytestmark = pytest.mark.slow
+
 STEPS = 120
 NONE = ErrorCode.NONE
 GONE = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}

@@ -13,6 +13,8 @@ from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
 from tests.support.transcripts import Command
 
+pytestmark = pytest.mark.slow
+
 STEPS = 120
 GROUPS = ("g", "h")
 LONG_MS = 3_600_000

@@ -13,6 +13,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskIds
 from tests.support.streams_stage import StreamsStage, group_in, image_of, subtopology, topology
 
+pytestmark = pytest.mark.slow
+
 STEPS = 150
 MEMBERS = "abcde"
 PROCESS_OF = {"a": "P", "b": "P", "c": "Q", "d": "R", "e": "R"}

@@ -30,6 +30,8 @@ from tests.unit.storage.compaction.histories import (
     stored,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = "/data"
 CONFIG = LogConfig(
     segment_bytes=600,

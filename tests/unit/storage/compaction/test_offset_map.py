@@ -16,6 +16,8 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import decode_run, records_of
 from tests.unit.storage.compaction.runs import compiled_form, encoded, forms, plain_form, runs
 
+pytestmark = pytest.mark.slow
+
 SALT = bytes(range(32))
 CONSTANTS = (
     "ENTRY_SIZE",

@@ -13,6 +13,8 @@ from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.disk_calls import SimulatedCrash
 from tests.unit.storage.stories import NOW_MS, append, batch, read_all
 
+pytestmark = pytest.mark.slow
+
 ROOT = "/data"
 TOPIC_ID = bytes(range(16))
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_bytes=2500, segment_index_bytes=4096)

@@ -18,6 +18,8 @@ from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.segment.transaction_index import AbortedTransaction
 from tests.unit.storage.stories import NOW_MS, SMALL, batch, read_all
 
+pytestmark = pytest.mark.slow
+
 COUNT = 60
 ABORTING = 9
 """The producer whose transactions are aborted, one in a rolled segment and one in the active one."""

@@ -16,6 +16,8 @@ from moldau.tables.decoding import newest_records
 from moldau.tables.decoding.newest_records import SeenKeys
 from tests.unit.storage.compaction.runs import encoded, forms, plain_form, runs
 
+pytestmark = pytest.mark.slow
+
 numbered = st.builds(
     Record,
     key=st.integers(0, 40).map(lambda number: b"key %d" % number),

@@ -36,6 +36,8 @@ from tests.support.segments import mixed_batches, write_checkpoints, write_parti
 from tests.support.tiered_copy import CLUSTER, PARTITION, copy_sealed, copy_segment, tiered_directory
 from tests.support.transactional_log import TransactionalLog, transactional_logs
 
+pytestmark = pytest.mark.slow
+
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 COLUMNS = ("offset", "key", "value", "timestamp", "timestampType", "headers")
 Rows = list[dict[str, object]]

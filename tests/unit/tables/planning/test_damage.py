@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.damaged_places import DAMAGES, PLACES, REFUSED, RIGHT, run_damages
+
+pytestmark = pytest.mark.slow
 
 
 def test_no_damage_changes_rows_in_silence_and_the_audit_finds_each() -> None:

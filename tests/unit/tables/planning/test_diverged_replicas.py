@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,8 @@ from moldau.tables.planning.planner import plan
 from tests.support.segments import EPOCH, write_checkpoints
 from tests.support.tiered_copy import CLUSTER, copy_segment
 from tests.support.transactional_log import PRODUCERS, TransactionalLog, transactional_logs
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES: Final = int(os.environ.get("MOLDAU_TEST_HISTORIES", "60"))
 SMALL: Final = LogConfig(segment_bytes=400, index_interval_bytes=100)

@@ -31,6 +31,8 @@ from pyspark_moldau import DefaultSource
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory
 
+pytestmark = pytest.mark.slow
+
 Compare = Callable[[Any, Any], Any]
 Row = tuple[Any, ...]
 COMPARISONS: Final[dict[str, Compare]] = {

@@ -20,6 +20,8 @@ from moldau.tables.refusals import DataLost
 from tests.support.segments import write_checkpoints, write_partition
 from tests.support.transactional_log import TransactionalLog, transactional_logs
 
+pytestmark = pytest.mark.slow
+
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 

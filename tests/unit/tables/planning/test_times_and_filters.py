@@ -22,6 +22,8 @@ from pyspark_moldau import DefaultSource
 from tests.support.segments import SMALL_SEGMENTS, mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import rows_of
 
+pytestmark = pytest.mark.slow
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = "offset,timestamp"
 
