@@ -28,6 +28,7 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.metadata import NoOpRecord
 from moldau.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH
+from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.log_paths import METADATA_DIRECTORY
 from moldau.storage.files.port import FileSystem, make_durable_directory, write_atomically
 from moldau.storage.log.append import AppendOrigin
@@ -40,9 +41,13 @@ DIRECTORY: Final = METADATA_DIRECTORY
 TOPIC_ID: Final = (1).to_bytes(16, "big")
 BATCH_SIZE_MAX: Final = 8 << 20
 READ_SIZE: Final = 1 << 20
+ACCEPT_LOSS: Final = "moldau.metadata.loss.accept"
+"""The setting with which a node starts without the metadata that its log has lost."""
 LOST_METADATA: Final = (
     "Committed metadata may be lost, and topics with it: put the file back from a copy, or, where other controllers of"
-    " the quorum run, take this node out of the voters and add it again with an empty directory"
+    " the quorum run, take this node out of the voters and add it again with an empty directory. Without both, one"
+    f" start with --override {ACCEPT_LOSS}=true cuts the log at the damage; the replicas of topics that are lost then"
+    " stay in directories with the suffix -stray"
 )
 """What an operator can do where the metadata log is damaged."""
 LOST_VOTE: Final = (
@@ -116,10 +121,21 @@ class MetadataLog:
 
     @classmethod
     def open(
-        cls, fs: FileSystem, log_dir: str, config: LogConfig, now_ms: int, report: Report | None = None
+        cls,
+        fs: FileSystem,
+        log_dir: str,
+        config: LogConfig,
+        now_ms: int,
+        report: Report | None = None,
+        previous: PreviousRun | None = None,
+        *,
+        accepts_loss: bool = False,
     ) -> LoadedMetadata:
-        """Read the newest snapshot and the log after it; blocks. Raises OSError, `CorruptLog`, `CorruptQuorumState` and
-        `MalformedMessage`.
+        """Read the newest snapshot and the log after it; blocks.
+
+        `previous`: how the last process ended, None where that is not known. After a clean stop the log must reach the
+        end that it had then. With `accepts_loss` the log is cut wherever it is damaged. Raises OSError, `CorruptLog`,
+        `CorruptQuorumState` and `MalformedMessage`.
         """
         directory = f"{log_dir}/{DIRECTORY}"
         make_durable_directory(fs, directory)
@@ -135,7 +151,16 @@ class MetadataLog:
             reading.replay = loaded.replay
             reading.describe(newest.end_offset - 1, loaded.quorum)
         try:
-            log = Log.open(fs, directory, config, recovery_point=newest.end_offset, now_ms=now_ms, report=report)
+            log = Log.open(
+                fs,
+                directory,
+                config,
+                recovery_point=0 if accepts_loss else newest.end_offset,
+                now_ms=now_ms,
+                report=report,
+                may_have_lost_writes=accepts_loss or previous is None or previous.may_have_lost_writes,
+                closed_cleanly=previous is not None and previous.was_clean and not accepts_loss,
+            )
         except CorruptLog as damage:
             raise CorruptLog(f"{damage}. {LOST_METADATA}") from damage
         if not _continues(log, newest):

@@ -11,7 +11,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.metadata.active_controller import ActiveController
 from moldau.broker.metadata.controller_channel import ClientService, ControllerChannel
 from moldau.broker.metadata.enveloping import ForwardedClient
-from moldau.broker.metadata.metadata_log import LoadedMetadata, MetadataLog
+from moldau.broker.metadata.metadata_log import ACCEPT_LOSS, LoadedMetadata, MetadataLog
 from moldau.broker.metadata.publisher import Listener, MetadataPublisher, Reply
 from moldau.broker.metadata.quorum_start import first_image, metadata_log_config, refuse_unsupported
 from moldau.broker.metadata.raft.opened_quorum import OpenedQuorum, QuorumDependencies, opened_quorum
@@ -28,6 +28,7 @@ from moldau.protocol.schema import spec_of
 from moldau.security.principal import NODE, Requester
 from moldau.storage.checkpoints.meta_properties import MetaProperties
 from moldau.storage.directory.log_directory import LOCK
+from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.port import FileLock
 
 log = logging.getLogger("moldau.quorum")
@@ -53,13 +54,15 @@ class Quorum:
         channels: PeerChannels,
         on_shortage: Callable[[OSError], None],
         on_failure: Callable[[], None],
+        previous_run: PreviousRun | None = None,
     ) -> None:
         """`properties`: those of the metadata directory. `settings`: the settings in force, for the controller's
         checks. `publisher`: publishes what this quorum commits.
 
         `on_shortage`: called when the disk of the metadata log has no room. `on_failure`: called when this disk has
-        failed, before the node halts.
+        failed, before the node halts. `previous_run`: the end of the process that wrote the metadata log before.
         """
+        self._previous_run = previous_run
         self._environment = environment
         self._config = config
         self._on_failure = on_failure
@@ -228,8 +231,20 @@ class Quorum:
         if config.metadata_log_dir not in config.log_dirs:
             self._lock = fs.lock(f"{config.metadata_log_dir}/{LOCK}")
 
+        accepts_loss = config.flag(ACCEPT_LOSS)
+        if accepts_loss:
+            log.warning("%s is set, so that damage cuts the metadata log: remove it before the next start", ACCEPT_LOSS)
+
         def load() -> tuple[LoadedMetadata, MetadataImage]:
-            loaded = MetadataLog.open(fs, config.metadata_log_dir, log_config, now_ms, log.warning)
+            loaded = MetadataLog.open(
+                fs,
+                config.metadata_log_dir,
+                log_config,
+                now_ms,
+                log.warning,
+                self._previous_run,
+                accepts_loss=accepts_loss,
+            )
             return loaded, first_image(fs, config, loaded)
 
         loaded, image = await environment.offload(load)

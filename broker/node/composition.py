@@ -37,7 +37,7 @@ from moldau.broker.replicas.directory_assignments import DirectoryAssignments
 from moldau.broker.replicas.failed_directories import FailedDirectories, LogFailures
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.in_sync_changes import InSyncChanges
-from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.local_logs import LocalLogs, previous_run_in
 from moldau.broker.replicas.log_cleaner import LogCleaner
 from moldau.broker.replicas.log_directories import read_directories
 from moldau.broker.replicas.log_jobs import LogJobs
@@ -161,6 +161,7 @@ class NodeParts:
             controller_channels,
             on_shortage=partial(logs.space.refused, config.metadata_log_dir),
             on_failure=logs.forget_serving_epochs,
+            previous_run=previous_run_in(logs.directories, config.metadata_log_dir),
         )
         self.cluster = ClusterView(self.quorum, logs.cluster_id, environment.random)
         self.registration = Registration(

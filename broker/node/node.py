@@ -8,6 +8,7 @@ from moldau.broker.metadata.registration import keep_registered
 from moldau.broker.metrics.observed import Stage
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts
+from moldau.broker.replicas.local_logs import put_back_clean_shutdown
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
@@ -34,7 +35,11 @@ class Node(NodeParts):
         self.security.begin()
         for listener in self.listeners:
             await listener.bind()
-        await self.quorum.open()
+        try:
+            await self.quorum.open()
+        except BaseException:  # A refusal, and a signal that ends the start.
+            put_back_clean_shutdown(self.logs.directories)
+            raise
         await self._accept(ListenerRole.CONTROLLER)
         await self.quorum.join()
         self.security.follow(self.quorum)

@@ -18,6 +18,7 @@ from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetada
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.directory.damaged_logs import RepairedLog
 from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
+from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.log_paths import STRAY_SUFFIX
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.damaged_log import find_damage
@@ -26,6 +27,9 @@ from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
+
+STRAYS_NAMED: Final = 20
+"""The most stray partitions that one line of the log names."""
 
 ConfigOfTopic = Callable[[str], LogConfig]
 HighWatermarks = Mapping[TopicPartition, int]
@@ -154,9 +158,20 @@ class LocalLogs:
             for failed_directory, error in await self._load_all(found, configs, wanted, now_ms):
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
+        strays: list[str] = []
         for directory, key in found:
             with offline_on_error(directory):
-                self._settle(directory, key, wanted, logs)
+                if self._settle(directory, key, wanted, logs):
+                    strays.append(f"{key[0]}-{key[1]}")
+        if len(strays) > max(1, len(found) // 2):
+            log.error(
+                "of the %d partitions here, the metadata names %d not as replicas of this broker: unless they were"
+                " deleted or moved, metadata was lost. Their directories are kept with the suffix -stray: %s%s",
+                len(found),
+                len(strays),
+                ", ".join(strays[:STRAYS_NAMED]),
+                " …" if len(strays) > STRAYS_NAMED else "",
+            )
         for key, partition in wanted.items():
             if key in logs:
                 with offline_on_error(self._of(logs[key])):
@@ -171,16 +186,18 @@ class LocalLogs:
         key: TopicPartition,
         wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
-    ) -> None:
-        """Serve a log that was found, or set it aside as stray. Raises OSError and `DuplicateLog`."""
+    ) -> bool:
+        """Serve a log that was found, or set it aside as stray. Returns whether it is stray. Raises OSError and
+        `DuplicateLog`."""
         if directory.failure is not None:
-            return
+            return False
         assigned = wanted.get(key)
         if key in directory.damaged:
             if assigned is None or not directory.damaged.may_be_of(*key, assigned.topic_id):
                 self.damaged.pop(key, None)
                 directory.damaged.remove(*key, self._unique(), STRAY_SUFFIX)
-            return
+                return True
+            return False
         opened = directory.logs[key]
         if assigned is None or not assigned.has(opened.topic_id, opened.end_offset):
             log.warning(
@@ -189,7 +206,7 @@ class LocalLogs:
                 directory.path,
             )
             directory.set_aside(*key, self._unique(), STRAY_SUFFIX)
-            return
+            return True
         if key in logs:
             twice = f"{directory.path} and {self.directory_of(logs[key])}"
             raise DuplicateLog(
@@ -198,6 +215,7 @@ class LocalLogs:
         logs[key] = opened
         if opened.epochs.is_dirty:
             self._epochs_changed(opened)  # Recovery has found others in the batches than the checkpoint names.
+        return False
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found may be in an offline directory."""
@@ -546,3 +564,15 @@ class LogCheckpoints:
 def of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> dict[TopicPartition, int]:
     """The high watermarks of the partitions in a directory."""
     return {key: high_watermarks[key] for key in directory.logs if key in high_watermarks}
+
+
+def previous_run_in(directories: Sequence[LogDirectory], path: str) -> PreviousRun | None:
+    """How the process ended that served a log directory before; None if the path is none of the directories."""
+    return next((each.previous_run for each in directories if each.path == path), None)
+
+
+def put_back_clean_shutdown(directories: Sequence[LogDirectory]) -> None:
+    """Let the next start find the directories as this one found them, because it ends before a log was opened."""
+    for directory in directories:
+        with suppress(OSError):  # The next start then recovers the logs.
+            directory.put_back_clean_shutdown()

@@ -145,6 +145,11 @@ class LogDirectory:
         """
         return None if self.damaged else self.previous_run.broker_epoch
 
+    def put_back_clean_shutdown(self) -> None:
+        """Write the file of a clean shutdown again that this process has found. Raises OSError."""
+        if self.previous_run.clean_broker_epoch is not None:
+            write_clean_shutdown(self.fs, self.path, self.previous_run.clean_broker_epoch)
+
     def note_serving_epoch(self, broker_epoch: int) -> None:
         """Note the epoch of this process for the next one. Raises OSError; the next process then finds no epoch."""
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))

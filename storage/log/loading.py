@@ -63,6 +63,10 @@ class LogRequest(NamedTuple):
     """Whether what was never synced may be lost: the machine restarted, and the recovery point could be read."""
     is_only_replica: bool = False
     """Whether no other replica has a copy: the log is then served without what it has lost."""
+    closed_cleanly: bool = False
+    """Whether the newest producer snapshot is from a clean stop, although `clean_shutdown` does not ask to trust the
+    files: everything before it was flushed.
+    """
 
 
 class LoadedLog(NamedTuple):
@@ -102,14 +106,15 @@ def load_log(request: LogRequest) -> LoadedLog:
             # were deleted.
             request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
         snapshots = ProducerSnapshots(fs, directory, names)
-        stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots)
         trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
         epochs = load_epochs(fs, directory, segments, trusted_end_offset, request.report)
+        flushed_end_offset = max(request.recovery_point, newest_offset(snapshots) if request.closed_cleanly else 0)
+        stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots, flushed_end_offset)
         check = IndexCheck(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
         end = load_after_clean_shutdown(request, segments, check, snapshots, producers)
         is_clean = end is not None
         if end is None:
-            end = recover(request, segments, epochs, check, snapshots, producers)
+            end = recover(request, segments, epochs, check, snapshots, producers, flushed_end_offset)
         if segments[-1].size:
             correct_epochs(epochs, segments, end.leader_epoch, request.report)
     except MalformedMessage as error:
@@ -168,16 +173,23 @@ class LogEnd(NamedTuple):
     """The leader epoch of the last batch; -1 where none was read."""
 
 
-def end_offset_of_other_files(request: LogRequest, active: Segment, snapshots: ProducerSnapshots) -> int:
+def newest_offset(snapshots: ProducerSnapshots) -> int:
+    """The offset of the newest producer snapshot, 0 where there is none."""
+    return snapshots.offsets[-1] if snapshots.offsets else 0
+
+
+def end_offset_of_other_files(
+    request: LogRequest, active: Segment, snapshots: ProducerSnapshots, flushed_end_offset: int
+) -> int:
     """The offset that the log must reach, because two of its other files say so: one alone may be damaged.
 
-    After a crash only what the recovery point covers counts.
+    After a crash only what is known to be flushed counts.
     """
-    stated = [request.recovery_point, request.high_watermark, snapshots.offsets[-1] if snapshots.offsets else 0]
-    if active.size and not (request.recovery_point and request.high_watermark):
+    stated = [flushed_end_offset, request.high_watermark, newest_offset(snapshots)]
+    if active.size and not (flushed_end_offset and request.high_watermark):
         stated.append(active.indexed_end_offset())
     agreed = sorted(stated)[-2]
-    return agreed if request.clean_shutdown else min(agreed, request.recovery_point)
+    return agreed if request.clean_shutdown else min(agreed, flushed_end_offset)
 
 
 def go_on_after_lost_end(
@@ -286,6 +298,7 @@ def recover(
     check: IndexCheck,
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
+    flushed_end_offset: int,
 ) -> LogEnd:
     """Check the log from the recovery point on, after a crash. Returns its end. The segments after a truncated one are
     removed, also from the list. Raises `CorruptLog`, OSError and `MalformedMessage`.
@@ -295,7 +308,7 @@ def recover(
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
     check.mend_rolled(slot)
     # A snapshot past the recovery point may describe batches that were lost in the crash.
-    snapshots.remove_after(request.recovery_point)
+    snapshots.remove_after(flushed_end_offset)
     base_offset = segments[slot].base_offset
     flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
@@ -325,6 +338,7 @@ def recover(
         asks_disk=request.config.promises_disk,
         may_cut_batches=request.may_have_lost_writes and not request.clean_shutdown,
         is_only_replica=request.is_only_replica,
+        flushed_end_offset=flushed_end_offset,
     )
     gaps_end_offset = request.cleaned_end_offset or 0
     if request.config.is_compacted:

@@ -54,6 +54,7 @@ class Log(LogState):
         high_watermark: int = 0,
         may_have_lost_writes: bool = True,
         is_only_replica: bool = False,
+        closed_cleanly: bool = False,
     ) -> Log:
         """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes. The
         arguments are those of `LogRequest`.
@@ -75,6 +76,7 @@ class Log(LogState):
             high_watermark,
             may_have_lost_writes,
             is_only_replica,
+            closed_cleanly,
         )
         return cls(fs, directory, config, load_log(request), now_ms)
 

@@ -69,7 +69,8 @@ class TailRecovery:
     process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
     acknowledging are read from the disk.
 
-    `size` is that of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be
+    `flushed_end_offset`: the recovery point, or what is known beyond it, as far as nothing may be cut. `size` is that
+    of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be
     lost, so that those behind a damage are not those that were acknowledged. `is_only_replica`: see the head of the
     module.
     """
@@ -87,7 +88,9 @@ class TailRecovery:
         asks_disk: bool,
         may_cut_batches: bool,
         is_only_replica: bool,
+        flushed_end_offset: int,
     ) -> None:
+        self.flushed_end_offset = flushed_end_offset
         self.may_cut_batches = may_cut_batches
         self.is_only_replica = is_only_replica
         self.asks_disk = asks_disk
@@ -152,7 +155,7 @@ class TailRecovery:
         is_durable = self._is_durable_from_here
         if is_durable and not self.is_only_replica:
             raise CorruptLog(
-                f"{found}, although everything before offset {self.recovery_point} was flushed"
+                f"{found}, although everything before offset {self.flushed_end_offset} was flushed"
             ) from damage
         if is_durable or not self.may_cut_batches:
             following = self._batch_behind(segment, damage.position, later)
@@ -235,7 +238,7 @@ class TailRecovery:
             self.report(f"{missing} before it")
             return True
         if following is None:
-            raise CorruptLog(f"{missing}, although everything before offset {self.recovery_point} was flushed")
+            raise CorruptLog(f"{missing}, although everything before offset {self.flushed_end_offset} was flushed")
         raise CorruptLog(f"{missing}, although whole batches follow from offset {following} on")
 
     @property
@@ -245,7 +248,7 @@ class TailRecovery:
         The log start offset counts because a log that lost all batches continues at its start offset, in a segment that
         begins before it: the offsets between the two were deleted.
         """
-        return max(self.next_offset, self.log_start_offset) < self.recovery_point
+        return max(self.next_offset, self.log_start_offset) < self.flushed_end_offset
 
     def _start_position(self, segment: Segment) -> int:
         """Where checking begins: at the last batch below the recovery point that the index knows, or at the start.

@@ -199,6 +199,8 @@ moldau.queued.max.reply.bytes  long  67108864  any  honoured  read-only
     Bytes of replies that have not left, over all connections, above which fetches copy one batch each; -1 for no limit.
 moldau.metrics.login  boolean  true  any  honoured  read-only
     Whether /metrics asks for a login where the console does; the user needs DESCRIBE on the cluster.
+moldau.metadata.loss.accept  boolean  false  any  honoured  read-only
+    Whether a node whose metadata log is damaged starts without what it has lost; for one start.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, partitions, clients and groups that have metrics of their own; those beyond are counted together.
 moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only

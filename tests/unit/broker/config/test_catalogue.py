@@ -48,6 +48,7 @@ OWN = {
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",
     "moldau.metrics.login",
+    "moldau.metadata.loss.accept",
     "moldau.metrics.series.max",
     "moldau.open.files.max",
     "moldau.opentelemetry.endpoint",

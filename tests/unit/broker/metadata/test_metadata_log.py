@@ -13,6 +13,13 @@ from moldau.kraft.raft.election_state import CorruptQuorumState
 from moldau.kraft.raft.fetch_service import place_in_log
 from moldau.kraft.snapshot.names import SnapshotId, snapshots_in
 from moldau.protocol.records.metadata import NoOpRecord
+from moldau.storage.directory.previous_run import (
+    PreviousRun,
+    ServingEpoch,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+    write_serving_epoch,
+)
 from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -170,3 +177,58 @@ def test_a_damaged_vote_names_its_file_and_the_remedy(disk: SimulatedDisk, conte
     disk.open(f"/data/{DIRECTORY}/quorum-state", create=True).append([content])
     with pytest.raises(CorruptQuorumState, match=f"/data/{DIRECTORY}/quorum-state: .*{reason}.*put it back"):
         opened(disk)
+
+
+def closed_cleanly(disk: SimulatedDisk) -> str:
+    """Write five batches, stop cleanly; the path of the segment."""
+    metadata_log = opened(disk)
+    for _ in range(5):
+        metadata_log.append([NoOpRecord()], 30, 1, 1000)
+    metadata_log.log.close(1000, clean=True)
+    write_clean_shutdown(disk, "/data", 7)
+    return metadata_log.log.segments[0].path(".log")
+
+
+def reopened(disk: SimulatedDisk, previous: PreviousRun, *, accepts_loss: bool = False) -> MetadataLog:
+    return MetadataLog.open(disk, "/data", LogConfig(), 1000, None, previous, accepts_loss=accepts_loss).log
+
+
+@pytest.mark.parametrize("left", [0, 1 / 5, 1 / 2, 4 / 5, 0.99], ids=str)
+def test_what_a_clean_stop_wrote_is_given_up_only_where_the_loss_is_accepted(disk: SimulatedDisk, left: float) -> None:
+    path = closed_cleanly(disk)
+    file = disk.open(path)
+    file.truncate(int(file.size() * left))
+    before = disk.read(path)
+    previous = PreviousRun(disk, "/data", "a boot")
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match=r"moldau\.metadata\.loss\.accept=true"):
+            reopened(disk, previous)
+    assert disk.read(path) == before
+    assert reopened(disk, previous, accepts_loss=True).log.end_offset == int(5 * left)
+
+
+def test_a_damaged_batch_after_a_clean_stop_keeps_the_node_from_starting(disk: SimulatedDisk) -> None:
+    path = closed_cleanly(disk)
+    file = disk.open(path)
+    file.pwrite(b"\xff", file.size() // 5 * 4 + 40)
+    previous = PreviousRun(disk, "/data", "a boot")
+    with pytest.raises(CorruptLog, match="everything before offset 5 was flushed"):
+        reopened(disk, previous)
+    assert reopened(disk, previous, accepts_loss=True).log.end_offset == 4
+
+
+@pytest.mark.parametrize(("boot", "is_kept"), [("a boot", True), ("another boot", False)])
+def test_batches_behind_a_damage_are_kept_where_the_machine_did_not_restart(
+    disk: SimulatedDisk, boot: str, is_kept: bool
+) -> None:
+    path = closed_cleanly(disk)
+    remove_clean_shutdown(disk, "/data")
+    write_serving_epoch(disk, "/data", ServingEpoch("a boot", 7))
+    file = disk.open(path)
+    file.pwrite(b"\xff", file.size() // 5 * 2 + 40)
+    previous = PreviousRun(disk, "/data", boot)
+    if is_kept:
+        with pytest.raises(CorruptLog, match="whole batches follow from offset 3 on"):
+            reopened(disk, previous)
+    else:
+        assert reopened(disk, previous).log.end_offset == 2

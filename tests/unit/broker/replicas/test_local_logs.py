@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
+from moldau.testing.simulation.schedule import SimulationFailed
 from tests.support.node import Client, Node, batch, serve_and
 
 
@@ -125,3 +126,47 @@ def test_records_whose_topic_is_not_known_are_set_aside(is_empty: bool) -> None:
         assert len(stray) == (not is_empty)
 
     serve_and(story)
+
+
+def test_an_error_names_the_partitions_that_lost_metadata_makes_stray(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", 3)
+        for index in range(3):
+            await client.produce("t", batch("a"), partition=index)
+        await restarted(node, "stop")
+        assert not [each for each in caplog.records if each.levelname == "ERROR"]
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        directory = "/data/__cluster_metadata-0"
+        for name in node.host.disk.list_directory(directory):
+            if name.endswith((".log", "index", ".snapshot", "leader-epoch-checkpoint")):
+                node.host.disk.unlink(f"{directory}/{name}")
+        node.boot()
+        await node.connect()
+        (error,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert "of the 3 partitions here, the metadata names 3 not" in error and "t-0, t-1, t-2" in error
+
+    serve_and(story)
+
+
+def test_a_start_that_is_refused_leaves_the_mark_of_the_clean_stop() -> None:
+    nodes: list[Node] = []
+    marks: list[bytes] = []
+
+    async def story(node: Node) -> None:
+        nodes.append(node)
+        await node.connect()
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        marks.append(bytes(node.host.disk.read("/data/.kafka_cleanshutdown")))
+        file = node.host.disk.open("/data/__cluster_metadata-0/00000000000000000000.log")
+        file.truncate(file.size() - 3)
+        node.boot()
+        await asyncio.sleep(10)
+
+    with pytest.raises(SimulationFailed, match="Committed metadata may be lost"):
+        serve_and(story)
+    assert [bytes(nodes[0].host.disk.read("/data/.kafka_cleanshutdown"))] == marks
