@@ -23,6 +23,7 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
     UserName,
 )
 from moldau.protocol.records.metadata import AccessControlEntryRecord
+from moldau.security.access import Unrestricted
 from moldau.security.quotas.entity import QuotaEntity
 from tests.support.node import Node, serve_and
 from tests.support.short_answers import short_answers
@@ -130,7 +131,8 @@ def test_acls_are_described_by_their_patterns() -> None:
             operation=1,
             permission_type=1,
         )
-        response: Any = describe_acls.handle(cast("Any", services), cast("Any", None), request)
+        context = cast("Any", SimpleNamespace(access=Unrestricted()))
+        response: Any = describe_acls.handle(cast("Any", services), context, request)
         found = {each.resource_name: sorted(entry.host for entry in each.acls) for each in response.resources}
         return found if not response.error_code else ErrorCode(response.error_code)
 
