@@ -83,18 +83,42 @@ def error_line(lines: Sequence[str]) -> str:
 
 RUN_MYPYC: Final = """
 import os, sys
+from concurrent.futures import ThreadPoolExecutor
 tools, group, *sources = sys.argv[1:]
 sys.path.insert(0, tools)
-sys.argv = ["setup.py", "-q", "build_ext", "--inplace"]
+cores = os.cpu_count() or 1
+sys.argv = ["setup.py", "-q", "build_ext", "--inplace", f"--parallel={cores}"]
 from mypyc.build import mypycify
 from setuptools import Extension, setup
+from distutils.ccompiler import CCompiler  # of setuptools
+def compile_side_by_side(
+    compiler, sources, output_dir=None, macros=None, include_dirs=None, debug=0, extra_preargs=None,
+    extra_postargs=None, depends=None,
+):
+    macros, objects, extra_postargs, pp_opts, build = compiler._setup_compile(
+        output_dir, macros, include_dirs, sources, depends, extra_postargs
+    )
+    cc_args = compiler._get_cc_args(pp_opts, debug, extra_preargs)
+    def compile_one(name):
+        compiler._compile(name, *build[name], cc_args, extra_postargs, pp_opts)
+    largest_first = sorted(build, key=lambda name: -os.path.getsize(build[name][0]))
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(compile_one, largest_first))
+    return objects
+CCompiler.compile = compile_side_by_side
 options = ["--follow-imports=silent", "--ignore-missing-imports", "--no-warn-unused-ignores"]
 level = os.environ.get("MYPYC_OPT_LEVEL", "3")
 in_c = [source for source in sources if source.endswith(".c")]
 modules = [source for source in sources if source not in in_c]
-extensions = mypycify([*options, *modules], group_name=group, opt_level=level)
+extensions = mypycify([*options, *modules], group_name=group, opt_level=level, debug_level="0", multi_file=True)
+for each in extensions:
+    each.extra_compile_args.append("-fvisibility=hidden")
+    each.include_dirs.append(os.path.join("build", *group.split(".")[:-1]))  # the header of a group in a package
 for source in in_c:
     name = source.removesuffix(".c").replace("/", ".")
     extensions.append(Extension(name, [source], extra_compile_args=[f"-O{level}"]))
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
+"""
+"""Translates and compiles. Each module is a C file of its own, so that as many C compilers run as there are cores;
+nothing but the functions that Python calls by name leaves the library, so calls between its files are direct ones.
 """
