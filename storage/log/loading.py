@@ -338,6 +338,7 @@ def recover(
         asks_disk=request.config.promises_disk,
         may_cut_batches=request.may_have_lost_writes and not request.clean_shutdown,
         is_only_replica=request.is_only_replica,
+        may_cut_flushed=request.is_only_replica and request.clean_shutdown,
         flushed_end_offset=flushed_end_offset,
     )
     gaps_end_offset = request.cleaned_end_offset or 0

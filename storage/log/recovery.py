@@ -20,8 +20,10 @@ A process that is killed loses nothing that it has written, and a recovery point
 about what was flushed: in both cases whole batches behind a damage were written before it, and
 nothing of them is removed.
 
-The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: where its end or a
-segment is missing, recovery says so, and the log goes on after what is missing, so that no offset is used twice.
+The only replica of a partition has no other copy to be fetched from. It is served as far as it goes: if its end or a
+segment is missing, recovery says so, and the log goes on after what is missing, so that no offset is used twice. A part
+of a batch at its end is cut if the files of a clean stop became shorter. After a crash it was flushed and is damaged:
+`CorruptLog` keeps its bytes.
 
 Below the recovery point only the batches are checked by which producers are remembered
 (`storage/log/producer_replay.py`).
@@ -71,8 +73,8 @@ class TailRecovery:
 
     `flushed_end_offset`: the recovery point, or what is known beyond it, as far as nothing may be cut. `size` is that
     of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be
-    lost, so that those behind a damage are not those that were acknowledged. `is_only_replica`: see the head of the
-    module.
+    lost, so that those behind a damage are not those that were acknowledged. `is_only_replica`, `may_cut_flushed`: see
+    the head of the module.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class TailRecovery:
         asks_disk: bool,
         may_cut_batches: bool,
         is_only_replica: bool,
+        may_cut_flushed: bool,
         flushed_end_offset: int,
     ) -> None:
         self.flushed_end_offset = flushed_end_offset
         self.may_cut_batches = may_cut_batches
         self.is_only_replica = is_only_replica
+        self.may_cut_flushed = may_cut_flushed
         self.asks_disk = asks_disk
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
@@ -153,7 +157,7 @@ class TailRecovery:
         """Cut a segment where it is damaged, or raise `CorruptLog`, as the table at the head of the module says."""
         found = f"{segment.path('.log')}: {damage}, offset {self.next_offset}"
         is_durable = self._is_durable_from_here
-        if is_durable and not self.is_only_replica:
+        if is_durable and not self.may_cut_flushed:
             raise CorruptLog(
                 f"{found}, although everything before offset {self.flushed_end_offset} was flushed"
             ) from damage

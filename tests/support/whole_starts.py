@@ -49,7 +49,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         refused.add((self.fs, self.path))
         fail(self, error)
 
-    def watched_load(self: LogDirectory, topic: str, partition: int, *args: Any) -> Log:
+    def watched_load(self: LogDirectory, topic: str, partition: int, *args: Any, **named: Any) -> Log:
         disk = self.fs
         assert isinstance(disk, SimulatedDisk)
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
@@ -57,7 +57,7 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         is_new = RECREATED in names or not any(name.endswith(LOG_SUFFIX) for name in names)
         point = 0 if is_new else self.checkpoints.recovery_points.get((topic, partition), 0)
         try:
-            log = load(self, topic, partition, *args)
+            log = load(self, topic, partition, *args, **named)
         except CorruptLog as error:
             if not disk.is_rotten(path):
                 complaints.append(f"{path} is called damaged and is sound: {error}")
