@@ -80,7 +80,8 @@ class Aside:
         if is_current(self._root):
             return ""
         try:
-            with self._locked(waits=False):
+            # The process that has finished a set still holds the lock while it deletes what it worked on.
+            with self._locked(waits=self._is_ready()):
                 remove_compiled(self._root)
                 if self._has_ready():
                     return self._install()
@@ -145,13 +146,17 @@ class Aside:
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
+    def _is_ready(self) -> bool:
+        """Whether `ready` holds a set of the current sources."""
+        try:
+            return (self._ready / DIGEST).read_text() == self._signature(digest_of(self._root))
+        except OSError:
+            return False
+
     def _has_ready(self) -> bool:
         """Whether `ready` holds a set of the current sources; a set of other sources is deleted."""
-        try:
-            if (self._ready / DIGEST).read_text() == self._signature(digest_of(self._root)):
-                return True
-        except OSError:
-            pass
+        if self._is_ready():
+            return True
         shutil.rmtree(self._ready, ignore_errors=True)
         return False
 
