@@ -96,7 +96,7 @@ $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results; ONLY=part measures one part
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-bench-front: $(VENV)/.installed-bench compiled ## the rows of the chart in the README, in one run, and the chart from them: about ten minutes
+bench-front: $(VENV)/.installed-bench compiled ## the rows of the chart in the README, in one run, and the chart from them
 	$(BIN)/python -m bench --front
 
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes

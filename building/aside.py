@@ -65,7 +65,7 @@ class Aside:
             remove_compiled(self._root)
             try:
                 if not self._has_ready():
-                    sys.stderr.write("compiling the hot path, once for this state of the sources: about a minute\n")
+                    sys.stderr.write("compiling the hot path, once for these sources: one to three minutes\n")
                     self._compile()
             except CannotCompile as problem:
                 return self._told_failure(problem)
