@@ -22,9 +22,11 @@ from moldau.kraft.controller.partition_index import PartitionIndex
 from moldau.kraft.controller.view import View
 from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from tests.support.controller_scribe import SETTINGS
-from tests.unit.kraft.image.images import broker, image_of, topic
+from tests.unit.kraft.image.images import broker, image_of, topic, uuid
 
 LIVING = [state for state in BrokerState if state is not BrokerState.SHUTDOWN_NOW]
 
@@ -61,6 +63,50 @@ def test_every_pair(state: BrokerState, wish: RequestedState, is_caught_up: bool
     assert state_of(standing) is state
     view = View(image, PartitionIndex(image.topics), SETTINGS)
     assert next_state(view, standing, state, wish, is_caught_up=is_caught_up, may_go=may_go) is expected
+
+
+@pytest.mark.parametrize(("behind", "is_caught_up"), [(2, False), (1, False), (0, True), (-1, True)])
+def test_a_broker_has_caught_up_once_it_read_its_own_registration(behind: int, is_caught_up: bool) -> None:
+    """The epoch of a broker is the offset of its registration; with the record before it knows of no registration."""
+    image = image_of([broker(1, epoch=5)])
+    request = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=5, current_metadata_offset=5 - behind, want_fence=False, want_shut_down=False
+    )
+    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request)
+    reply = decision.reply
+    assert isinstance(reply, BrokerHeartbeatResponse)
+    assert (reply.is_caught_up, reply.is_fenced) == (is_caught_up, not is_caught_up)
+    assert image_of(decision.records, image).cluster.brokers[1].fenced is not is_caught_up
+
+
+@pytest.mark.parametrize("isr", [[1], [1, 2]])
+def test_a_failed_directory_takes_its_replicas_and_leaves_the_last_in_sync(isr: list[int]) -> None:
+    """The last member of an in-sync set stays in it without a leader: no other replica has its records."""
+    image = image_of(
+        [
+            broker(1),
+            broker(2),
+            *topic("t", 7),
+            PartitionChangeRecord(partition_id=0, topic_id=uuid(7), isr=isr),
+            BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1, log_dirs=[uuid(1001), uuid(1101)]),
+            BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=5, fenced=-1),
+        ]
+    )
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=5,
+        current_metadata_offset=5,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=[uuid(1001)],
+    )
+    view = View(image, PartitionIndex(image.topics), SETTINGS)
+    after = image_of(heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request).records, image)
+    assert after.cluster.brokers[1].directories == (uuid(1101),)
+    ((_, _, partition),) = after.topics.partitions()
+    others = tuple(each for each in isr if each != 1)
+    assert (partition.isr, partition.leader) == ((others, 2) if others else ((1,), NO_LEADER))
 
 
 def test_a_broker_goes_when_all_others_know() -> None:
