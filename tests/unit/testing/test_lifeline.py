@@ -48,4 +48,11 @@ def test_the_reaper_kills_and_removes_what_it_was_told(tmp_path: Path) -> None:
 def test_the_reaper_passes_over_what_is_gone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", ""]) as gone:
         gone.wait()
-    reap(f"node {gone.pid}", f"directory {tmp_path / 'absent'}", f"ended {gone.pid}")
+    (tmp_path / "removed").mkdir()
+    reap(
+        f"node {gone.pid}",
+        f"directory {tmp_path / 'absent'}",
+        f"ended {gone.pid}",
+        f"directory {tmp_path / 'removed'}",
+    )
+    assert list(tmp_path.iterdir()) == [], "it goes on with the next line"

@@ -21,6 +21,7 @@ from tests.unit.storage.compaction.histories import (
     NOW_MS,
     clean_log,
     committed,
+    drive,
     end_transaction,
     offsets,
     request_of,
@@ -289,11 +290,15 @@ def test_a_request_may_lie_in_the_past(log: Log) -> None:
     assert log.first_dirty_offset is None
 
 
-def test_a_round_that_has_nothing_to_do_changes_nothing(log: Log) -> None:
+def test_a_round_without_dirty_records_copies_what_is_there(log: Log) -> None:
     send(log, ("a", "1"))
     roll(log)
+    log.flush(NOW_MS)
+    before = Path(log.directory, "00000000000000000000.log").read_bytes()
     request = replace(request_of(log), first_dirty_offset=2)
-    list(clean(FS, request))
+    drive(FS, log, request, clean(FS, request), NOW_MS)
+    assert Path(log.directory, "00000000000000000000.log").read_bytes() == before
+    assert offsets(log) == [0, 1]
 
 
 def test_a_part_of_which_retention_has_removed_all_segments_is_not_cleaned(log: Log) -> None:
