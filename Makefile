@@ -125,8 +125,8 @@ containers: $(VENV)/.installed-tests ## the image under Testcontainers' Kafka mo
 
 .PHONY: wheel wheel-pure
 
-wheel: wheel-pure ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
-	@echo "the compiled wheel: compiles the hot path, one to three minutes"
+wheel: wheel-pure compiled ## dist/: a wheel with the hot path compiled, for this platform, and one in plain Python, for any
+	@echo "the wheel with the compiled hot path"
 	@PIP_CONSTRAINT=$(LOCK) MOLDAU_WHEEL=compiled $(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
 

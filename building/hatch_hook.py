@@ -1,8 +1,9 @@
 """Hatchling's hook, which determines the files of a wheel. Hatchling loads this module by its path, which
 pyproject.toml names.
 
-`MOLDAU_WHEEL=compiled` makes a wheel for this platform and this Python whose hot path is compiled; without it, or with
-`pure`, one that runs everywhere.
+`MOLDAU_WHEEL=compiled` makes a wheel for this platform and this Python whose hot path is compiled: with the extension
+modules of the checkout if they are current, else with those that this build compiles. Without it, or with `pure`, the
+wheel runs everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs wi
 
     def dependencies(self) -> list[str]:
         """The packages that the build needs besides Hatchling."""
-        return ["mypy>=1.14", "setuptools"] if self._is_compiled else []
+        sys.path.insert(0, self.root)
+        from building.extensions import is_current
+
+        return ["mypy>=1.14", "setuptools"] if self._is_compiled and not is_current(Path(self.root)) else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Prepare the tree before Hatchling collects the files. An editable install refers to the folders of the
@@ -41,7 +45,7 @@ class MoldauWheel(BuildHookInterface[Any]):  # type: ignore[misc] # mypy runs wi
         tree = Path(self._directory.name)
         copy_tree(Path(self.root), tree)
         if self._is_compiled:
-            compile_wheel(tree)
+            compile_wheel(Path(self.root), tree)
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
         for top in (TARGET, *BESIDE):

@@ -107,16 +107,15 @@ def compile_side_by_side(
     return objects
 CCompiler.compile = compile_side_by_side
 options = ["--follow-imports=silent", "--ignore-missing-imports", "--no-warn-unused-ignores"]
-level = os.environ.get("MYPYC_OPT_LEVEL", "3")
 in_c = [source for source in sources if source.endswith(".c")]
 modules = [source for source in sources if source not in in_c]
-extensions = mypycify([*options, *modules], group_name=group, opt_level=level, debug_level="0", multi_file=True)
+extensions = mypycify([*options, *modules], group_name=group, opt_level="3", debug_level="0", multi_file=True)
 for each in extensions:
     each.extra_compile_args.append("-fvisibility=hidden")
     each.include_dirs.append(os.path.join("build", *group.split(".")[:-1]))  # the header of a group in a package
 for source in in_c:
     name = source.removesuffix(".c").replace("/", ".")
-    extensions.append(Extension(name, [source], extra_compile_args=[f"-O{level}"]))
+    extensions.append(Extension(name, [source], extra_compile_args=["-O3"]))
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
 """
 """Translates and compiles. Each module is a C file of its own, so that as many C compilers run as there are cores;

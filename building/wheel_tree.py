@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from building.extensions import EXTENSIONS, LIBRARY, is_current
 from building.hot_path import COMPILED_SOURCES, GROUP
 from building.mypyc_build import compile_tree
 
@@ -37,8 +38,14 @@ def copy_tree(root: Path, tree: Path) -> None:
             shutil.copyfile(path, copy)
 
 
-def compile_wheel(tree: Path) -> None:
-    """Compile the hot path of a tree from `copy_tree` beside its sources. Raises `CannotCompile`."""
+def compile_wheel(root: Path, tree: Path) -> None:
+    """Put the extension modules into a tree from `copy_tree`: those of the checkout if they are current, else compiled
+    there. Raises `CannotCompile`.
+    """
+    if is_current(root):
+        for name in (*EXTENSIONS, LIBRARY):
+            shutil.copyfile(root / name, tree / name)
+        return
     made = compile_tree(tree, COMPILED_SOURCES, GROUP)
     assert all((tree / name).is_file() for name in made)
 

@@ -174,14 +174,14 @@ def require(holds: bool, what: str, seen: str | Path) -> None:
 
 
 def check_wheel(stranger: Stranger, clone: Path, kind: str) -> Path:
-    """Build a wheel in the clone and run it without extras; the wheel. Raises `Wrong`. The compiled one is built
-    without optimization, which takes half of the time.
+    """Build a wheel in the clone and run it without extras; the wheel. Raises `Wrong`. The compiled one takes what
+    `first_command` left.
     """
     built = stranger.folder / f"{kind}-wheel"
     command = (clone / ".venv/bin/python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", built, ".")
     with step(f"a {kind} wheel is built"):
         lock = str(ROOT / "requirements.lock")
-        stranger.run(*command, cwd=clone, MOLDAU_WHEEL=kind, MYPYC_OPT_LEVEL="0", PIP_CONSTRAINT=lock)
+        stranger.run(*command, cwd=clone, MOLDAU_WHEEL=kind, PIP_CONSTRAINT=lock)
     (wheel,) = built.glob("*.whl")
     with step(f"the {kind} wheel serves a client without extras"):
         commands = stranger.environment(kind, wheel)

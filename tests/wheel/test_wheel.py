@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import site
 import subprocess
@@ -73,24 +71,15 @@ class Installed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def wheel() -> Path:
-    """Built once for each state of the sources, without optimization: that takes half of the time."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the compiled modules of this checkout; without such the build compiles them."""
     try:
         refuse_without_c_compiler()
     except CannotCompile as reason:
         pytest.skip(str(reason))
-    digest = hashlib.sha256(sys.version.encode())
-    for package in (*BESIDE, TARGET, "building"):
-        for path in files_of(ROOT / package):
-            digest.update(path.read_bytes())
-    digest.update((ROOT / "pyproject.toml").read_bytes())
-    folder = ROOT / ".compiled" / "wheels" / digest.hexdigest()
-    if not folder.exists():
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        aside = folder.with_name("aside")
-        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(aside), str(ROOT)]
-        subprocess.run(command, check=True, env=os.environ | {"MOLDAU_WHEEL": "compiled", "MYPYC_OPT_LEVEL": "0"})
-        aside.rename(folder)
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, env=os.environ | {"MOLDAU_WHEEL": "compiled"})
     (built,) = folder.glob("*.whl")
     return built
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from building import wheel_tree
 from building.extensions import (
     EXTENSIONS,
     LIBRARY,
@@ -86,6 +87,29 @@ def test_nothing_is_removed_where_nothing_is_stale(checkout: Path, finished: Pat
     install(finished, checkout)
     remove_stale(checkout)
     assert is_current(checkout)
+
+
+def test_a_wheel_takes_the_current_modules_of_its_checkout(
+    checkout: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Path] = []
+
+    def compile_tree(tree: Path, sources: tuple[str, ...], group: str) -> list[str]:
+        compiled.append(tree)
+        return []
+
+    monkeypatch.setattr(wheel_tree, "compile_tree", compile_tree)
+    tree = tmp_path / "tree"
+    for name in (*EXTENSIONS, LIBRARY):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    wheel_tree.compile_wheel(checkout, tree)
+    assert compiled == [tree]
+    install(finished, checkout)
+    wheel_tree.compile_wheel(checkout, tree)
+    assert compiled == [tree] and {name: (tree / name).read_text() for name in EXTENSIONS} == {
+        name: name for name in EXTENSIONS
+    }
+    assert (tree / LIBRARY).read_text() == LIBRARY
 
 
 def test_the_library_is_there_only_while_the_set_is_whole(
