@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, NoReturn
 
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
 
-EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
@@ -46,6 +45,7 @@ class Subcommand(NamedTuple):
 SUBCOMMANDS: Final = (
     Subcommand("serve", "run a node", "moldau.broker.cli.serve"),
     Subcommand("cluster", "run several nodes on this machine", "moldau.broker.cli.cluster"),
+    Subcommand("topic", "list, make, change and delete topics", "moldau.broker.cli.daily.topic"),
     Subcommand("format", "prepare the directories of a new node", "moldau.broker.cli.format_storage"),
     Subcommand("health", "ask a node whether it is ready", "moldau.broker.cli.health"),
     Subcommand("container", "run a node as the image does, from variables", "moldau.broker.cli.container"),
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         invocation.errors.say(f"moldau: {refusal}", "red")
         for detail in refusal.details:
             invocation.errors.say(f"  - {detail}")
-        return EXIT_FAILED
+        return refusal.status
     except BrokenPipeError:
         # The reader of the pipe has closed it, as in `moldau dump-log … | head`: the rest of the output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

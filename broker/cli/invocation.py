@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TextIO
 
-from moldau.broker.config.loading import checked_config
-
 if TYPE_CHECKING:
     from moldau.broker.config import Config
 
@@ -75,6 +73,9 @@ class Terminal:
 
 class CommandError(Exception):
     """A failure of a command: the lines to print, the first of which is the summary."""
+
+    status = 1
+    """The exit status."""
 
     def __init__(self, message: str, *details: str) -> None:
         super().__init__(message)
@@ -150,6 +151,7 @@ def load_config(
     further settings of a ready node of one.
     """
     from moldau.broker.config import ConfigError
+    from moldau.broker.config.loading import checked_config
     from moldau.broker.config.sources import (
         MalformedOverride,
         from_environment,

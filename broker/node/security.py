@@ -228,23 +228,13 @@ class NodeMechanisms:
                 return self._with_oauth().login(settings.listener, module)
             except ValueError as problem:
                 raise ValueError(f"{settings.jaas_name}: {problem}") from None
+        from moldau.security.sasl.client_login import PASSWORD_MECHANISMS, password_login
+
+        assert settings.mechanism in PASSWORD_MECHANISMS, f"the rules of settings let {settings.mechanism} pass"
         try:
-            username, password = module.option("username"), module.option("password")
+            return password_login(settings.mechanism, module, self._environment.entropy)
         except ValueError as problem:
             raise ValueError(f"{settings.jaas_name}: {problem}") from None
-        if settings.mechanism == PLAIN:
-            from moldau.security.sasl.plain import PlainClient
-
-            return partial(PlainClient, username, password)
-        if settings.mechanism in SCRAM:
-            from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
-            from moldau.security.sasl.scram.exchange import TOKEN_EXTENSION, ScramClient, ScramLogin
-
-            login = ScramLogin(SCRAM_MECHANISMS[settings.mechanism], username, password)
-            is_token = module.options.get(TOKEN_EXTENSION, "").lower() == "true"
-            extensions = f",{TOKEN_EXTENSION}=true" if is_token else ""
-            return partial(ScramClient, login, self._environment.entropy, extensions)
-        raise AssertionError(f"the rules of settings let {settings.mechanism} pass")
 
     def lookup(self, settings: SaslSettings) -> CredentialLookup:
         """The lookup by which the mechanisms of a listener get data such as a provider's keys."""

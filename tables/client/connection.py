@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from typing import Final, TypeVar, cast
@@ -14,12 +13,8 @@ from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
-from moldau.security.sasl.jaas import JaasError, parse_jaas
-from moldau.security.sasl.mechanism import ClientMechanism, LoginFailed
-from moldau.security.sasl.plain import PlainClient
-from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
-from moldau.security.sasl.scram.exchange import ScramClient, ScramLogin
-from moldau.tables.client.settings import Address, ClientSettings
+from moldau.security.sasl.mechanism import LoginFailed
+from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import Refused
 
 T = TypeVar("T")
@@ -35,7 +30,7 @@ class Disconnected(OSError):
 class BrokerConnection:
     """A connection with at most one request in flight. Only one thread may use it."""
 
-    def __init__(self, address: Address, settings: ClientSettings) -> None:
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
         """Connect and log in. Raises OSError, and `Refused` where the login fails."""
         self.address = address
         self._settings = settings
@@ -83,7 +78,7 @@ class BrokerConnection:
         return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
 
     def _log_in(self) -> None:
-        mechanism = mechanism_of(self._settings)
+        mechanism = self._settings.mechanism()
         shake = self.ask(SaslHandshakeRequest(mechanism=mechanism.name), SaslHandshakeResponse, 1)
         if shake.error_code:
             raise Refused(f"{self.address}: the broker has {', '.join(shake.mechanisms)}, not {mechanism.name}")
@@ -128,21 +123,6 @@ class BrokerConnection:
                 raise Disconnected("the broker closed the connection")
             position += count
         return bytes(received)
-
-
-def mechanism_of(settings: ClientSettings) -> ClientMechanism:
-    """The login that the options describe. Raises `Refused`; the text holds no secret."""
-    try:
-        module = parse_jaas(settings.sasl_jaas_config, settings.sasl_mechanism)
-        user, password = module.option("username"), module.option("password")
-    except JaasError as problem:
-        raise Refused(f"kafka.sasl.jaas.config: {problem}") from None
-    if settings.sasl_mechanism == "PLAIN":
-        return PlainClient(user, password)
-    scram = SCRAM_MECHANISMS.get(settings.sasl_mechanism)
-    if scram is not None:
-        return ScramClient(ScramLogin(scram, user, password), os.urandom)
-    raise Refused(f"kafka.sasl.mechanism: {settings.sasl_mechanism} is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
 
 
 def error_name(code: int) -> str:

@@ -4,10 +4,14 @@ tasks.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from moldau.security.sasl.client_login import PASSWORD_MECHANISMS, password_login
+from moldau.security.sasl.jaas import JaasError, parse_jaas
+from moldau.security.sasl.mechanism import ClientMechanism
 from moldau.tables.refusals import Refused
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -23,6 +27,26 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class ConnectionSettings(Protocol):
+    """What a connection asks of the settings of its client."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def request_timeout_ms(self) -> int: ...
+
+    @property
+    def is_encrypted(self) -> bool: ...
+
+    @property
+    def logs_in(self) -> bool: ...
+
+    def tls_context(self) -> ssl.SSLContext: ...
+
+    def mechanism(self) -> ClientMechanism: ...
 
 
 class ClientSettings(NamedTuple):
@@ -58,6 +82,16 @@ class ClientSettings(NamedTuple):
             raise Refused(f"kafka.ssl.ca.location: {self.ca_location}: {problem}") from None
         context.check_hostname = self.checks_host_name
         return context
+
+    def mechanism(self) -> ClientMechanism:
+        """The login of one connection. Raises `Refused`; the text holds no secret."""
+        if self.sasl_mechanism not in PASSWORD_MECHANISMS:
+            raise Refused(f"kafka.sasl.mechanism: {self.sasl_mechanism} is not one of {', '.join(PASSWORD_MECHANISMS)}")
+        try:
+            module = parse_jaas(self.sasl_jaas_config, self.sasl_mechanism)
+            return password_login(self.sasl_mechanism, module, os.urandom)()
+        except JaasError as problem:
+            raise Refused(f"kafka.sasl.jaas.config: {problem}") from None
 
 
 def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> ClientSettings:

@@ -1,0 +1,254 @@
+"""A client of one cluster for one command: requests to any broker, a given one, leaders, coordinators.
+
+    Cluster ──▶ BrokerConnection (tables/client/): one for each broker, one request after the other
+
+What passes while leaders and coordinators move is repeated until the timeout. Everything else is a `Failure` at once.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Final, TypeVar
+
+from moldau.broker.cli.daily.failures import EXIT_DENIED, EXIT_UNREACHABLE, Failure, check, status_of, unknown
+from moldau.broker.cli.daily.settings import ClientProperties
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import spec_of
+from moldau.tables.client.cluster import BACKOFF_S, PASSING, TransientError
+from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
+from moldau.tables.client.settings import Address
+from moldau.tables.refusals import Refused
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+EARLIEST: Final = -2
+LATEST: Final = -1
+GROUP: Final = 0
+"""The type of coordinator that FindCoordinator is asked for."""
+SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+"""Errors that are waited for. A topic that is not there is told at once."""
+
+
+class Client:
+    """The client. Its calls block."""
+
+    def __init__(self, settings: ClientProperties) -> None:
+        self.settings = settings
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, Address] = {}
+        self.racks: dict[int, str | None] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
+        self._leaders: dict[Partition, int] = {}
+        self._topic_ids: dict[str, bytes] = {}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the connections and drop the metadata, so that they are made again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._leaders.clear()
+
+    def ask(self, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0) -> T:
+        """Ask any broker, in the newest version that both have or at most in `version`. Raises `Failure`."""
+        return self._on(self._any(), request, reply, version, wait_ms)
+
+    def ask_broker(
+        self, node_id: int, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0
+    ) -> T:
+        """Ask one broker. Raises `Failure`."""
+        if node_id not in self.brokers:
+            self.topics([])
+        address = self.brokers.get(node_id)
+        if address is None:
+            raise unknown("broker", str(node_id), map(str, self.brokers))
+        return self._on(self._to(address), request, reply, version, wait_ms)
+
+    def repeated(self, what: str, attempt: Callable[[], T]) -> T:
+        """Repeat an attempt while it raises `TransientError`, and the connection is lost, until the timeout. Returns
+        its result. Raises `Failure`.
+        """
+        deadline = time.monotonic() + self.settings.timeout_s
+        while True:
+            try:
+                return attempt()
+            except (TransientError, Disconnected) as problem:
+                self.forget()
+                if time.monotonic() + BACKOFF_S > deadline:
+                    raise Failure(
+                        f"{what}: {problem}, for {self.settings.timeout_s:g} s", status=EXIT_UNREACHABLE
+                    ) from None
+                time.sleep(BACKOFF_S)
+
+    # Topics
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, MetadataResponseTopic]:
+        """The metadata of topics by name, of all topics for None. A topic that is not there has its error code."""
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        reply = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), MetadataResponse, version=12)
+        self.cluster_id, self.controller_id = reply.cluster_id, reply.controller_id
+        self.brokers = {each.node_id: Address(each.host, each.port) for each in reply.brokers}
+        self.racks = {each.node_id: each.rack for each in reply.brokers}
+        found = {each.name: each for each in reply.topics if each.name is not None}
+        for name, topic in found.items():
+            self._topic_ids[name] = bytes(topic.topic_id)
+            self._leaders |= {(name, each.partition_index): each.leader_id for each in topic.partitions}
+        return found
+
+    def known_topics(self, names: Iterable[str]) -> dict[str, MetadataResponseTopic]:
+        """The metadata of topics that must be there. Raises `Failure`, which names the topic that was meant."""
+        wanted = list(dict.fromkeys(names))
+        found = self.repeated("the topics", lambda: self._settled(wanted))
+        for name in wanted:
+            code = found[name].error_code if name in found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise unknown("topic", name, self.topics(None))
+            check(code, None, f"topic {name}")
+        return {name: found[name] for name in wanted}
+
+    def _settled(self, names: list[str]) -> dict[str, MetadataResponseTopic]:
+        found = self.topics(names)
+        for name, topic in found.items():
+            if topic.error_code in SETTLING:
+                raise TransientError(f"topic {name}: {error_name(topic.error_code)}")
+        return found
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id of a topic in the metadata that were asked for last."""
+        return self._topic_ids[topic]
+
+    def leader_of(self, key: Partition) -> int:
+        """The node id of a partition's leader. Raises `TransientError` if it has none now."""
+        if key not in self._leaders:
+            self.topics([key[0]])
+        leader = self._leaders.get(key, -1)
+        if leader not in self.brokers:
+            raise TransientError(f"{key[0]}-{key[1]} has no leader")
+        return leader
+
+    def by_leader(self, keys: Iterable[Partition]) -> dict[int, list[Partition]]:
+        """Partitions by their leaders. Raises `TransientError`."""
+        found: dict[int, list[Partition]] = {}
+        for key in keys:
+            found.setdefault(self.leader_of(key), []).append(key)
+        return found
+
+    def offsets(self, wanted: Mapping[Partition, int], *, is_committed: bool = False) -> dict[Partition, int]:
+        """For each partition the offset of the first record at or after a timestamp (ms), -1 if there is no such
+        record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Failure`.
+        """
+        from moldau.broker.cli.daily.offsets import ask_offsets
+
+        return self.repeated("the offsets", lambda: ask_offsets(self, wanted, is_committed))
+
+    # Groups
+
+    def coordinator_of(self, group: str) -> int:
+        """The node id of a group's coordinator. Raises `TransientError` while there is none, and `Failure`."""
+        from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+        request = FindCoordinatorRequest(key=group, key_type=GROUP, coordinator_keys=[group])
+        reply = self.ask(request, FindCoordinatorResponse)
+        (found,) = reply.coordinators or (reply,)
+        self.check(found.error_code, found.error_message, f"group {group}")
+        if found.node_id not in self.brokers:
+            self.topics([])
+        return found.node_id
+
+    def ask_coordinator(self, group: str, request: object, reply: type[T], *, version: int | None = None) -> T:
+        """Ask the coordinator of a group. Raises `TransientError` while there is none, and `Failure`."""
+        return self.ask_broker(self.coordinator_of(group), request, reply, version=version)
+
+    def check(self, code: int, said: str | None, what: str) -> None:
+        """Check an error code of a response. Raises `TransientError` if it passes, and `Failure`."""
+        if code in SETTLING:
+            raise TransientError(f"{what}: {error_name(code)}")
+        check(code, said, what)
+
+    # Connections
+
+    def _any(self) -> BrokerConnection:
+        problem: Failure | None = None
+        for address in dict.fromkeys([*self._connections, *self.brokers.values(), *self.settings.bootstrap]):
+            try:
+                return self._to(address)
+            except Failure as failed:
+                if failed.status != EXIT_UNREACHABLE:
+                    raise
+                problem = problem or failed
+        assert problem is not None
+        raise problem
+
+    def _to(self, address: Address) -> BrokerConnection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = self._connect(address)
+        return connection
+
+    def _connect(self, address: Address) -> BrokerConnection:
+        try:
+            return BrokerConnection(address, self.settings)
+        except ssl.SSLCertVerificationError as problem:
+            raise Failure(
+                f"{address}: its certificate is not trusted: {problem.verify_message}; "
+                "ssl.truststore.location names the authorities that are",
+                status=EXIT_DENIED,
+            ) from None
+        except ssl.SSLError as problem:
+            reason = problem.reason or str(problem)
+            raise Failure(
+                f"{address}: the TLS handshake failed ({reason}): does security.protocol={self.settings.protocol} fit "
+                "this listener?",
+                status=EXIT_UNREACHABLE,
+            ) from None
+        except Refused as problem:
+            raise Failure(str(problem), status=EXIT_DENIED) from None
+        except (OSError, MalformedMessage) as problem:
+            raise self._unreachable(address, problem) from None
+
+    def _unreachable(self, address: Address, problem: Exception) -> Failure:
+        said = str(problem).removeprefix(f"{address}: ")
+        said = said.partition("] ")[2] or said
+        if "refused" in said:
+            remedy = "is a node running there, and is --bootstrap-server right?"
+        elif "closed" in said or "reset" in said or isinstance(problem, MalformedMessage) or "bytes" in said:
+            remedy = f"does security.protocol={self.settings.protocol} fit this listener?"
+        else:
+            remedy = "is --bootstrap-server right?"
+        return Failure(f"no broker answers at {address} ({said}): {remedy}", status=EXIT_UNREACHABLE)
+
+    def _on(
+        self, connection: BrokerConnection, request: object, reply: type[T], version: int | None, wait_ms: int
+    ) -> T:
+        spec = spec_of(type(request))
+        try:
+            return connection.ask(request, reply, spec.versions.last if version is None else version, wait_ms=wait_ms)
+        except Refused:
+            name = type(request).__name__.removesuffix("Request")
+            raise Failure(
+                f"{connection.address} has no version of {name} that is spoken here: is it a listener of brokers?",
+                status=status_of(ErrorCode.UNSUPPORTED_VERSION),
+            ) from None
+        except MalformedMessage as problem:
+            raise Failure(f"{connection.address}: an answer that cannot be read: {problem}") from None
+        except Disconnected:
+            self._connections.pop(connection.address, None)
+            raise

@@ -1,0 +1,118 @@
+"""Settings of topics, brokers, groups and client metrics, read and changed as resources of the protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, check
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+if TYPE_CHECKING:
+    from moldau.broker.cli.daily.client import Client
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+OWN_TOPIC: Final = 1
+"""The source of a setting that a topic has itself."""
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+Resource = tuple[int, str]
+Change = tuple[int, str, str | None]
+"""Operation, name and value."""
+
+
+def described(
+    client: Client, resources: Iterable[Resource], *, synonyms: bool = False, documentation: bool = False
+) -> list[DescribeConfigsResult]:
+    """The settings of resources; those of a broker come from that broker. Raises `Failure`."""
+    found: list[DescribeConfigsResult] = []
+    elsewhere: list[DescribeConfigsResource] = []
+    for kind, name in resources:
+        asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        if kind in (BROKER, BROKER_LOGGER) and name:
+            found += _answers(client, [asked], int(name), synonyms, documentation)
+        else:
+            elsewhere.append(asked)
+    return found + (_answers(client, elsewhere, None, synonyms, documentation) if elsewhere else [])
+
+
+def _answers(
+    client: Client, asked: list[DescribeConfigsResource], broker: int | None, synonyms: bool, documentation: bool
+) -> list[DescribeConfigsResult]:
+    request = DescribeConfigsRequest(resources=asked, include_synonyms=synonyms, include_documentation=documentation)
+    if broker is None:
+        return client.ask(request, DescribeConfigsResponse).results
+    return client.ask_broker(broker, request, DescribeConfigsResponse).results
+
+
+def alter(client: Client, resource: Resource, what: str, changes: Sequence[Change], *, validate_only: bool) -> None:
+    """Change settings of a resource; those of a broker at that broker. `what` names the resource. Raises `Failure`."""
+    from moldau.protocol.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+
+    kind, name = resource
+    configs = [AlterableConfig(name=key, config_operation=operation, value=value) for operation, key, value in changes]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)],
+        validate_only=validate_only,
+    )
+    if kind in (BROKER, BROKER_LOGGER) and name:
+        reply = client.ask_broker(int(name), request, IncrementalAlterConfigsResponse)
+    else:
+        reply = client.ask(request, IncrementalAlterConfigsResponse)
+    for each in reply.responses:
+        check_setting(each.error_code, each.error_message, what)
+
+
+def check_setting(code: int, said: str | None, what: str) -> None:
+    """Check the error code of a change of settings: an unknown setting is told the name that was meant."""
+    match = re.search(r"[Uu]nknown (?:\w+ )*(?:config|property)[a-z ]*:? '?([\w.\-]+)", said or "")
+    if code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST) and match is not None:
+        raise Failure(f"{what}: there is no setting {match[1]}{_meant(match[1])} ({ErrorCode(code).name})")
+    check(code, said, what)
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches
+
+    from moldau.broker.config.catalogue import topic_catalogue
+
+    close = get_close_matches(name, topic_catalogue(), 1)
+    return (
+        f"; did you mean {close[0]}?" if close else ": 'moldau config get topic NAME --all' shows those that there are"
+    )
+
+
+def pairs_of(given: Iterable[str], option: str) -> dict[str, str]:
+    """Settings of the form NAME=VALUE. Raises `WrongArguments`."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, is_pair, value = each.partition("=")
+        if not is_pair or not name.strip():
+            raise WrongArguments(f"{option} {each} is not NAME=VALUE")
+        if name.strip() in found:
+            raise WrongArguments(f"{option} {name.strip()} is given twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def changes_of(settings: Mapping[str, str], removed: Iterable[str]) -> list[Change]:
+    """The changes that set and unset settings."""
+    return [(SET, name, value) for name, value in settings.items()] + [(DELETE, name, None) for name in removed]

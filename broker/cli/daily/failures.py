@@ -1,0 +1,119 @@
+"""How a daily command fails: one sentence, and an exit status that says of which kind the failure is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+from moldau.broker.cli.invocation import CommandError
+from moldau.protocol.errors import ErrorCode
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNKNOWN: Final = 3
+EXIT_DENIED: Final = 4
+EXIT_UNREACHABLE: Final = 5
+
+_UNKNOWN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+_DENIED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+_SENTENCES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition, or the user may not describe it",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user has no right to do this with the topic: 'moldau acl list --topic' "
+    "shows the permissions",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user has no right to do this with the group: 'moldau acl list --group' "
+    "shows the permissions",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the user has no right to do this with the cluster: 'moldau acl list "
+    "--cluster' shows the permissions",
+    ErrorCode.SECURITY_DISABLED: "the cluster has no authorizer: set authorizer.class.name at its nodes",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic: stop them first",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "it is there already",
+    ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than max.message.bytes of the topic",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the records are larger than a segment of the topic",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside of the partition",
+    ErrorCode.REQUEST_TIMED_OUT: "the cluster did not do it in time; it may still do it",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster does not have this",
+    ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false at the cluster's nodes",
+}
+
+
+class Failure(CommandError):
+    """A failure whose exit status says of which kind it is."""
+
+    def __init__(self, message: str, *details: str, status: int = EXIT_FAILED) -> None:
+        super().__init__(message, *details)
+        self.status = status
+
+
+class WrongArguments(Failure):
+    """Arguments that make no sense together, or a value that is none."""
+
+    def __init__(self, message: str, *details: str) -> None:
+        super().__init__(message, *details, status=EXIT_USAGE)
+
+
+def refused(code: int, said: str | None, what: str) -> Failure:
+    """The failure that an error code of a response is. `said`: the broker's own sentence; `what`: of which thing the
+    response tells.
+    """
+    known = code in _SENTENCES or code in ErrorCode.__members__.values()
+    name = ErrorCode(code).name if known else f"error {code}"
+    own = _SENTENCES.get(ErrorCode(code)) if known else None
+    sentence = own or (said or "").strip().rstrip(".") or "the cluster refuses it"
+    return Failure(f"{what}: {sentence} ({name})", status=status_of(code))
+
+
+def status_of(code: int) -> int:
+    """The exit status of an error code."""
+    if code in _UNKNOWN:
+        return EXIT_UNKNOWN
+    return EXIT_DENIED if code in _DENIED else EXIT_FAILED
+
+
+def check(code: int, said: str | None, what: str) -> None:
+    """Raise `Failure` if a response has an error code."""
+    if code:
+        raise refused(code, said, what)
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
+    """There is nothing of this name; the sentence says which name was probably meant."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), 1)
+    hint = f"; did you mean {close[0]}?" if close else f": 'moldau {kind} list' shows those that are there"
+    return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
+
+
+def all_of(failures: list[Failure]) -> None:
+    """Raise the failures of several things as one; the exit status is that of the first."""
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        lines = [str(each) for each in failures]
+        raise Failure(f"{len(failures)} failed", *lines, status=failures[0].status)
+
+
+def wrong(message: str) -> NoReturn:
+    """Refuse arguments."""
+    raise WrongArguments(message)

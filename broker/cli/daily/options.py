@@ -1,0 +1,67 @@
+"""The arguments that all daily commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+EXIT_STATUSES: Final = """\
+The exit status is 0 where it was done, 1 where it failed, 2 where the arguments are wrong, 3 where there is no such
+thing, 4 where the user has no right or cannot log in, 5 where no broker can be reached."""
+
+
+def add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *, example: str = ""
+) -> argparse.ArgumentParser:
+    """Declare one action of a command, with the arguments that every action takes."""
+    action = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", epilog=example)
+    action.formatter_class = _formatter_of(actions)
+    add_connection(action)
+    return action
+
+
+def add_actions(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """The actions of a command."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
+    actions.formatter_class = parser.formatter_class  # type: ignore[attr-defined]
+    return actions
+
+
+def _formatter_of(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> type[argparse.HelpFormatter]:
+    formatter: type[argparse.HelpFormatter] = actions.formatter_class  # type: ignore[attr-defined]
+    return formatter
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that say where the cluster is, how the user logs in, and in which form it is shown."""
+    group = parser.add_argument_group("cluster and output")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"brokers of the cluster, separated by commas (default: {DEFAULT_BOOTSTRAP})",
+    )
+    group.add_argument("--command-config", metavar="FILE", help="properties of a client: TLS, SASL, timeouts")
+    group.add_argument(
+        "-X",
+        "--command-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one property of the client; may be repeated",
+    )
+    group.add_argument("--timeout", type=float, metavar="SECONDS", help="how long to try (default: 30)")
+    group.add_argument("--json", action="store_true", help="one JSON object a line, with exact numbers")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of an action that loses something, which is only shown without `--execute`."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--dry-run", action="store_true", help="show what would be done (the default)")
+    either.add_argument("--execute", action="store_true", help="do it")
+
+
+Action = Callable[[argparse.Namespace], None]

@@ -1,0 +1,128 @@
+"""How results are shown: aligned tables with units for readers, JSON lines with exact numbers for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from moldau.broker.cli.invocation import Terminal
+
+Row = Mapping[str, object]
+NOTHING: Final = "-"
+_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_SECOND: Final = 1000
+_STEPS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND, "s"))
+
+
+class Output:
+    """The output of one command."""
+
+    def __init__(self, terminal: Terminal, *, is_json: bool) -> None:
+        self.terminal = terminal
+        self.is_json = is_json
+
+    def rows(self, rows: Sequence[Row], columns: Sequence[str], *, empty: str = "") -> None:
+        """Show rows: as a table of these columns, or each as an object of all that it has.
+
+        A column `size_bytes` is shown with its unit under SIZE, one `age_ms` as a duration under AGE. `empty` is said
+        instead of a table without rows.
+        """
+        if self.is_json:
+            for row in rows:
+                self.object(row)
+            return
+        cells = [[shown(name, row.get(name)) for name in columns] for row in rows]
+        if not cells:
+            if empty:
+                self.say(empty)
+            return
+        numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in columns]
+        heads = [_head(name) for name in columns]
+        widths = [max(len(heads[i]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
+        self.terminal.say(_line(heads, widths, numeric), "bold")
+        for line in cells:
+            self.terminal.say(_line(line, widths, numeric))
+
+    def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Show names and values, one pair a line; nothing as JSON."""
+        known = list(pairs)
+        width = max((len(name) for name, _ in known), default=0)
+        for name, value in known:
+            self.say(f"{name + ':':<{width + 1}}  {value}")
+
+    def say(self, text: str, *styles: str) -> None:
+        """Show a line of text; nothing as JSON."""
+        if not self.is_json:
+            self.terminal.say(text, *styles)
+
+    def object(self, row: Row) -> None:
+        """Write one object as a line of JSON, if the output is JSON."""
+        if self.is_json:
+            import json
+
+            self.terminal.say(json.dumps(row, ensure_ascii=False))
+
+
+def shown(name: str, value: object) -> str:
+    """A value of a column as text; the end of the column's name says its unit."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return size_text(value)
+    if isinstance(value, int) and name.endswith("_ms"):
+        return duration_text(value)
+    if isinstance(value, int) and name in ("records", "lag"):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or NOTHING
+    return str(value) or NOTHING
+
+
+def size_text(size: int) -> str:
+    """Bytes with a unit: 1.5 MiB."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, len(_SIZES) - 1)
+    return f"{size / (1 << 10 * power):.1f} {_SIZES[power]}"
+
+
+def duration_text(milliseconds: int) -> str:
+    """A duration in its two largest units: 2 h 5 min."""
+    if milliseconds < _SECOND:
+        return f"{milliseconds} ms" if milliseconds else "0 s"
+    parts: list[str] = []
+    rest = milliseconds
+    for step, unit in _STEPS:
+        count, rest = divmod(rest, step)
+        if count:
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return " ".join(parts)
+
+
+def time_text(milliseconds: int) -> str:
+    """A wall-clock time (ms since 1970) in UTC, as ISO 8601."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: 1 topic, 1,200 topics."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_bytes").removesuffix("_ms").replace("_", " ").upper()
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    columns = zip(cells, widths, numeric, strict=True)
+    return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in columns).rstrip()

@@ -1,0 +1,53 @@
+"""What an action of a daily command works with: its arguments, the client, the output, the time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from moldau.broker.cli.daily.client import Client
+from moldau.broker.cli.daily.failures import EXIT_UNREACHABLE, Failure
+from moldau.broker.cli.daily.output import Output
+from moldau.broker.cli.daily.settings import client_properties
+from moldau.broker.cli.invocation import Invocation
+from moldau.tables.client.cluster import TransientError
+from moldau.tables.client.connection import Disconnected
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of an action."""
+
+    arguments: argparse.Namespace
+    invocation: Invocation
+    client: Client
+    output: Output
+
+    def note(self, text: str, *styles: str) -> None:
+        """Say something on standard error."""
+        self.invocation.errors.say(text, *styles)
+
+    def now_ms(self) -> int:
+        """The wall clock, in ms since 1970."""
+        from time import time_ns
+
+        return time_ns() // 1_000_000
+
+
+Action = Callable[[Session], int]
+
+
+def run_action(actions: Mapping[str, str], arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Run the action that the arguments name. `actions` has for each a function as `module:function`; the module is
+    one of this package and is imported here. Returns the exit status. Raises `CommandError`.
+    """
+    module, _, function = actions[arguments.action].partition(":")
+    action: Action = getattr(import_module(f"moldau.broker.cli.daily.{module}"), function)
+    output = Output(invocation.out, is_json=arguments.json)
+    with Client(client_properties(arguments, invocation)) as client:
+        try:
+            return action(Session(arguments, invocation, client, output))
+        except (TransientError, Disconnected) as problem:
+            raise Failure(str(problem), status=EXIT_UNREACHABLE) from None

@@ -1,0 +1,160 @@
+"""The settings of the client: the properties of Apache Kafka's tools, from a file, the environment and arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from moldau.broker.cli.daily.failures import WrongArguments
+from moldau.broker.cli.daily.options import DEFAULT_BOOTSTRAP
+from moldau.broker.cli.invocation import Invocation, read_file
+from moldau.security.sasl.mechanism import ClientMechanism
+from moldau.tables.client.settings import PROTOCOLS, Address, address_of
+from moldau.tables.refusals import Refused
+
+CLIENT_ID: Final = "moldau"
+TIMEOUT_S: Final = 30.0
+BOOTSTRAP_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVER"
+FILE_VARIABLE: Final = "MOLDAU_COMMAND_CONFIG"
+PREFIX: Final = "MOLDAU_CLIENT_"
+"""Of the variables that are properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is security.protocol."""
+
+
+@dataclass(frozen=True)
+class ClientProperties:
+    """The settings of one client, a `ConnectionSettings`. Its `repr` would show a password, and is never printed."""
+
+    bootstrap: tuple[Address, ...]
+    properties: Mapping[str, str]
+    timeout_s: float
+    source: str
+    """Where the properties come from, for a sentence."""
+
+    def __repr__(self) -> str:
+        return f"ClientProperties of {self.bootstrap_text}"
+
+    @property
+    def bootstrap_text(self) -> str:
+        return ",".join(map(str, self.bootstrap))
+
+    @property
+    def client_id(self) -> str:
+        return self.properties.get("client.id", CLIENT_ID)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        return max(1, int(self.timeout_s * 1000))
+
+    @cached_property
+    def protocol(self) -> str:
+        protocol = self.properties.get("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol not in PROTOCOLS:
+            raise WrongArguments(f"security.protocol={protocol}: it is one of {', '.join(PROTOCOLS)}")
+        return protocol
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def logs_in(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def tls_context(self) -> ssl.SSLContext:
+        """The TLS context of the client; the stores are read once. Raises `Failure`."""
+        return self._tls
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        from moldau.broker.cli.client_channels import LISTENER, settings_of
+        from moldau.broker.config import ConfigError
+        from moldau.broker.config.loading import checked_config
+        from moldau.broker.config.tls import tls_settings
+        from moldau.broker.network.tls.contexts import make_contexts
+
+        try:
+            config = checked_config(settings_of({**self._stores(), "security.protocol": "SSL"}))
+            return make_contexts(tls_settings(config, LISTENER)).client
+        except ConfigError as refusal:
+            raise WrongArguments(f"{self.source} cannot be used", *refusal.problems) from None
+        except (ValueError, OSError) as problem:
+            raise WrongArguments(f"{self.source} cannot be used: {problem}") from None
+
+    def _stores(self) -> dict[str, str]:
+        """The properties of TLS; the certificate authorities may have librdkafka's name."""
+        stores = {name: value for name, value in self.properties.items() if name.startswith("ssl.")}
+        authorities = stores.pop("ssl.ca.location", None)
+        if authorities is not None:
+            stores |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authorities}
+        return stores
+
+    def mechanism(self) -> ClientMechanism:
+        """The login of one connection. Raises `WrongArguments`; the text holds no secret."""
+        from moldau.security.sasl.client_login import PASSWORD_MECHANISMS, password_login
+        from moldau.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+
+        known = self.properties
+        name = known.get("sasl.mechanism", known.get("sasl.mechanisms", "GSSAPI")).strip().upper()
+        if name not in PASSWORD_MECHANISMS:
+            raise WrongArguments(f"sasl.mechanism={name}: this command logs in by {', '.join(PASSWORD_MECHANISMS)}")
+        try:
+            if "sasl.jaas.config" in known:
+                module = parse_jaas(known["sasl.jaas.config"], name)
+            else:
+                # librdkafka's names.
+                module = LoginModule(name, {option: known[f"sasl.{option}"] for option in ("username", "password")})
+            return password_login(name, module, os.urandom)()
+        except JaasError as problem:
+            raise WrongArguments(f"sasl.jaas.config: {problem}") from None
+        except KeyError:
+            raise WrongArguments(
+                f"security.protocol={self.protocol} needs sasl.jaas.config: {self.source} has none"
+            ) from None
+
+
+def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> ClientProperties:
+    """The settings from a file, then variables, then arguments. Raises `CommandError`."""
+    variables = invocation.variables
+    file = arguments.command_config or variables.get(FILE_VARIABLE)
+    properties = dict(read_file(file)) if file else {}
+    properties |= {
+        name.removeprefix(PREFIX).lower().replace("_", "."): value
+        for name, value in variables.items()
+        if name.startswith(PREFIX)
+    }
+    for given in arguments.command_property:
+        name, is_pair, value = given.partition("=")
+        if not is_pair:
+            raise WrongArguments(f"--command-property {given} is not NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    text = (
+        arguments.bootstrap_server
+        or variables.get(BOOTSTRAP_VARIABLE)
+        or properties.get("bootstrap.servers")
+        or DEFAULT_BOOTSTRAP
+    )
+    try:
+        bootstrap = tuple(address_of(each.strip()) for each in text.split(",") if each.strip())
+    except Refused:
+        raise WrongArguments(f"--bootstrap-server {text} is not of the form host:port[,host:port]") from None
+    settings = ClientProperties(bootstrap, properties, _timeout(arguments, properties), file or "the environment")
+    settings.protocol  # noqa: B018 refuses one that there is not
+    return settings
+
+
+def _timeout(arguments: argparse.Namespace, properties: Mapping[str, str]) -> float:
+    if arguments.timeout is not None:
+        if not 0 < arguments.timeout < 1e6:
+            raise WrongArguments(f"--timeout {arguments.timeout:g} is not a number of seconds above 0")
+        return float(arguments.timeout)
+    text = properties.get("request.timeout.ms")
+    if text is None:
+        return TIMEOUT_S
+    if not text.strip().isdecimal() or int(text) == 0:
+        raise WrongArguments(f"request.timeout.ms={text} is not a whole number above 0")
+    return int(text) / 1000

@@ -1,0 +1,57 @@
+"""Times and durations as a user writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moldau.broker.cli.daily.failures import WrongArguments
+
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d|w)")
+_ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+DURATIONS: Final = "90s, 15m, 2h, 7d, 1h30m or PT2H"
+TIMES: Final = (
+    f"2026-11-29T06:00 (UTC where it has no zone), milliseconds since 1970, now, or a duration ago ({DURATIONS})"
+)
+
+
+def duration_ms(text: str, option: str) -> int:
+    """A duration: `2h`, `1h30m`, or ISO 8601 as `PT2H`. Raises `WrongArguments`."""
+    found = _duration(text)
+    if found is None:
+        raise WrongArguments(f"{option} {text}: a duration is written as {DURATIONS}")
+    return found
+
+
+def time_ms(text: str, option: str, now_ms: int) -> int:
+    """A time in ms since 1970; a duration is that long before now. Raises `WrongArguments`."""
+    if text == "now":
+        return now_ms
+    if text.isdecimal():
+        if len(text) < 11:
+            raise WrongArguments(f"{option} {text}: a number is milliseconds since 1970, such as {now_ms}")
+        return int(text)
+    ago = _duration(text.removesuffix("ago").rstrip())
+    if ago is not None:
+        return now_ms - ago
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise WrongArguments(f"{option} {text}: a time is {TIMES}") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration(text: str) -> int | None:
+    if text.startswith("P"):
+        match = _ISO.fullmatch(text)
+        if match is None or not any(match.groups()):
+            return None
+        days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
+        return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return round(sum(float(number) * _UNITS[unit] for number, unit in parts))

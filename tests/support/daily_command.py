@@ -1,0 +1,57 @@
+"""The daily commands against a running cluster: what they say, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Said(NamedTuple):
+    """What a command said. `lines` and `errors` are those of its outputs."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The objects of `--json`."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def failure(self) -> str:
+        """The one sentence of a failure; what else there is fails."""
+        assert self.status and "Traceback" not in self.err, self.err
+        (line,) = self.err.splitlines()
+        assert line.startswith("moldau: ")
+        return line.removeprefix("moldau: ")
+
+
+class DailyCommand:
+    """Runs `moldau` against one cluster, each command as a process."""
+
+    def __init__(self, bootstrap: str, variables: Mapping[str, str] | None = None) -> None:
+        self._variables = {**os.environ, "MOLDAU_BOOTSTRAP_SERVER": bootstrap, **(variables or {})}
+
+    def __call__(self, *words: str, given: str | bytes = b"", timeout_s: float = 60) -> Said:
+        """Run a command, with `given` as its standard input."""
+        command = [sys.executable, "-m", "moldau", *words]
+        sent = given.encode() if isinstance(given, str) else given
+        done = subprocess.run(command, input=sent, capture_output=True, env=self._variables, timeout=timeout_s)
+        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def rows(self, *words: str) -> list[dict[str, Any]]:
+        """The rows of a command that succeeds."""
+        said = self(*words, "--json")
+        assert said.status == 0, said.err
+        return said.rows
+
+    def done(self, *words: str, given: str | bytes = b"") -> str:
+        """What a command that succeeds prints."""
+        said = self(*words, given=given)
+        assert said.status == 0, said.err
+        return said.out
