@@ -22,7 +22,7 @@ from moldau.broker.requests.parts import Parts, in_parts
 from moldau.broker.requests.services import Services
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.primitives import Chunk
+from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.protocol.schema import fields_of, response_class_of, spec_of
 from moldau.security.access import AclOperation
 
@@ -80,6 +80,8 @@ class Api:
     """By version of the request: errors that clients of earlier versions do not know, each with the error that is sent
     to these in its place. Handlers answer every version with the newest error.
     """
+    is_shared: bool
+    """Whether the handler gives many requests one response object, which is then encoded once."""
 
     @property
     def key(self) -> int:
@@ -131,6 +133,7 @@ def api(
     hook: MakeHook | None = None,
     refuse_version: Callable[[], RefuseVersion] | None = None,
     errors_before: ErrorsBefore = NO_ERRORS,
+    is_shared: bool = False,
 ) -> Api:
     """Make the row of an API. mypy reports a handler that takes another request than that of the row."""
     assert broker is not None or controller is not None, f"{request.__name__} has no handler"
@@ -148,6 +151,7 @@ def api(
         hook,
         refuse_version,
         errors_before,
+        is_shared,
     )
 
 
@@ -203,8 +207,28 @@ def _bind(row: Api, role: ListenerRole, services: Services, *, is_guarded: bool,
         answer,
         None if row.hook is None or wrap is not None else partial(row.hook, services),
         None if row.refuse_version is None else row.refuse_version(),
-        version_encoder=partial(with_known_errors, row) if row.errors_before else None,
+        version_encoder=shared_encoder
+        if row.is_shared
+        else partial(with_known_errors, row)
+        if row.errors_before
+        else None,
     )
+
+
+def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
+    """An encoder that encodes a response once while the handler answers with that same object."""
+    last: object = None
+    encoded = b""
+
+    def encode_once(response: object, out: list[Chunk]) -> None:
+        nonlocal last, encoded
+        if response is not last:
+            pieces: list[Chunk] = []
+            encode(response, pieces)
+            last, encoded = response, b"".join(cast("list[BytesLike]", pieces))
+        out.append(encoded)
+
+    return encode_once
 
 
 # The errors of older versions

@@ -1,18 +1,18 @@
 """Large Metadata responses: they are made and encoded in an executor thread, one at a time.
 
 The response for all topics of a cluster of 100,000 partitions has 4 MB and takes most of a second to make; no other
-client should wait for that. The last response with all topics is cached until the metadata changes, because many
-clients may restart at the same time.
+client should wait for that. The last responses are kept until the metadata changes, because many clients may restart at
+the same time, and one client may ask again and again. So is what a client may see of all topics.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.replies import EncodedResponse
+from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import EXECUTOR, Pending
 from moldau.broker.runtime.tasks import Spawn
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from moldau.kraft.image.metadata_image import MetadataImage
     from moldau.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
     from moldau.protocol.primitives import Chunk
+    from moldau.security.principal import Principal
+
+KEPT_MAX: Final = 8
+"""The most responses, and the most clients whose visible topics are kept."""
+KEPT_SIZE_MAX: Final = 1 << 23
+"""The most bytes of all kept responses but the newest."""
+KEPT_TOPICS_MAX: Final = 100_000
+"""The most visible topics of all clients but the newest."""
 
 
 class MetadataQuery(NamedTuple):
@@ -49,17 +57,37 @@ MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]
 """Makes the response, and the names of the topics to be created."""
 
 
-class CachedAnswer(NamedTuple):
+class Client(NamedTuple):
+    """What the ACLs decide by."""
+
+    principal: Principal
+    host: str
+    stamp: int
+    """Of its access: decisions are the same while it is the same."""
+
+
+class KeptAnswer(NamedTuple):
+    """A response, and what it answers."""
+
     question: MetadataQuery
     version: int
     response: EncodedResponse
+    size: int
+    """In bytes."""
+
+    def is_current(self, question: MetadataQuery) -> bool:
+        """Whether it was made by the same metadata."""
+        image = self.question.image
+        return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
         """Whether this response answers the question by the current metadata."""
+        if version != self.version or not self.is_current(question):
+            return False
         kept = self.question
-        is_same_cluster = kept.image.topics is question.image.topics and kept.image.cluster is question.image.cluster
-        same = kept._replace(image=question.image, nodes=question.nodes, controller_id=question.controller_id)
-        return version == self.version and is_same_cluster and same == question
+        return question == kept._replace(
+            image=question.image, nodes=question.nodes, controller_id=question.controller_id
+        )
 
 
 class LargeMetadata:
@@ -70,8 +98,29 @@ class LargeMetadata:
         self._topics = topics
         self._spawn = spawn
         self._turn = asyncio.Lock()
-        self._kept: CachedAnswer | None = None
+        self._kept: list[KeptAnswer] = []
+        """From the oldest to the newest."""
+        self._visible: dict[tuple[Client, int], MetadataQuery] = {}
         self.made_count = 0
+
+    def known(self, question: MetadataQuery, version: int) -> EncodedResponse | None:
+        """The kept response to a question; None where there is none."""
+        return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
+
+    def visible(self, client: Client, question: MetadataQuery, allowed: Callable[[], MetadataQuery]) -> MetadataQuery:
+        """The question for all topics as a question for those that the client may see, as `allowed` finds them: anew
+        once the topics or the ACLs have changed.
+        """
+        asked, topics = (client, question.topic_operations), question.image.topics
+        known = self._visible.pop(asked, None)
+        if known is None or known.image.topics is not topics:
+            known = allowed()
+            self._visible = {each: of for each, of in self._visible.items() if of.image.topics is topics}
+        self._visible[asked] = known
+        left = KEPT_TOPICS_MAX - sum(len(each.requested or ()) for each in self._visible.values())
+        while len(self._visible) > 1 and (len(self._visible) > KEPT_MAX or left < 0):
+            left += len(self._visible.pop(next(iter(self._visible))).requested or ())
+        return question._replace(requested=known.requested, operations=known.operations)
 
     def ask(self, question: MetadataQuery, version: int, make: MakeAnswer) -> Pending[EncodedResponse]:
         waits = [True]
@@ -109,21 +158,23 @@ class LargeMetadata:
         async with self._turn:
             if not waits:
                 return
-            if self._kept is None or not self._kept.answers(question, version):
-                kept = await self._made(question, version, make)
-            else:
-                kept = self._kept
-        reply.complete(kept.response)
+            response = self.known(question, version) or await self._made(question, version, make)
+        reply.complete(response)
 
-    async def _made(self, question: MetadataQuery, version: int, make: MakeAnswer) -> CachedAnswer:
+    async def _made(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
         response, missing = await self._environment.offload(lambda: made(question, version, make))
         self.made_count += 1
         for name in missing:
             self._topics.create(name)
-        kept = CachedAnswer(question, version, response)
-        if question.requested is None:
-            self._kept = kept
-        return kept
+        if not missing:
+            self._keep(KeptAnswer(question, version, response, sum(map(len, response.pieces))))
+        return response
+
+    def _keep(self, kept: KeptAnswer) -> None:
+        current = [each for each in self._kept if each.is_current(kept.question)][1 - KEPT_MAX :]
+        while current and sum(each.size for each in current) > KEPT_SIZE_MAX:
+            current.pop(0)
+        self._kept = [*current, kept]
 
 
 def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
@@ -134,4 +185,4 @@ def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[Encod
     response, missing = make(question)
     pieces: list[Chunk] = []
     encoder_of(MetadataResponse, version)(response, pieces)
-    return EncodedResponse(pieces), missing
+    return EncodedResponse(coalesce(pieces)), missing

@@ -84,6 +84,10 @@ class Services:
     large_batches: LargeBatches
     large_metadata: LargeMetadata
     long_requests: LongRequests
+    told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
+    """The last responses of ApiVersions, each with what it was made of: by listener, and whether it tells features
+    whose lowest level is 0.
+    """
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

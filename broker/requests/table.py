@@ -186,6 +186,7 @@ ROWS: Final = (
         controller=lambda: handlers.api_versions.handle,
         rule=open_to_all,
         refuse_version=lambda: handlers.api_versions.unsupported_version,
+        is_shared=True,
     ),
     api(
         CreateTopicsRequest,

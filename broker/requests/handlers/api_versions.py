@@ -9,7 +9,7 @@ this address, the client has to begin again with its bootstrap servers.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from moldau.broker.network.route import ListenerRole
 from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -47,20 +47,30 @@ def handle(services: Services, context: RequestContext, request: ApiVersionsRequ
             return ApiVersionsResponse(error_code=refusal)
         # DIVERGES: Apache Kafka keeps all of the two texts, which may be 64 KB a connection.
         context.connection.software = (software[0][:SOFTWARE_LENGTH_MAX], software[1][:SOFTWARE_LENGTH_MAX])
+    return _told(services, context)
+
+
+def _told(services: Services, context: RequestContext) -> ApiVersionsResponse:
+    """The response to all clients of the listener and the version, until the cluster's metadata changes."""
     image = services.cluster.image
-    levels = {**image.features.levels, KRAFT_VERSION: services.quorum.kraft_version}
+    kraft_version, tells_zero = services.quorum.kraft_version, context.version >= ZERO_MINIMUM_VERSION
+    asked, told_of = (context.listener.name, tells_zero), (image.provenance, image.features, kraft_version)
+    known_of, known = services.told_versions.get(asked, (None, None))
+    if known_of == told_of:
+        return cast("ApiVersionsResponse", known)
+    levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
     release = services.config.text_or_none("moldau.emulated.release")
     told = frozenset(SUPPORTED_FEATURES)
     if release is not None:
         from moldau.broker.requests.releases import features_of
 
         told = told & features_of(release)
-    return ApiVersionsResponse(
+    response = ApiVersionsResponse(
         api_keys=[_range(route) for route in context.listener.routes.values() if route.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=first, max_version=last)
             for name, (first, last) in SUPPORTED_FEATURES.items()
-            if name in told and last > 0 and (first > 0 or context.version >= ZERO_MINIMUM_VERSION)
+            if name in told and last > 0 and (first > 0 or tells_zero)
         ],
         finalized_features_epoch=image.provenance.end_offset - 1,
         finalized_features=[
@@ -69,6 +79,8 @@ def handle(services: Services, context: RequestContext, request: ApiVersionsRequ
             if level > 0 and (release is None or name in told)
         ],
     )
+    services.told_versions[asked] = told_of, response
+    return response
 
 
 def refusal_of_meant_broker(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ErrorCode:

@@ -33,6 +33,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from moldau.protocol.messages.push_telemetry import PushTelemetryRequest
+from moldau.protocol.primitives import Chunk
 from tests.support.node import CONTROLLER_PORT, HOST, PORT, Client, Node, serve_and
 
 SET, DELETE = 0, 1
@@ -99,6 +100,32 @@ def test_a_client_that_means_another_broker_has_to_bootstrap_again(
             )
             assert reply.error_code == error
             assert bool(reply.api_keys) == (error is ErrorCode.NONE)
+
+    serve_and(story)
+
+
+def test_the_answer_to_all_is_encoded_once_and_follows_the_metadata() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+        (listener,) = (each for each in node.broker.listeners if each.name == "PLAINTEXT")
+        route, told = listener.routes[18], node.broker.services.told_versions
+
+        def answers() -> dict[tuple[str, bool], object]:
+            return {asked: response for asked, (_, response) in told.items()}
+
+        for version in (3, 4, 5, 3):
+            await client.ask(request, version)
+        assert answers().keys() == {("PLAINTEXT", False), ("PLAINTEXT", True)}
+        pieces: list[list[Chunk]] = [[], []]
+        for each in pieces:
+            route.encoders[5](answers()["PLAINTEXT", True], each)
+        assert pieces[0][0] is pieces[1][0]
+        before = answers()
+        await client.create("a")
+        reply = await client.ask(request, 5)
+        assert reply.finalized_features_epoch == node.broker.image.provenance.end_offset - 1
+        assert answers()["PLAINTEXT", True] is not before["PLAINTEXT", True]
 
     serve_and(story)
 
