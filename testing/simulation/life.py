@@ -19,7 +19,8 @@ NANOSECONDS = 1_000_000_000
 class Meter(Protocol):
     """A source of the duration of blocking calls: the disk."""
 
-    cost_ns: int
+    @property
+    def cost_ns(self) -> int: ...
 
     def take_cost_ns(self) -> int: ...
 
