@@ -320,13 +320,13 @@ class Stage:
         self.authorizer.loaded()
         self.reached: list[object] = []
         self.closed: list[str] = []
-        services = SimpleNamespace(
+        self.services = SimpleNamespace(
             config=SimpleNamespace(flag=lambda name: True),
             cluster=SimpleNamespace(image=SimpleNamespace(topics=AnyTopics())),
             quorum=SimpleNamespace(active_controller=object()),
             long_requests=short_answers(),
         )
-        self.handle = guarded(api.rule_of(role), role, cast("Any", services), self.answer)
+        self.handle = guarded(api.rule_of(role), role, cast("Any", self.services), self.answer)
 
     def answer(self, context: object, request: object) -> object:
         self.reached.append(request)
@@ -350,16 +350,23 @@ class Stage:
             entries[number.to_bytes(16, "big")] = AclBinding(kind, name, how, str(ALICE), "*", operation, permission)
         self.authorizer.changed(entries)
 
-    def ask(self, principal: Principal, request: object, version: int) -> object:
-        access = self.authorizer.access(principal, HOST)
-        context = SimpleNamespace(
-            access=access,
+    def context(self, principal: Principal, version: int) -> SimpleNamespace:
+        """The context of a request of this client."""
+        return SimpleNamespace(
+            access=self.authorizer.access(principal, HOST),
             principal=principal,
             version=version,
+            correlation_id=1,
+            client_id="c",
+            request=None,
+            request_size=0,
             is_long=False,
             route=SimpleNamespace(count_errors=list),
             connection=SimpleNamespace(close=self.closed.append),
         )
+
+    def ask(self, principal: Principal, request: object, version: int) -> object:
+        context = self.context(principal, version)
         self.reached.clear()
         self.audit.denied.clear()
         self.audit.lines.clear()
