@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
-from moldau.broker.metadata.refusals import error_of, refused
+from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.envelope import EnvelopeResponse
+from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import NODE, Requester
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class ControllerChannel:
             return
         address = self._leadership.leader_address
         if left_ms <= 0:
-            attempt.reply(refused(attempt.request, ErrorCode.REQUEST_TIMED_OUT))
+            attempt.reply(refused_with_text(attempt.request, attempt.version, ErrorCode.REQUEST_TIMED_OUT))
         elif address is None:
             self._later(attempt)
         else:
@@ -163,7 +164,7 @@ class ControllerChannel:
         else:
             # As in Apache Kafka, the client is not told about a problem between brokers and controllers.
             log.error("the controller refuses an envelope: %s", ErrorCode(response.error_code).name)
-            self._answered(attempt, refused(attempt.request, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._answered(attempt, refused_with_text(attempt.request, attempt.version, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _answered(self, attempt: Attempt, response: object) -> None:
         if self._is_closed:

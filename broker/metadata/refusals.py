@@ -1,11 +1,10 @@
-"""Responses to requests on which the controller did not decide, or whose records it could not write."""
+"""Responses to requests whose records the controller could not write, and the error of a response."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from moldau.kraft.controller.apis import CONTROLLER_APIS, refuse_whole
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from moldau.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
@@ -19,27 +18,8 @@ class Part(Protocol):
     error_message: str | None
 
 
-MESSAGES: Final = {
-    ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
-    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
-}
-"""The messages of Apache Kafka for these errors.
-
-DIVERGES: for a client without the permission Apache Kafka often sends the text of a Java object, with addresses of its
-threads: "Request Request(processor=2, ...) needs ALTER permission."; here it is the plain message of the error.
-"""
-
-
 PARTS: Final = ("topics", "responses", "results", "entries", "filter_results")
 """The fields with the results of parts, of responses without an error code of their own."""
-
-
-def refused(request: object, error: ErrorCode) -> object:
-    """The response to `request` with this error for every part, made by the row of its API."""
-    row = CONTROLLER_APIS.get(type(request))
-    refuse = refuse_whole if row is None else row.refuse
-    return refuse(request, error, MESSAGES.get(error))
 
 
 def undone(response: object, error: ErrorCode, message: str) -> object:

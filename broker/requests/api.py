@@ -167,7 +167,7 @@ def handler_asks() -> Rule:
 
 def on_cluster(operation: AclOperation) -> FindRule:
     """The operation is needed on the cluster."""
-    return lambda: authorization.rule.needs_cluster(operation)
+    return lambda: authorization.rule.on_cluster(operation)
 
 
 def route(

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
-from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import ANONYMOUS, Requester
 
 Response = TypeVar("Response")
@@ -85,7 +85,7 @@ class Forwarding:
         """
         if context.listener.role is ListenerRole.CONTROLLER:
             # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
-            lost = partial(_lost, request, reply)
+            lost = partial(_lost, request, context.version, reply)
             asking = ForwardedClient(context.principal, context.client_host, context.client_id)
             if not self._controller.decide(request, reply, lost, requester_of(request, context.version, asking)):
                 lost()
@@ -97,9 +97,9 @@ class Forwarding:
         self._controller.submit(request, reply, context.version, client)
 
 
-def _lost(request: object, reply: Callable[..., None]) -> None:
+def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
     """Answer NOT_CONTROLLER: the controller does not lead (any more), and the sender looks for the leader."""
-    reply(refused(request, ErrorCode.NOT_CONTROLLER))
+    reply(refused_with_text(request, version, ErrorCode.NOT_CONTROLLER))
 
 
 class ForwardingServices(Protocol):

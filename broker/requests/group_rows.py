@@ -106,7 +106,7 @@ GROUP_ROWS: Final = (
     api(
         OffsetCommitRequest,
         broker=lambda: handlers.offset_commit.handle,
-        rule=lambda: authorization.group_rules.offset_commit,
+        rule=lambda: authorization.group_rules.OFFSET_COMMIT,
         parts=cut("topics.partitions", size=RECORDS_SIZE),
     ),
     api(
@@ -124,7 +124,7 @@ GROUP_ROWS: Final = (
     api(
         JoinGroupRequest,
         broker=lambda: handlers.join_group.handle,
-        rule=lambda: authorization.group_rules.join_group,
+        rule=lambda: authorization.group_rules.MEMBER,
         bounds={"protocols": ENTRIES_MAX},
     ),
     api(HeartbeatRequest, broker=lambda: handlers.heartbeat.handle, rule=lambda: authorization.group_rules.MEMBER),
@@ -151,7 +151,7 @@ GROUP_ROWS: Final = (
     api(
         ConsumerGroupHeartbeatRequest,
         broker=lambda: handlers.consumer_group_heartbeat.handle,
-        rule=lambda: authorization.group_rules.consumer_group_heartbeat,
+        rule=lambda: authorization.group_rules.CONSUMER_GROUP_HEARTBEAT,
         bounds={
             "subscribed_topic_names": MEMBER_TOPICS_MAX,
             "topic_partitions": MEMBER_TOPICS_MAX,
@@ -161,13 +161,13 @@ GROUP_ROWS: Final = (
     api(
         ConsumerGroupDescribeRequest,
         broker=lambda: handlers.consumer_group_describe.handle,
-        rule=lambda: authorization.group_rules.consumer_group_describe,
+        rule=lambda: authorization.group_rules.CONSUMER_GROUP_DESCRIBE,
         parts=cut("group_ids", "groups", is_distinct=True),
     ),
     api(
         ListGroupsRequest,
         broker=lambda: handlers.list_groups.handle,
-        rule=lambda: authorization.group_rules.list_groups,
+        rule=lambda: authorization.group_rules.LIST_GROUPS,
         bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
     ),
     api(
@@ -179,7 +179,7 @@ GROUP_ROWS: Final = (
     api(
         OffsetDeleteRequest,
         broker=lambda: handlers.offset_delete.handle,
-        rule=lambda: authorization.group_rules.offset_delete,
+        rule=lambda: authorization.group_rules.OFFSET_DELETE,
         parts=cut("topics.partitions", size=RECORDS_SIZE),
     ),
 )

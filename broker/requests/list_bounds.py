@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from moldau.broker.metadata.refusals import refused
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    ResponseEntryData,
-)
+from moldau.protocol.refusals import refused
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import Handler, RequestContext
@@ -31,19 +26,10 @@ def bounded(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False)
     def handle(context: RequestContext, request: object) -> object:
         for path, most in paths:
             if count(request, path, most) > most:
-                return _refused(request)
+                return refused(request, context.version, ErrorCode.INVALID_REQUEST)
         return answer(context, request)
 
     return handle
-
-
-def _refused(request: object) -> object:
-    if isinstance(request, AlterClientQuotasRequest):
-        # The entities are left out, because they may be what is too long.
-        return AlterClientQuotasResponse(
-            entries=[ResponseEntryData(error_code=ErrorCode.INVALID_REQUEST, entity=[]) for _ in request.entries]
-        )
-    return refused(request, ErrorCode.INVALID_REQUEST)
 
 
 def _longest(holder: object, path: Sequence[str], most: int) -> int:

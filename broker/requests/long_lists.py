@@ -12,7 +12,7 @@ from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.requests.parts import SIZE, ListPath, Parts, Pause, RequestPart, pieces, sorted_in_slices
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,6 +21,7 @@ from moldau.protocol.messages.describe_topic_partitions import (
 )
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.metadata import MetadataRequest
+from moldau.protocol.refusals import refused
 from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 if TYPE_CHECKING:
@@ -33,16 +34,12 @@ def too_many_topics(request: object) -> Handler | None:
     if len(request.topics) <= NEW_PARTITIONS_MAX:
         return None
 
-    def refuse(context: RequestContext, part: object) -> CreateTopicsResponse:
-        assert isinstance(part, CreateTopicsRequest)
-        error, message = ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=each.name, error_code=error, error_message=message) for each in part.topics
-            ]
-        )
-
-    return refuse
+    return lambda context, part: refused(
+        part,
+        context.version,
+        ErrorCode.POLICY_VIOLATION,
+        "Unable to perform excessively large batch operation.",
+    )
 
 
 class MetadataParts(Parts):

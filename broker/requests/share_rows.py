@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.requests import authorization, handlers
-from moldau.broker.requests.api import api, handler_asks
+from moldau.broker.requests.api import api, handler_asks, on_cluster
 from moldau.broker.requests.parts import cut
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -23,12 +23,10 @@ from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequ
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from moldau.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
 from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
+from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
-    from moldau.broker.requests.authorization import (  # noqa: F401  the rows name them through their package
-        cluster_rules,
-        share_rules,
-    )
+    from moldau.broker.requests.authorization import share_rules  # noqa: F401  the rows name it through its package
     from moldau.broker.requests.handlers import (  # noqa: F401  the rows name them through their package
         share_acknowledge,
         share_fetch,
@@ -47,13 +45,13 @@ SHARE_ROWS: Final = (
     api(
         ShareGroupHeartbeatRequest,
         broker=lambda: handlers.share_group_heartbeat.handle,
-        rule=lambda: authorization.share_rules.heartbeat,
+        rule=lambda: authorization.share_rules.HEARTBEAT,
         bounds={"subscribed_topic_names": ENTRIES_MAX},
     ),
     api(
         ShareGroupDescribeRequest,
         broker=lambda: handlers.share_group_describe.handle,
-        rule=lambda: authorization.share_rules.describe,
+        rule=lambda: authorization.share_rules.DESCRIBE,
         parts=cut("group_ids", "groups", is_distinct=True),
     ),
     api(
@@ -101,32 +99,32 @@ SHARE_ROWS: Final = (
     api(
         InitializeShareGroupStateRequest,
         broker=lambda: handlers.share_group_state.handle,
-        rule=lambda: authorization.cluster_rules.share_state,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
         parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
     ),
     api(
         ReadShareGroupStateRequest,
         broker=lambda: handlers.share_group_state.handle,
-        rule=lambda: authorization.cluster_rules.share_state,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
         parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
     ),
     api(
         WriteShareGroupStateRequest,
         broker=lambda: handlers.share_group_state.handle,
-        rule=lambda: authorization.cluster_rules.share_state,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
         parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
         one_pass={"topics.partitions.state_batches": "the handler refuses a share partition with more than 10,000"},
     ),
     api(
         DeleteShareGroupStateRequest,
         broker=lambda: handlers.share_group_state.handle,
-        rule=lambda: authorization.cluster_rules.share_state,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
         parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
     ),
     api(
         ReadShareGroupStateSummaryRequest,
         broker=lambda: handlers.share_group_state.handle,
-        rule=lambda: authorization.cluster_rules.share_state,
+        rule=on_cluster(AclOperation.CLUSTER_ACTION),
         parts=cut("topics.partitions", "results.partitions"),
     ),
 )

@@ -216,7 +216,7 @@ ROWS: Final = (
     api(
         OffsetForLeaderEpochRequest,
         broker=lambda: handlers.offset_for_leader_epoch.handle,
-        rule=lambda: authorization.topic_rules.offset_for_leader_epoch,
+        rule=lambda: authorization.topic_rules.OFFSET_FOR_LEADER_EPOCH,
         parts=cut("topics.partitions", size=LIGHT_SIZE),
     ),
     api(
@@ -235,25 +235,25 @@ ROWS: Final = (
     api(
         AddOffsetsToTxnRequest,
         broker=lambda: handlers.add_offsets_to_txn.handle,
-        rule=lambda: authorization.transaction_rules.add_offsets,
+        rule=lambda: authorization.transaction_rules.ADD_OFFSETS,
         errors_before={2: FENCED, 4: ABORTABLE},
     ),
     api(
         EndTxnRequest,
         broker=lambda: handlers.end_txn.handle,
-        rule=lambda: authorization.transaction_rules.end_transaction,
+        rule=lambda: authorization.transaction_rules.END_TRANSACTION,
         errors_before={2: FENCED, 4: ABORTABLE},
     ),
     api(
         WriteTxnMarkersRequest,
         broker=lambda: handlers.write_txn_markers.handle,
-        rule=lambda: authorization.transaction_rules.write_markers,
+        rule=lambda: authorization.transaction_rules.WRITE_MARKERS,
         parts=cut("markers.topics.partition_indexes", "markers.topics.partitions"),
     ),
     api(
         TxnOffsetCommitRequest,
         broker=lambda: handlers.txn_offset_commit.handle,
-        rule=lambda: authorization.transaction_rules.commit_offsets,
+        rule=lambda: authorization.transaction_rules.COMMIT_OFFSETS,
         parts=cut("topics.partitions", size=RECORDS_SIZE),
         errors_before={5: {**ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}},
     ),
@@ -283,7 +283,7 @@ ROWS: Final = (
     api(
         AlterReplicaLogDirsRequest,
         broker=lambda: handlers.alter_replica_log_dirs.handle,
-        rule=lambda: authorization.cluster_rules.ALTER_REPLICA_LOG_DIRS,
+        rule=on_cluster(AclOperation.ALTER),
         parts=cut("dirs.topics.partitions", "results.partitions"),
     ),
     api(
@@ -339,7 +339,7 @@ ROWS: Final = (
         IncrementalAlterConfigsRequest,
         broker=lambda: handlers.incremental_alter_configs.handle,
         controller=lambda: handlers.incremental_alter_configs.handle,
-        rule=lambda: authorization.cluster_rules.INCREMENTAL_ALTER_CONFIGS,
+        rule=lambda: authorization.cluster_rules.ALTER_CONFIGS,
         broker_rule=lambda: authorization.cluster_rules.alter_loggers,
         parts=cut("resources", "responses", open_max=OPEN_MAX),
         bounds={"resources.configs": ENTRIES_MAX},
@@ -348,13 +348,13 @@ ROWS: Final = (
     api(
         DescribeClientQuotasRequest,
         broker=lambda: handlers.describe_client_quotas.handle,
-        rule=lambda: authorization.cluster_rules.DESCRIBE_CLIENT_QUOTAS,
+        rule=on_cluster(AclOperation.DESCRIBE_CONFIGS),
         bounds={"components": ENTRIES_MAX},
     ),
     api(
         DescribeUserScramCredentialsRequest,
         broker=lambda: handlers.describe_user_scram_credentials.handle,
-        rule=lambda: authorization.cluster_rules.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        rule=on_cluster(AclOperation.DESCRIBE),
         parts=cut("users", "results"),
     ),
     api(
@@ -419,13 +419,13 @@ ROWS: Final = (
     api(
         DescribeTransactionsRequest,
         broker=lambda: handlers.describe_transactions.handle,
-        rule=lambda: authorization.transaction_rules.describe_transactions,
+        rule=lambda: authorization.transaction_rules.DESCRIBE_TRANSACTIONS,
         parts=cut("transactional_ids", "transaction_states", is_distinct=True),
     ),
     api(
         ListTransactionsRequest,
         broker=lambda: handlers.list_transactions.handle,
-        rule=lambda: authorization.transaction_rules.list_transactions,
+        rule=lambda: authorization.transaction_rules.LIST_TRANSACTIONS,
         bounds={"state_filters": ENTRIES_MAX},
         one_pass={"producer_id_filters": "the ids become a set"},
     ),
@@ -475,7 +475,7 @@ ROWS: Final = (
         ElectLeadersRequest,
         broker=lambda: handlers.forwarded.handle,
         controller=lambda: handlers.decision.handle,
-        rule=lambda: authorization.cluster_rules.ELECT_LEADERS,
+        rule=on_cluster(AclOperation.ALTER),
         parts=cut("topic_partitions.partitions", "replica_election_results.partition_result", open_max=OPEN_MAX),
         is_forwardable=True,
     ),

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple, TypeVar, cast
 from moldau.kraft.controller.config_control import (
     alter_configs,
     incremental_alter_configs,
-    refuse_alterations,
-    refuse_incremental_alterations,
 )
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
@@ -24,22 +22,20 @@ from moldau.kraft.controller.nodes.broker_lifecycle import heartbeat
 from moldau.kraft.controller.nodes.broker_registration import register_broker, unregister_broker
 from moldau.kraft.controller.nodes.controller_registration import register_controller, unregister_controller
 from moldau.kraft.controller.partitions.directory_assignment import assign_replicas
-from moldau.kraft.controller.partitions.elections import elect_leaders, refuse_elections
+from moldau.kraft.controller.partitions.elections import elect_leaders
 from moldau.kraft.controller.partitions.in_sync_control import alter_partition
 from moldau.kraft.controller.partitions.reassignment import (
     alter_reassignments,
     list_reassignments,
-    refuse_reassignments,
 )
 from moldau.kraft.controller.producer_id_control import allocate_producer_ids
-from moldau.kraft.controller.security.acl_control import create_acls, delete_acls, refuse_creations, refuse_filters
-from moldau.kraft.controller.security.quota_control import alter_client_quotas, refuse_quotas
-from moldau.kraft.controller.security.scram_control import alter_scram_credentials, refuse_scram_alterations
+from moldau.kraft.controller.security.acl_control import create_acls, delete_acls
+from moldau.kraft.controller.security.quota_control import alter_client_quotas
+from moldau.kraft.controller.security.scram_control import alter_scram_credentials
 from moldau.kraft.controller.security.token_control import create_token, expire_token, renew_token
-from moldau.kraft.controller.topics.partition_creation import create_partitions, refuse_partitions
-from moldau.kraft.controller.topics.topic_creation import create_topics, refuse_topics
-from moldau.kraft.controller.topics.topic_deletion import delete_topics, refuse_deletions
-from moldau.protocol.errors import ErrorCode
+from moldau.kraft.controller.topics.partition_creation import create_partitions
+from moldau.kraft.controller.topics.topic_creation import create_topics
+from moldau.kraft.controller.topics.topic_deletion import delete_topics
 from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest
@@ -64,13 +60,10 @@ from moldau.protocol.messages.renew_delegation_token import RenewDelegationToken
 from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from moldau.protocol.messages.unregister_controller import UnregisterControllerRequest
 from moldau.protocol.messages.update_features import UpdateFeaturesRequest
-from moldau.protocol.schema import default_struct, response_class_of
 from moldau.security.access import AclOperation
 
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
-Refuse = Callable[[Request, ErrorCode, "str | None"], object]
-"""Makes the response to a request in which every part has the given error and message."""
 ENTRIES_MAX: Final = 1_000
 """The most elements of most lists that are handled whole. What they name is limited: settings, brokers, directories."""
 
@@ -87,8 +80,6 @@ class ControllerApi(NamedTuple):
     """
     is_forwardable: bool
     """Whether the request may arrive inside an Envelope."""
-    refuse: Refuse[object]
-    """Makes the response to a request on which the controller did not decide, or whose records it could not write."""
     operation: AclOperation
     """What is needed on the cluster."""
     cut: Sequence[tuple[str, str]]
@@ -99,23 +90,12 @@ class ControllerApi(NamedTuple):
     """
 
 
-def refuse_whole(request: object, error: ErrorCode, message: str | None) -> object:
-    """Refuse a request whose response has one error code for the whole, with a message if it has a field for one."""
-    response = default_struct(response_class_of(type(request)))
-    assert hasattr(response, "error_code"), f"{type(response).__name__} has no error code of its own"
-    response.error_code = error
-    if message is not None and hasattr(response, "error_message"):
-        response.error_message = message
-    return response
-
-
 def api(
     request: type[Request],
     decide: Decide[Request],
     *,
     is_for_clients: bool = False,
     is_forwardable: bool | None = None,
-    refuse: Refuse[Request] = refuse_whole,
     operation: AclOperation = AclOperation.CLUSTER_ACTION,
     cut: Sequence[tuple[str, str]] = (),
     bounds: Mapping[str, int] = MappingProxyType({}),
@@ -130,7 +110,6 @@ def api(
         cast("Decide[object]", decide),
         is_for_clients,
         is_for_clients if is_forwardable is None else is_forwardable,
-        cast("Refuse[object]", refuse),
         operation,
         cut,
         bounds,
@@ -167,17 +146,15 @@ CONTROLLER_APIS: Final = table_of(
             AlterClientQuotasRequest,
             alter_client_quotas,
             is_for_clients=True,
-            refuse=refuse_quotas,
             operation=AclOperation.ALTER_CONFIGS,
             cut=[("entries", "entries")],
             bounds={"entries.entity": ENTRIES_MAX // 10, "entries.ops": ENTRIES_MAX},
         ),
-        api(AlterConfigsRequest, alter_configs, is_for_clients=True, refuse=refuse_alterations),
+        api(AlterConfigsRequest, alter_configs, is_for_clients=True),
         api(
             AlterPartitionReassignmentsRequest,
             alter_reassignments,
             is_for_clients=True,
-            refuse=refuse_reassignments,
             operation=AclOperation.ALTER,
             cut=[("topics.partitions", "responses.partitions")],
             bounds={"topics.partitions.replicas": ENTRIES_MAX},
@@ -192,7 +169,6 @@ CONTROLLER_APIS: Final = table_of(
             AlterUserScramCredentialsRequest,
             alter_scram_credentials,
             is_for_clients=True,
-            refuse=refuse_scram_alterations,
             operation=AclOperation.ALTER,
             cut=[("deletions", "results"), ("upsertions", "results")],
         ),
@@ -220,29 +196,26 @@ CONTROLLER_APIS: Final = table_of(
             CreateAclsRequest,
             create_acls,
             is_for_clients=True,
-            refuse=refuse_creations,
             operation=AclOperation.ALTER,
             cut=[("creations", "results")],
         ),
         api(CreateDelegationTokenRequest, create_token, is_for_clients=True),
-        api(CreatePartitionsRequest, create_partitions, is_for_clients=True, refuse=refuse_partitions),
-        api(CreateTopicsRequest, create_topics, is_for_clients=True, refuse=refuse_topics),
+        api(CreatePartitionsRequest, create_partitions, is_for_clients=True),
+        api(CreateTopicsRequest, create_topics, is_for_clients=True),
         api(
             DeleteAclsRequest,
             delete_acls,
             is_for_clients=True,
-            refuse=refuse_filters,
             operation=AclOperation.ALTER,
             cut=[("filters", "filter_results")],
         ),
-        api(DeleteTopicsRequest, delete_topics, is_for_clients=True, refuse=refuse_deletions),
-        api(ElectLeadersRequest, elect_leaders, is_for_clients=True, refuse=refuse_elections),
+        api(DeleteTopicsRequest, delete_topics, is_for_clients=True),
+        api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
         api(ExpireDelegationTokenRequest, expire_token, is_for_clients=True),
         api(
             IncrementalAlterConfigsRequest,
             incremental_alter_configs,
             is_for_clients=True,
-            refuse=refuse_incremental_alterations,
         ),
         api(
             ListPartitionReassignmentsRequest,

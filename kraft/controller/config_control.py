@@ -239,37 +239,3 @@ def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
         return ",".join([*members, *(member for member in named if member not in known)])
     removed = frozenset(named)
     return ",".join(member for member in members if member not in removed)
-
-
-def refuse_alterations(
-    request: replacing.AlterConfigsRequest, error: ErrorCode, message: str | None
-) -> replacing.AlterConfigsResponse:
-    """The response to an AlterConfigs on which the controller did not decide: each resource has the error."""
-    return replacing.AlterConfigsResponse(
-        responses=[
-            replacing.AlterConfigsResourceResponse(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-                error_code=error,
-                error_message=message,
-            )
-            for each in request.resources
-        ]
-    )
-
-
-def refuse_incremental_alterations(
-    request: incremental.IncrementalAlterConfigsRequest, error: ErrorCode, message: str | None
-) -> incremental.IncrementalAlterConfigsResponse:
-    """The response to an IncrementalAlterConfigs without a decision of the controller: each resource has the error."""
-    return incremental.IncrementalAlterConfigsResponse(
-        responses=[
-            incremental.AlterConfigsResourceResponse(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-                error_code=error,
-                error_message=message,
-            )
-            for each in request.resources
-        ]
-    )

@@ -40,6 +40,7 @@ from moldau.protocol.records.metadata import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from moldau.protocol.refusals import refused
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
 from moldau.security.quotas.mutations import MutationQuotas
@@ -122,7 +123,7 @@ class Controller:
         mutations = self._mutations.of(requester, now_ms)
         context = DecisionContext(self.view, self._sessions, self._failures, now_ms, requester.principal, mutations)
         if type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0:
-            return Decision([], row.refuse(request, ErrorCode.REQUEST_TIMED_OUT, None))
+            return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
         if mutations.throttle_ms:
             assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"

@@ -29,7 +29,6 @@ from moldau.broker.network.authentication.exchange import (
     ServerChallenge,
     TokenOutcome,
 )
-from moldau.broker.network.authentication.refused_request import api_type, refused_response
 from moldau.broker.network.listener_security import AccessMaker, AuthenticationCounts
 from moldau.broker.network.route import FrameHook, RawTokens, RequestContext, Route, ServingListener
 from moldau.broker.runtime.environment import Environment
@@ -38,6 +37,7 @@ from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from moldau.protocol.refusals import refused, refused_unread
 from moldau.security.access import Access
 
 LOGIN_S: Final = 30
@@ -209,15 +209,16 @@ class SaslAuthentication:
 
     def unexpected(self, context: RequestContext, request: object | None) -> object:
         """Answer a request of another API within the exchange: with its own error, then the connection ends."""
-        refused = self._exchange.unexpected(api_type(context.route.name))
+        refusal = self._exchange.unexpected(api_type(context.route.name))
         if getattr(request, "acks", None) == 0:  # A Produce that wants no answer.
             self._count_failure()
-            self._close(refused.reason)
+            self._close(refusal.reason)
             return None
-        response = refused_response(
-            context.route.response_class, context.version, request, refused.error, refused.message
-        )
-        return self._fail(refused.reason, response)
+        if request is None:
+            response = refused_unread(context.route.response_class, context.version, refusal.error, refusal.message)
+        else:
+            response = refused(request, context.version, refusal.error, refusal.message)
+        return self._fail(refusal.reason, response)
 
     # Outcomes
 
@@ -321,3 +322,8 @@ def _refuse(context: RequestContext, request: object | None) -> object:
     authentication = context.connection.authentication
     assert isinstance(authentication, SaslAuthentication), "only an exchange has these routes"
     return authentication.unexpected(context, request)
+
+
+def api_type(name: str) -> str:
+    """Apache Kafka's name of an API in messages: CREATE_TOPICS for CreateTopics."""
+    return "".join(f"_{each}" if each.isupper() and index else each for index, each in enumerate(name)).upper()

@@ -8,17 +8,19 @@ A node without an authorizer has no rules at all: its handlers are called direct
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from moldau.broker.metadata.refusals import refused
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.requests.parts import consumed
 from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.refusals import refused_elements, refused_with_text
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ Answer = Callable[["RequestContext", object], object]
 Rule = Callable[["Services", "RequestContext", object, Answer], object]
 """Answers as a handler does: with the response, with a `Pending` that becomes it, or with None."""
 Response = TypeVar("Response")
+Element = TypeVar("Element")
 
 
 class Need(NamedTuple):
@@ -84,38 +87,11 @@ def change_response(response: object, change: Callable[[Response], Response]) ->
     return reply
 
 
-def only_visible(
-    services: Services,
-    context: RequestContext,
-    response: object,
-    results: str,
-    is_visible: Callable[[Any], bool],
-) -> object:
-    """The result of a handler with those elements of a list that the client may see. They may be many: they are chosen
-    in slices.
-    """
-
-    def chosen(whole: object) -> Answering:
-        visible = []
-        for each in consumed(getattr(whole, results)):
-            yield
-            if is_visible(each):
-                visible.append(each)
-        setattr(whole, results, visible)
-        return whole
-
-    if not isinstance(response, Pending):
-        return services.long_requests.answer(context, chosen(response))
-    reply: Pending[object] = Pending(response.abandon, response.waits_for)
-
-    def choose(whole: object) -> None:
-        answer = services.long_requests.answer(context, chosen(whole))
-        if isinstance(answer, Pending):
-            reply.on_abandon = answer.abandon
-        when_ready(answer, reply.complete)
-
-    response.listen(choose)
-    return reply
+def with_field(request: Response, name: str, value: object) -> Response:
+    """A copy of a request with one field replaced. The request itself must stay unchanged, because hooks compare it."""
+    changed = copy(request)
+    setattr(changed, name, value)
+    return changed
 
 
 # Rules that ask nothing here
@@ -136,89 +112,195 @@ def controller_asks(services: Services, context: RequestContext, request: object
     return answer(context, request)
 
 
-# Rules as values
+# Rules of what a request needs
+
+Of = Callable[[AclOperation, str], Need]
+"""Makes the need for a named resource: `topic`, `group` or `transactional_id`."""
+NeedOf = Callable[["Services", "RequestContext", Any], "Need | None"]
+"""What an element of a request needs; None: nothing."""
 
 
-def refuse_all(context: RequestContext, request: object, error: ErrorCode) -> object:
-    """The response with one error for the whole request, for APIs whose response has a field for it."""
-    return refused(request, error)
+def all_of(*rules: Rule) -> Rule:
+    """The rules one after the other: what one refuses, the next ones do not see."""
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        behind = answer
+        for rule in reversed(rules):
+            behind = partial(_ask_next, rule, services, behind)
+        return behind(context, request)
+
+    return ask
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRule:
-    """One need for the whole request."""
+def _ask_next(rule: Rule, services: Services, behind: Answer, context: RequestContext, request: object) -> object:
+    return rule(services, context, request, behind)
 
-    need: Callable[[object], Need]
-    refuse: Callable[[RequestContext, object, ErrorCode], object] = refuse_all
 
-    def __call__(self, services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-        need = self.need(request)
+def on_cluster(operation: AclOperation) -> Rule:
+    """The operation is needed on the cluster."""
+    need = cluster(operation)
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         if need.is_met(context.access):
             return answer(context, request)
-        return self.refuse(context, request, REFUSALS[need.kind])
+        return refused_with_text(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    return ask
 
 
-@dataclass(frozen=True, slots=True)
-class ElementsRule:
-    """One need for each element of a list in the request. The refused elements come after the results of the allowed
-    ones. A permission that several elements need is decided and logged once.
+def unless(operation: AclOperation, rule: Rule) -> Rule:
+    """A client with the operation on the cluster may send the request; to others the rule applies."""
+    need = cluster(operation)
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        if need.is_met_quietly(context.access):
+            return answer(context, request)
+        return rule(services, context, request, answer)
+
+    return ask
+
+
+def needs(of: Of, operation: AclOperation, field: str) -> Rule:
+    """The operation is needed on the resource that a field of the request names."""
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        need = of(operation, getattr(request, field))
+        if need.is_met(context.access):
+            return answer(context, request)
+        return refused_with_text(request, context.version, REFUSALS[need.kind])
+
+    return ask
+
+
+def every(of: Of, operation: AclOperation, field: str) -> Rule:
+    """The operation is needed on each resource of a list of names; without one of them the whole request is refused.
+    The names are looked at in slices.
     """
 
-    elements: str
-    """The field of the request."""
-    results: str
-    """The field of the response."""
-    need: Callable[[object], Need]
-    refuse: Callable[[object, ErrorCode], object]
-    """The result of an element that is refused."""
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        names = dict.fromkeys(getattr(request, field) or ())
 
-    def __call__(self, services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-        allowed, refusals = [], []
-        met: dict[Need, bool] = {}
-        for element in getattr(request, self.elements):
-            need = self.need(element)
-            if need not in met:
-                met[need] = need.is_met(context.access)
-            if met[need]:
-                allowed.append(element)
-            else:
-                refusals.append(self.refuse(element, REFUSALS[need.kind]))
-        if not refusals:
+        def answering() -> Answering:
+            for name in names:
+                yield
+                need = of(operation, name)
+                if not need.is_met(context.access):
+                    return refused_with_text(request, context.version, REFUSALS[need.kind])
             return answer(context, request)
-        return change_response(answer(context, with_field(request, self.elements, allowed)), self._adding(refusals))
 
-    def _adding(self, refusals: list[object]) -> Callable[[object], object]:
-        def add(response: object) -> object:
-            getattr(response, self.results).extend(refusals)
-            return response
+        return services.long_requests.answer(context, answering()) if names else answer(context, request)
 
-        return add
+    return ask
 
 
-def with_field(request: Response, name: str, value: object) -> Response:
-    """A copy of a request with one field replaced. The request itself must stay unchanged, because hooks compare it."""
-    changed = copy(request)
-    setattr(changed, name, value)
-    return changed
+def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = "name", *, results: str = "") -> Rule:
+    """The operation is needed on the resource of each element of a list: on the one that a field names, or on the
+    element, a name, itself. `results`: the list of the response, if that has another name.
+    """
+
+    def need_of(services: Services, context: RequestContext, element: object) -> Need:
+        return of(operation, element if field is None else getattr(element, field))  # type: ignore[arg-type]
+
+    return elements_rule(elements, results or elements, need_of)
 
 
-def needs_cluster(
-    operation: AclOperation, refuse: Callable[[RequestContext, object, ErrorCode], object] = refuse_all
-) -> Rule:
-    """The rule of an API that is about the cluster."""
-    need = cluster(operation)
-    return RequestRule(lambda request: need, refuse)
+def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
+    """What a topic of a request needs if topics travel by id from version `since` on. An unknown id needs nothing: the
+    answer is the usual error, because it reveals no topic.
+    """
+
+    def need_of(services: Services, context: RequestContext, element: Any) -> Need | None:
+        if context.version < since:
+            return topic(operation, element.name)
+        known = services.cluster.image.topics.by_id.get(element.topic_id)
+        return None if known is None else topic(operation, known.name)
+
+    return need_of
 
 
-def field_of(name: str) -> Callable[[object], str]:
-    """A function that gives the text field of a request that names a resource."""
+def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
+    """What each element of a list of the request needs. The refused elements come after the results of the allowed
+    ones, unless the whole request failed. A permission that several elements need is decided and logged once.
+    """
 
-    def read(element: object) -> str:
-        text = getattr(element, name)
-        assert isinstance(text, str)
-        return text
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        allowed, denied = divided(services, context, getattr(request, elements), need_of)
+        if not denied:
+            return answer(context, request)
+        refusals = refusals_of(context, request, elements, results, denied)
+        asked = with_field(request, elements, allowed)
+        return change_response(answer(context, asked), partial(_with_refusals, results, refusals))
 
-    return read
+    return ask
+
+
+def divided(
+    services: Services, context: RequestContext, elements: Iterable[Element], need_of: NeedOf
+) -> tuple[list[Element], list[tuple[Element, ErrorCode]]]:
+    """The elements that are allowed, and the others, each with the error that refuses it."""
+    allowed, denied = [], []
+    met: dict[Need | None, bool] = {None: True}
+    for element in elements:
+        need = need_of(services, context, element)
+        if need not in met:
+            assert need is not None
+            met[need] = need.is_met(context.access)
+        if need is None or met[need]:
+            allowed.append(element)
+        else:
+            denied.append((element, REFUSALS[need.kind]))
+    return allowed, denied
+
+
+def refusals_of(
+    context: RequestContext, request: object, elements: str, results: str, denied: Sequence[tuple[object, ErrorCode]]
+) -> list[Any]:
+    """The results of elements that are refused, in their order."""
+    refusals: list[Any] = []
+    for error, same in groupby(denied, key=itemgetter(1)):
+        part = with_field(request, elements, [element for element, _ in same])
+        refusals += refused_elements(part, context.version, error, results)
+    return refusals
+
+
+def _with_refusals(results: str, refusals: list[object], response: object) -> object:
+    if not getattr(response, "error_code", ErrorCode.NONE):
+        getattr(response, results).extend(refusals)
+    return response
+
+
+def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
+    """The response has only those elements of a list for whose resource the client has the operation. They may be many:
+    they are chosen in slices.
+    """
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        access = context.access
+
+        def chosen(whole: object) -> Answering:
+            shown = []
+            for element in consumed(getattr(whole, results)):
+                yield
+                if of(operation, getattr(element, field)).is_met_quietly(access):
+                    shown.append(element)
+            setattr(whole, results, shown)
+            return whole
+
+        response = answer(context, request)
+        if not isinstance(response, Pending):
+            return services.long_requests.answer(context, chosen(response))
+        reply: Pending[object] = Pending(response.abandon, response.waits_for)
+
+        def choose(whole: object) -> None:
+            chosen_answer = services.long_requests.answer(context, chosen(whole))
+            if isinstance(chosen_answer, Pending):
+                reply.on_abandon = chosen_answer.abandon
+            when_ready(chosen_answer, reply.complete)
+
+        response.listen(choose)
+        return reply
+
+    return ask
 
 
 def guarded(
@@ -232,7 +314,7 @@ def guarded(
     def handle(context: RequestContext, request: object) -> object:
         if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:
             # The metadata of a controller that does not lead may be old: what it knows of ACLs decides nothing.
-            return refused(request, ErrorCode.NOT_CONTROLLER)
+            return refused_with_text(request, context.version, ErrorCode.NOT_CONTROLLER)
         access = context.access
         begins = access.begin_request()
         try:

@@ -3,57 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
 from moldau.broker.requests.authorization.rule import (
     Answer,
-    ElementsRule,
-    Rule,
+    Need,
     change_response,
     cluster,
-    field_of,
+    divided,
+    each_in,
+    refusals_of,
     topic,
+    topic_by_id,
     transactional_id,
+    unless,
     with_field,
 )
 from moldau.broker.requests.unverified_batches import is_transactional
 from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from moldau.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsTopic,
-    DeleteRecordsTopicResult,
-)
 from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from moldau.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
 from moldau.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,
 )
 from moldau.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
-from moldau.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsTopic,
-    ListOffsetsTopicResponse,
-)
-from moldau.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderTopic,
-    OffsetForLeaderTopicResult,
-)
-from moldau.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from moldau.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
+from moldau.protocol.refusals import refused as refused_whole
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation
 
@@ -72,18 +51,6 @@ BY_ID_VERSION = 13
 """From this version of Produce on topics travel by id."""
 
 
-def each_topic(
-    operation: AclOperation,
-    refuse: Callable[[object, ErrorCode], object],
-    *,
-    name: str = "name",
-    results: str = "topics",
-) -> Rule:
-    """The operation is needed on each topic that the request names."""
-    name_of = field_of(name)
-    return ElementsRule("topics", results, lambda element: topic(operation, name_of(element)), refuse)
-
-
 # Produce
 
 
@@ -100,20 +67,12 @@ def produce(services: Services, context: RequestContext, request: object, answer
         id_ = request.transactional_id
         if id_ is None or not transactional_id(AclOperation.WRITE, id_).is_met(access):
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return _not_produced(context, request, [_refused_produce(each, error) for each in request.topic_data])
-    topics = services.cluster.image.topics
-    allowed, refusals = [], []
-    for each in request.topic_data:
-        name: str | None = each.name
-        if context.version >= BY_ID_VERSION:
-            known = topics.by_id.get(each.topic_id)
-            name = None if known is None else known.name
-        if name is None or topic(AclOperation.WRITE, name).is_met(access):
-            allowed.append(each)
-        else:
-            refusals.append(_refused_produce(each, FAILED))
-    if not refusals:
+            refused_all: ProduceResponse = refused_whole(request, context.version, error)
+            return _not_produced(context, request, refused_all.responses)
+    allowed, denied = divided(services, context, request.topic_data, topic_by_id(AclOperation.WRITE, BY_ID_VERSION))
+    if not denied:
         return answer(context, request)
+    refusals = refusals_of(context, request, "topic_data", "responses", denied)
     if not allowed:
         return _not_produced(context, request, refusals)
     produced = answer(context, with_field(request, "topic_data", allowed))
@@ -128,16 +87,6 @@ def produce(services: Services, context: RequestContext, request: object, answer
     return change_response(produced, add)
 
 
-def _refused_produce(each: TopicProduceData, error: ErrorCode) -> TopicProduceResponse:
-    return TopicProduceResponse(
-        name=each.name,
-        topic_id=each.topic_id,
-        partition_responses=[
-            PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1) for data in each.partition_data
-        ],
-    )
-
-
 def _not_produced(
     context: RequestContext, request: ProduceRequest, refusals: list[TopicProduceResponse]
 ) -> ProduceResponse | None:
@@ -150,66 +99,13 @@ def _not_produced(
 
 # Offsets and records
 
-
-def refused_offsets(element: object, error: ErrorCode) -> object:
-    each = cast("ListOffsetsTopic", element)
-    return ListOffsetsTopicResponse(
-        name=each.name,
-        partitions=[
-            ListOffsetsPartitionResponse(partition_index=wish.partition_index, error_code=error)
-            for wish in each.partitions
-        ],
-    )
-
-
-LIST_OFFSETS: Final = each_topic(AclOperation.DESCRIBE, refused_offsets)
-
-
-def refused_deletion(element: object, error: ErrorCode) -> object:
-    each = cast("DeleteRecordsTopic", element)
-    return DeleteRecordsTopicResult(
-        name=each.name,
-        partitions=[
-            DeleteRecordsPartitionResult(partition_index=wish.partition_index, low_watermark=-1, error_code=error)
-            for wish in each.partitions
-        ],
-    )
-
-
-DELETE_RECORDS: Final = each_topic(AclOperation.DELETE, refused_deletion)
-
-
-def refused_epochs(element: object, error: ErrorCode) -> object:
-    each = cast("OffsetForLeaderTopic", element)
-    return OffsetForLeaderTopicResult(
-        topic=each.topic,
-        partitions=[EpochEndOffset(partition=wish.partition, error_code=error) for wish in each.partitions],
-    )
-
-
-EPOCHS = each_topic(AclOperation.DESCRIBE, refused_epochs, name="topic")
-
-
-def offset_for_leader_epoch(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """Brokers ask with CLUSTER_ACTION, consumers with DESCRIBE on each topic."""
-    assert isinstance(request, OffsetForLeaderEpochRequest)
-    if cluster(AclOperation.CLUSTER_ACTION).is_met_quietly(context.access):
-        return answer(context, request)
-    return EPOCHS(services, context, request, answer)
-
-
-def refused_producers(element: object, error: ErrorCode) -> object:
-    each = cast("TopicRequest", element)
-    return TopicResponse(
-        name=each.name,
-        partitions=[
-            PartitionResponse(partition_index=index, error_code=error, error_message=FAILED_MESSAGE)
-            for index in each.partition_indexes
-        ],
-    )
-
-
-DESCRIBE_PRODUCERS: Final = each_topic(AclOperation.READ, refused_producers)
+LIST_OFFSETS: Final = each_in("topics", topic, AclOperation.DESCRIBE)
+DELETE_RECORDS: Final = each_in("topics", topic, AclOperation.DELETE)
+OFFSET_FOR_LEADER_EPOCH: Final = unless(
+    AclOperation.CLUSTER_ACTION, each_in("topics", topic, AclOperation.DESCRIBE, "topic")
+)
+"""Brokers ask with CLUSTER_ACTION."""
+DESCRIBE_PRODUCERS: Final = each_in("topics", topic, AclOperation.READ)
 
 
 def describe_topic_partitions(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -231,17 +127,12 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
         if not names:
             return DescribeTopicPartitionsResponse()
         return answer(context, with_field(asked, "topics", [DescribedTopic(name=name) for name in names]))
-    allowed = []
-    refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {}
-    for each in request.topics:
-        if topic(AclOperation.DESCRIBE, each.name).is_met(access):
-            allowed.append(each)
-        else:
-            refusals[each.name] = DescribeTopicPartitionsResponseTopic(
-                error_code=FAILED, name=each.name, topic_id=ZERO_UUID
-            )
-    if not refusals:
+    allowed, denied = divided(services, context, request.topics, _described)
+    if not denied:
         return answer(context, request)
+    refusals: dict[str, DescribeTopicPartitionsResponseTopic] = {
+        each.name: each for each in refusals_of(context, request, "topics", "topics", denied)
+    }
     if not allowed:
         return DescribeTopicPartitionsResponse(topics=list(refusals.values()))
 
@@ -250,6 +141,10 @@ def describe_topic_partitions(services: Services, context: RequestContext, reque
         return response
 
     return change_response(answer(context, with_field(request, "topics", allowed)), add)
+
+
+def _described(services: Services, context: RequestContext, element: DescribedTopic) -> Need:
+    return topic(AclOperation.DESCRIBE, element.name)
 
 
 # At the controller
@@ -346,12 +241,7 @@ def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[D
     return False
 
 
-def refused_partitions(element: object, error: ErrorCode) -> object:
-    each = cast("CreatePartitionsTopic", element)
-    return CreatePartitionsTopicResult(name=each.name, error_code=error, error_message=None)
-
-
-CREATE_PARTITIONS: Final = each_topic(AclOperation.ALTER, refused_partitions, results="results")
+CREATE_PARTITIONS: Final = each_in("topics", topic, AclOperation.ALTER, results="results")
 
 
 def is_internal(name: str) -> bool:

@@ -10,17 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
-from moldau.broker.metadata.refusals import refused
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from moldau.protocol.refusals import refused_with_text
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
     from moldau.broker.requests.services import Services
 
 
-def handle(services: Services, context: RequestContext, request: object) -> object | Pending[object]:
+def handle(services: Services, context: RequestContext, request: object) -> object:
     """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
     looks for the leader; the controller may have decided before it lost the leadership, without committing the
     decision.
@@ -29,7 +29,7 @@ def handle(services: Services, context: RequestContext, request: object) -> obje
         context.connection.heartbeat_broker_id = request.broker_id
     active = services.quorum.active_controller
     if active is None:
-        return refused(request, ErrorCode.NOT_CONTROLLER)
+        return refused_with_text(request, context.version, ErrorCode.NOT_CONTROLLER)
     reply: Pending[object] = Pending(waits_for=CONTROLLER)
     requester = requester_of(
         request, context.version, ForwardedClient(context.principal, context.client_host, context.client_id)
@@ -38,10 +38,10 @@ def handle(services: Services, context: RequestContext, request: object) -> obje
     # it forwards for a client comes in an Envelope, whose client has no heartbeats.
     if context.connection.heartbeat_broker_id >= 0:
         requester = requester._replace(is_strict=None)
-    given_up = partial(_given_up, request, reply)
+    given_up = partial(_given_up, request, context.version, reply)
     active.submit(request, reply.complete, given_up, requester)
     return reply
 
 
-def _given_up(request: object, reply: Pending[object]) -> None:
-    reply.complete(refused(request, ErrorCode.NOT_CONTROLLER))
+def _given_up(request: object, version: int, reply: Pending[object]) -> None:
+    reply.complete(refused_with_text(request, version, ErrorCode.NOT_CONTROLLER))

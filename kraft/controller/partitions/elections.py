@@ -32,25 +32,6 @@ NOT_AVAILABLE: Final = {
 }
 
 
-def refuse_elections(request: ElectLeadersRequest, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
-    """The response to a request on which the controller did not decide: each partition has the error as well, because
-    version 0 has none for the whole response.
-    """
-    return ElectLeadersResponse(
-        error_code=error,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=each.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error, error_message=message)
-                    for index in each.partitions
-                ],
-            )
-            for each in request.topic_partitions or ()
-        ],
-    )
-
-
 def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Decision:
     view = context.view
     election = TYPES.get(request.election_type)

@@ -53,29 +53,6 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
     return Decision(records, reply)
 
 
-def refuse_reassignments(
-    request: AlterPartitionReassignmentsRequest, error: ErrorCode, message: str | None
-) -> AlterPartitionReassignmentsResponse:
-    """The response to a request on which the controller did not decide: each partition has the error as well."""
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=error,
-        error_message=message,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ReassignablePartitionResponse(
-                        partition_index=each.partition_index, error_code=error, error_message=message
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
 def reassign(
     view: View, topic_name: str, asked: ReassignablePartition, *, may_change_factor: bool
 ) -> PartitionChangeRecord | ApiError | None:

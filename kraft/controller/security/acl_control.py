@@ -18,6 +18,7 @@ from moldau.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from moldau.protocol.records.metadata import RemoveAccessControlEntryRecord
+from moldau.protocol.refusals import refused
 from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
 from moldau.security.acl.bindings import (
     KNOWN_KINDS,
@@ -38,10 +39,10 @@ DONE: Final = ApiError(ErrorCode.NONE, "")
 
 def create_acls(context: DecisionContext, request: CreateAclsRequest) -> Decision:
     if not context.settings.security.has_authorizer:
-        return Decision((), refuse_creations(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+        return Decision((), refused(request, None, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     if len(request.creations) > RECORDS_MAX:
         message = "Unable to perform excessively large batch operation."
-        return Decision((), refuse_creations(request, ErrorCode.POLICY_VIOLATION, message))
+        return Decision((), refused(request, None, ErrorCode.POLICY_VIOLATION, message))
     known = set(context.image.acls.by_id.values())
     records: list[object] = []
     results = []
@@ -124,7 +125,7 @@ def name_of_code(codes: type[ResourceKind | PatternType | AclOperation | Permiss
 
 def delete_acls(context: DecisionContext, request: DeleteAclsRequest) -> Decision:
     if not context.settings.security.has_authorizer:
-        return Decision((), refuse_filters(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
+        return Decision((), refused(request, None, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     removed: dict[bytes, None] = {}
     results = []
     for each in request.filters:
@@ -139,7 +140,7 @@ def delete_acls(context: DecisionContext, request: DeleteAclsRequest) -> Decisio
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     if len(removed) > RECORDS_MAX:
         message = f"Cannot remove more than {RECORDS_MAX} acls in a single delete operation."
-        return Decision((), refuse_filters(request, ErrorCode.INVALID_REQUEST, message))
+        return Decision((), refused(request, None, ErrorCode.INVALID_REQUEST, message))
     records = [RemoveAccessControlEntryRecord(id=entry_id) for entry_id in removed]
     return Decision(records, DeleteAclsResponse(filter_results=results))
 
@@ -175,18 +176,4 @@ def matching_acl(binding: AclBinding) -> DeleteAclsMatchingAcl:
         host=binding.host,
         operation=binding.operation,
         permission_type=binding.permission,
-    )
-
-
-def refuse_creations(request: CreateAclsRequest, error: ErrorCode, message: str | None) -> CreateAclsResponse:
-    """The response to a CreateAcls on which the controller did not decide: each creation has the error."""
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=error, error_message=message) for _ in request.creations]
-    )
-
-
-def refuse_filters(request: DeleteAclsRequest, error: ErrorCode, message: str | None) -> DeleteAclsResponse:
-    """The response to a DeleteAcls on which the controller did not decide: each filter has the error."""
-    return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(error_code=error, error_message=message) for _ in request.filters]
     )

@@ -78,11 +78,3 @@ def response(entity: QuotaEntity, outcome: ApiError) -> ResponseEntryData:
         error_message=outcome.message,
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
     )
-
-
-def refuse_quotas(
-    request: AlterClientQuotasRequest, error: ErrorCode, message: str | None
-) -> AlterClientQuotasResponse:
-    """The response to an AlterClientQuotas on which the controller did not decide: each entity has the error."""
-    entities = dict.fromkeys(entity_of(entry) for entry in request.entries)
-    return AlterClientQuotasResponse(entries=[response(entity, ApiError(error, message)) for entity in entities])

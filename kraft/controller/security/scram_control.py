@@ -94,12 +94,3 @@ def upserted(upsertion: ScramCredentialUpsertion) -> object:
 def alteration_result(user: str, refusal: ApiError | None) -> AlterUserScramCredentialsResult:
     error, message = refusal or ApiError(ErrorCode.NONE, None)
     return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
-
-
-def refuse_scram_alterations(
-    request: AlterUserScramCredentialsRequest, error: ErrorCode, message: str | None
-) -> AlterUserScramCredentialsResponse:
-    """The response to an AlterUserScramCredentials on which the controller did not decide: each user has the error."""
-    refusal = ApiError(error, message)
-    users = dict.fromkeys(users_of(request))
-    return AlterUserScramCredentialsResponse(results=[alteration_result(user, refusal) for user in users])

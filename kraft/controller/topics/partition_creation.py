@@ -99,10 +99,3 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
                 f" but this is not consistent with previous partitions, which have {replication_factor} replica(s).",
             )
     return [assignment.broker_ids for assignment in wanted.assignments]
-
-
-def refuse_partitions(
-    request: CreatePartitionsRequest, error: ErrorCode, message: str | None
-) -> CreatePartitionsResponse:
-    """The response to a CreatePartitions on which the controller did not decide: each topic has the error."""
-    return CreatePartitionsResponse(results=[refused(each.name, ApiError(error, message)) for each in request.topics])

@@ -195,8 +195,3 @@ def assignments_of(view: View, topic: CreatableTopic) -> Sequence[Sequence[int]]
     is_default = topic.replication_factor == DEFAULT
     factor = view.settings.default_replication_factor if is_default else topic.replication_factor
     return automatic_assignments(view, new_partitions_count(topic, view.settings), factor)
-
-
-def refuse_topics(request: CreateTopicsRequest, error: ErrorCode, message: str | None) -> CreateTopicsResponse:
-    """The response to a CreateTopics on which the controller did not decide: each topic has the error."""
-    return CreateTopicsResponse(topics=[refused(each.name, ApiError(error, message)) for each in request.topics])

@@ -112,15 +112,3 @@ def named_topic(image: MetadataImage, name: str, wanted: NamedTopics) -> Topic |
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return TWICE if topic.id in wanted.ids else topic
-
-
-def refuse_deletions(request: DeleteTopicsRequest, error: ErrorCode, message: str | None) -> DeleteTopicsResponse:
-    """The response to a DeleteTopics on which the controller did not decide: every topic has the error, under the name
-    or id of the request.
-    """
-    results = [DeletableTopicResult(name=name, error_code=error, error_message=message) for name in request.topic_names]
-    results += [
-        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error, error_message=message)
-        for each in request.topics
-    ]
-    return DeleteTopicsResponse(responses=results)

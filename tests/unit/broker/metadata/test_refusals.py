@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.metadata.refusals import PARTS, error_of, refused, undone
+from moldau.broker.metadata.refusals import PARTS, error_of, undone
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
@@ -21,6 +21,7 @@ from moldau.protocol.messages.create_delegation_token import CreateDelegationTok
 from moldau.protocol.messages.create_topics import CreatableTopicResult
 from moldau.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from moldau.protocol.messages.delete_topics import DeletableTopicResult
+from moldau.protocol.refusals import refused_with_text
 from moldau.protocol.schema import default_struct, response_class_of, spec_of
 
 
@@ -35,7 +36,7 @@ from moldau.protocol.schema import default_struct, response_class_of, spec_of
     ],
 )
 def test_what_a_node_itself_asks_of_the_controller_can_be_refused(kind: type[object]) -> None:
-    response = refused(default_struct(kind), ErrorCode.REQUEST_TIMED_OUT)
+    response = refused_with_text(default_struct(kind), None, ErrorCode.REQUEST_TIMED_OUT)
     assert error_of(response) is ErrorCode.REQUEST_TIMED_OUT
     assert encode(response, spec_of(response_class_of(kind)).versions.last)
 

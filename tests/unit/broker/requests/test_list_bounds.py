@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from moldau.broker.requests.list_bounds import bounded
@@ -29,7 +30,7 @@ def heartbeat(*topics: int) -> StreamsGroupHeartbeatRequest:
 def answered(request: StreamsGroupHeartbeatRequest, *, is_cut: bool = False) -> object:
     """The answer of the handler, or the error of the refusal."""
     handle = bounded(BOUNDS, lambda context, request: "answered", is_cut=is_cut)
-    answer = handle(cast("Any", None), request)
+    answer = handle(cast("Any", SimpleNamespace(version=0)), request)
     return getattr(answer, "error_code", answer)
 
 

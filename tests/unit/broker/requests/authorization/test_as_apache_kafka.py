@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.requests.authorization import group_rules, topic_rules
-from moldau.broker.requests.authorization.cluster_rules import no_credentials_described
 from moldau.broker.requests.authorization.visibility import operations_on, visible_topics
 from moldau.kraft.image.topics import TopicsDelta, TopicsImage
 from moldau.protocol.errors import ErrorCode
@@ -18,6 +17,7 @@ from moldau.protocol.messages.describe_user_scram_credentials import DescribeUse
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequestTopic
 from moldau.protocol.records.metadata import TopicRecord
+from moldau.protocol.refusals import refused
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import AclAccess, Authorizer, AuthorizerSettings
@@ -109,11 +109,11 @@ def test_a_topic_that_is_not_there_has_authorized_operations() -> None:
 def test_refused_credentials_have_one_result_a_user_without_its_name() -> None:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name="a"), UserName(name="b")])
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    response = no_credentials_described(cast("Any", SimpleNamespace()), request, error)
+    response = refused(request, 0, error)
     assert response.error_code == error
     assert [(each.user, each.error_code) for each in response.results] == [("", error), ("", error)]
     everybody = DescribeUserScramCredentialsRequest(users=None)
-    assert no_credentials_described(cast("Any", SimpleNamespace()), everybody, error).results == []
+    assert refused(everybody, 0, error).results == []
 
 
 def denied_on_topic(operation: AclOperation, name: str) -> AclBinding:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from moldau.broker.coordinators.image import GroupsImage
 from moldau.broker.network.route import Binding, RequestContext, Route
-from moldau.broker.requests.authorization.group_rules import consumer_group_heartbeat
+from moldau.broker.requests.authorization.group_rules import CONSUMER_GROUP_HEARTBEAT
 from moldau.broker.requests.parts import ANSWERED_AT_ONCE, LongRequests
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ def told(count: int, hidden: str) -> tuple[object, int, int]:
         connection = StillConnection(hidden)
         asked = connection.access.asked
         context = RequestContext(cast("Any", connection), ROUTE, 1, 0, None)
-        answer = consumer_group_heartbeat(cast("Any", services), context, request, lambda context, request: "handled")
+        answer = CONSUMER_GROUP_HEARTBEAT(cast("Any", services), context, request, lambda context, request: "handled")
         at_once = len(asked)
         await asyncio.gather(*tasks)
         if isinstance(answer, Pending):

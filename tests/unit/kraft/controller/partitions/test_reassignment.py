@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -10,13 +9,14 @@ from moldau.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from moldau.protocol.refusals import refused
 
 
 def test_the_refusal_names_each_partition() -> None:
     partitions = [ReassignablePartition(partition_index=index, replicas=[1]) for index in (0, 2)]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    response = CONTROLLER_APIS[type(request)].refuse(request, error, "no")
+    response = refused(request, None, error, "no")
     assert isinstance(response, AlterPartitionReassignmentsResponse)
     assert (response.error_code, response.error_message) == (error, "no")
     (topic,) = response.responses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.network.authentication.refused_request import api_type, refused_response
+from moldau.broker.network.authentication.sasl import api_type
 from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
@@ -49,7 +49,8 @@ from moldau.protocol.messages.fetch import (
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from moldau.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.protocol.refusals import EXCEPTIONS, refused, refused_unread
 from moldau.protocol.schema import default_struct, response_class_of
 
 ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
@@ -180,9 +181,7 @@ def joined() -> JoinGroupRequest:
 
 @pytest.mark.parametrize(("request_", "response", "version"), observed())
 def test_the_error_is_in_the_whole_and_in_each_part(request_: object, response: object, version: int) -> None:
-    response_class = response_class_of(type(request_))
-    made = refused_response(response_class, version, request_, ERROR, TEXT)
-    assert encode(made, version) == encode(response, version)
+    assert encode(refused(request_, version, ERROR, TEXT), version) == encode(response, version)
 
 
 @pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
@@ -190,9 +189,23 @@ def test_each_api_has_such_a_response_in_each_version(row: object) -> None:
     (api,) = (each for each in APIS if each is row)
     response_class = response_class_of(api.request)
     for version in range(api.first, api.last + 1):
-        for request in (None, default_struct(api.request)):
-            made = encode(refused_response(response_class, version, request, ERROR, TEXT), version)
+        unread = refused_unread(response_class, version, ERROR, TEXT)
+        for response in (unread, refused(default_struct(api.request), version, ERROR, TEXT)):
+            made = encode(response, version)
             assert encode(decode(response_class, memoryview(made), version), version) == made
+
+
+def test_each_exception_is_one_of_an_api_and_says_why() -> None:
+    assert EXCEPTIONS.keys() <= {api.name for api in APIS}
+    assert all(each.reason for each in EXCEPTIONS.values())
+
+
+def test_a_name_that_the_response_cannot_leave_out_is_empty() -> None:
+    """A client that asks for a topic by its id, before the versions in which the response may lack the name."""
+    topic = MetadataRequestTopic(name=None, topic_id=b"t" * 16)
+    made = refused(MetadataRequest(topics=[topic]), 10, ERROR, TEXT)
+    assert [(each.name, each.topic_id) for each in made.topics] == [("", b"t" * 16)]
+    assert encode(made, 10)
 
 
 def test_the_name_of_an_api_in_a_message() -> None:

@@ -1,0 +1,316 @@
+"""The response that refuses a request as a whole, derived from the declarations of the messages.
+
+    request                                  response
+    group_id: id                             error_code: error
+    topics: [(name, partitions: [index])]    topics: [(name, partitions: [(index, error)])]
+    groups: [id]                             groups: [(id, error)]
+
+The error is in the field that the response has for it: in its first level if this has one in the version, otherwise in
+each element. Elements repeat those fields of the request that name something. Which list of the response belongs to
+which list of the request follows from the names: the elements share such a field, or the elements of the request are
+its values. `EXCEPTIONS` has what Apache Kafka was observed to send otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.schema import Field, default_struct, fields_of, response_class_of, spec_of
+
+NAMES: Final = {
+    **dict.fromkeys(("name", "topic", "topic_name", "user"), "name"),
+    **dict.fromkeys(("partition", "partition_index", "partition_id", "index"), "partition"),
+    **{
+        name: name
+        for name in (
+            "group_id",
+            "group_instance_id",
+            "key",
+            "log_dir",
+            "member_id",
+            "producer_id",
+            "resource_name",
+            "resource_type",
+            "topic_id",
+            "transactional_id",
+        )
+    },
+}
+"""The fields that name something. Messages have several words for a topic, and for a partition."""
+UNKNOWN: Final = frozenset(
+    {
+        "base_offset",
+        "committed_offset",
+        "high_watermark",
+        "low_watermark",
+        "node_id",
+        "num_partitions",
+        "port",
+        "replication_factor",
+    }
+)
+"""Fields that are -1 in a refusal, whatever their default."""
+ERRORS: Final = frozenset({"error_code", "partition_error_code"})
+MESSAGE: Final = "error_message"
+MESSAGES: Final = {
+    ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
+"""The messages of Apache Kafka for these errors.
+
+DIVERGES: for a client without the permission Apache Kafka often sends the text of a Java object, with addresses of its
+threads: "Request Request(processor=2, ...) needs ALTER permission."; here it is the plain message of the error.
+"""
+NAMED_MESSAGES: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+"""The same for errors of what a request names; most APIs send these without a message."""
+
+
+def refused(request: object, version: int | None, error: ErrorCode, message: str | None = None) -> Any:
+    """The response to a request with the error for all of it. `version` is that of the request; None stands for the
+    newest one. `message` is the text beside the error.
+
+    DIVERGES: the message is also in responses such as those of FindCoordinator, DescribeConfigs, AlterClientQuotas and
+    DeleteTopics, where Apache Kafka has the general text of the error, or none. What is neither a name nor an error has
+    the value of one rule (`UNKNOWN`), and not the one that Apache Kafka chose for its API.
+    """
+    return _refuse(request, version, error, message)
+
+
+def refused_with_text(request: object, version: int | None, error: ErrorCode) -> Any:
+    """`refused` with the text that Apache Kafka has for the error; for most errors, and in some APIs, it has none."""
+    return _refuse(request, version, error, _text(request, error))
+
+
+def refused_elements(request: object, version: int, error: ErrorCode, results: str) -> list[object]:
+    """The elements of a list of the response, each with the error and its text, for those of the request: of a response
+    that refuses nothing else.
+    """
+    elements: list[object] = getattr(_refuse(request, version, error, _text(request, error), repeats=True), results)
+    return elements
+
+
+def _text(request: object, error: ErrorCode) -> str | None:
+    exception = _exception(request)
+    if exception.is_silent:
+        return None
+    return MESSAGES.get(error) or (NAMED_MESSAGES.get(error) if exception.tells_names else None)
+
+
+def _refuse(
+    request: object, version: int | None, error: ErrorCode, message: str | None, *, repeats: bool = False
+) -> Any:
+    exception = _exception(request)
+    refusal = _Refusal(spec_of(type(request)).versions.last if version is None else version, error, message)
+    response = refusal.target(response_class_of(type(request)))
+    if repeats or exception.repeats_parts or not refusal.has_error(type(response)):
+        refusal.repeat_parts(response, request)
+    if exception.change is not None:
+        exception.change(response, request, refusal)
+    return response
+
+
+def refused_unread(response_class: type[object], version: int, error: ErrorCode, message: str) -> object:
+    """The response to a request that could not be decoded: the error, and no elements."""
+    return _Refusal(version, error, message).target(response_class)
+
+
+def _exception(request: object) -> RefusalException:
+    return EXCEPTIONS.get(type(request).__name__.removesuffix("Request"), NO_EXCEPTION)
+
+
+class _Refusal:
+    """An error and its message, for messages of one version."""
+
+    def __init__(self, version: int, error: ErrorCode, message: str | None) -> None:
+        self.version = version
+        self.error = error
+        self.message = message
+
+    def has_error(self, struct: type[object]) -> bool:
+        """Whether a struct has an error code of its own."""
+        return any(each.name in ERRORS and self.version in each.versions for each in fields_of(struct))
+
+    def holds_error(self, struct: type[object]) -> bool:
+        """Whether a struct, or one inside it, has an error code."""
+        return self.has_error(struct) or any(
+            each.is_array and each.struct is not None and self.holds_error(each.struct) for each in fields_of(struct)
+        )
+
+    def target(self, struct: type[object]) -> object:
+        """A response, or an element of one, with the error and without elements."""
+        result = default_struct(struct)
+        for field in fields_of(struct):
+            if field.name in ERRORS and self.version in field.versions:
+                setattr(result, field.name, self.error)
+            elif field.name == MESSAGE and (self.message is not None or self.version in field.nullable):
+                setattr(result, MESSAGE, self.message)
+            elif field.name in UNKNOWN:
+                setattr(result, field.name, -1)
+        return result
+
+    def zero(self, struct: type[object], name: str) -> object:
+        """Null for a field that may be null in this version, otherwise its default."""
+        field = _field(struct, name)
+        return None if self.version in field.nullable else field.default
+
+    def repeat_parts(self, result: object, source: object) -> None:
+        """Add an element for each of the request, or of an element of it, that has an error of its own."""
+        for field in fields_of(type(result)):
+            if field.is_array and field.struct is not None and self.holds_error(field.struct):
+                setattr(result, field.name, list(self._parts(field.struct, source)))
+
+    def _parts(self, target: type[object], source: object) -> Iterator[object]:
+        """The elements for the lists of the request that belong to a list; none where there are none.
+
+        A list whose elements have no such name, such as the directories of AlterReplicaLogDirs, may have one that does
+        in each element.
+        """
+        named = _named(target)
+        for field in fields_of(type(source)):
+            elements = getattr(source, field.name) if field.is_array else None
+            if not elements:
+                continue
+            names: Sequence[tuple[Field, str | None]]
+            if field.struct is None:
+                names = [(each, None) for each in named.values() if each.kind is field.kind][:1]
+            else:
+                given = _named(field.struct)
+                names = [(each, given[name].name) for name, each in named.items() if name in given]
+            if names or not named:
+                for element in elements:
+                    yield self._part(target, element, names)
+            elif field.struct is not None:
+                for element in elements:
+                    yield from self._parts(target, element)
+
+    def _part(self, target: type[object], element: object, names: Sequence[tuple[Field, str | None]]) -> object:
+        """The element for one of the request. `names`: the fields of it and those of the request's element that name
+        it; None where this is the name itself.
+        """
+        part = self.target(target)
+        for field, of_element in names:
+            value = element if of_element is None else getattr(element, of_element)
+            if value is not None or self.version in field.nullable:
+                setattr(part, field.name, value)
+        if not self.has_error(target):
+            self.repeat_parts(part, element)
+        return part
+
+
+def _field(struct: type[object], name: str) -> Field:
+    return next(each for each in fields_of(struct) if each.name == name)
+
+
+def _struct_of(struct: type[object], name: str) -> type[object]:
+    """The class of the elements of a list."""
+    found = _field(struct, name).struct
+    assert found is not None, f"{name} is not a list of structs"
+    return found
+
+
+def _named(struct: type[object]) -> dict[str, Field]:
+    """The fields of a struct that name something, by what they name."""
+    return {NAMES[each.name]: each for each in fields_of(struct) if each.name in NAMES and not each.is_array}
+
+
+# What Apache Kafka does otherwise
+
+
+class RefusalException(NamedTuple):
+    """What the refusals of one API have in place of the rules above."""
+
+    reason: str
+    repeats_parts: bool = False
+    """Whether the elements have the error too, beside the one for the whole."""
+    is_silent: bool = False
+    """Whether there is no text beside the error."""
+    tells_names: bool = False
+    """Whether errors of what the request names have their text."""
+    change: Callable[[Any, Any, _Refusal], None] | None = None
+    """Changes the response, which is given with the request."""
+
+
+def _same_factor_rule(response: Any, request: Any, refusal: _Refusal) -> None:
+    response.allow_replication_factor_change = request.allow_replication_factor_change
+
+
+def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
+    """One element for each entity; without its parts if these may be what is too long."""
+    if refusal.error is ErrorCode.INVALID_REQUEST:
+        return
+    kind = _struct_of(type(response), "entries")
+    part_kind = _struct_of(kind, "entity")
+    entities = dict.fromkeys(
+        tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+        for entry in request.entries
+    )
+    response.entries = []
+    for entity in entities:
+        result: Any = refusal.target(kind)
+        for entity_type, entity_name in entity:
+            part: Any = default_struct(part_kind)
+            part.entity_type, part.entity_name = entity_type, entity_name
+            result.entity.append(part)
+        response.entries.append(result)
+
+
+def _each_user(response: Any, request: Any, refusal: _Refusal) -> None:
+    response.results = list({each.user: each for each in response.results}.values())
+
+
+def _no_epoch(response: Any, request: Any, refusal: _Refusal) -> None:
+    response.producer_epoch = -1
+
+
+def _no_entries(response: Any, request: Any, refusal: _Refusal) -> None:
+    response.entries = None
+
+
+def _no_names(response: Any, request: Any, refusal: _Refusal) -> None:
+    for each in response.results:
+        each.user = ""
+
+
+def _no_protocol(response: Any, request: Any, refusal: _Refusal) -> None:
+    response.protocol_name = refusal.zero(type(response), "protocol_name")
+
+
+def _text_of_one(response: Any, request: Any, refusal: _Refusal) -> None:
+    for each in response.coordinators:
+        if each.error_message is None or each.error_message in NAMED_MESSAGES.values():
+            each.error_message = ""
+
+
+NO_EXCEPTION: Final = RefusalException("")
+EXCEPTIONS: Final[Mapping[str, RefusalException]] = {
+    "AlterClientQuotas": RefusalException("an entity is named by parts, and is told once", change=_each_entity),
+    "AlterConfigs": RefusalException("a resource is refused with a text", tells_names=True),
+    "AlterPartitionReassignments": RefusalException(
+        "clients look at the partitions, and the response repeats a field", repeats_parts=True, change=_same_factor_rule
+    ),
+    "AlterUserScramCredentials": RefusalException("a user is told once", change=_each_user),
+    "DeleteTopics": RefusalException("a topic is refused with a text", tells_names=True),
+    "DescribeClientQuotas": RefusalException("the entries are null", is_silent=True, change=_no_entries),
+    "DescribeConfigs": RefusalException("a resource is refused with a text", tells_names=True),
+    "DescribeProducers": RefusalException("a partition is refused with a text", tells_names=True),
+    "DescribeUserScramCredentials": RefusalException(
+        "each user is refused without its name", repeats_parts=True, is_silent=True, change=_no_names
+    ),
+    "ElectLeaders": RefusalException("clients look at the partitions", repeats_parts=True),
+    "Fetch": RefusalException("clients look at the partitions", repeats_parts=True),
+    "FindCoordinator": RefusalException(
+        "one key has a text; of several, those of share state alone", tells_names=True, change=_text_of_one
+    ),
+    "IncrementalAlterConfigs": RefusalException("a resource is refused with a text", tells_names=True),
+    "InitProducerId": RefusalException("there is no epoch", change=_no_epoch),
+    "JoinGroup": RefusalException("there is no protocol, which versions that can say so do", change=_no_protocol),
+    "Metadata": RefusalException("clients look at the topics", repeats_parts=True),
+}
+"""The APIs whose refusals by Apache Kafka 4.3.1 were observed to be other ones than the rules give."""
