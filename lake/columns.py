@@ -20,10 +20,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.value_types import TypesDiffer, merged_type, type_of
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
-from moldau.tables.values.decoders import NOT_HELD, FramedValues
+from moldau.tables.values.decoders import NOT_HELD, FramedValues, decoded
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.shapes import Shape, shape_of
+from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
 
 PLACE: Final = ("partition", "offset", "timestamp")
 """The columns that say where and when a record was written; never null."""
@@ -94,15 +95,12 @@ class DecodedColumns:
 
     def __init__(self, source: SchemaSource, *, has_headers: bool, value_type: pa.DataType | None = None) -> None:
         """`value_type`: the type that the column has in the table; None where the table has no such column yet."""
-        self._source = source
         self._values = FramedValues(source)
         self._base = raw_schema(has_headers=has_headers)
         self._type = value_type
-        self._schemas: dict[int, Schema | str] = {}
-        """The schemas that were met, or why one cannot be had."""
-        self._reasons: dict[tuple[int, ...], str | None] = {}
-        """Why the values of a type do not fit; None if they do. A type is the id of a schema, followed for Protobuf by
-        the path of a message in it.
+        self._met: dict[tuple[int, ...], Shape | str] = {}
+        """What the values of a type become in the column, or why they do not fit. A type is the id of a schema,
+        followed for Protobuf by the path of a message in it.
         """
 
     @property
@@ -116,53 +114,41 @@ class DecodedColumns:
         record is known to be a misfit then.
         """
         values = batch.column("value").to_pylist()
-        misfits, decoded = {}, []
+        misfits, found = {}, []
         for row, value in enumerate(values):
             try:
-                decoded.append(None if value is None else self._decoded(value))
+                found.append(None if value is None else self._decoded(value))
             except ValueNotDecoded as problem:
                 misfits[row] = str(problem)
-                decoded.append(None)
+                found.append(None)
         schema = self.schema
-        column = pa.nulls(len(values)) if self._type is None else self._column(decoded, misfits)
+        column = pa.nulls(len(values)) if self._type is None else self._column(found, misfits)
         columns = [column if name == "value" else batch.column(name) for name in schema.names]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        found = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
-        return Rows(without(rows, found), found)
+        unfit = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
+        return Rows(without(rows, unfit), unfit)
 
     def _decoded(self, value: bytes) -> object:
         schema_id, payload = unframed(value)
-        schema = self._schemas.get(schema_id)
-        if schema is None:
-            schema = self._schemas[schema_id] = self._fetched(schema_id)
-        if isinstance(schema, str):
-            raise ValueNotDecoded(schema)
-        path = tuple(message_path(payload)[0]) if schema.kind == "PROTOBUF" else ()
-        met = (schema_id, *path)
-        if met not in self._reasons:
-            if len(self._reasons) >= TYPES_MAX:
-                self._reasons.clear()
-            self._reasons[met] = self._meet(schema, schema_id, path)
-        reason = self._reasons[met]
-        if reason is not None:
-            raise ValueNotDecoded(reason)
-        return self._values.decode(value)
+        decoder = self._values.decoder(schema_id)
+        path = tuple(message_path(payload)[0]) if decoder.schema.kind == "PROTOBUF" else ()
+        shape = self._met.get((schema_id, *path))
+        if shape is None:
+            if len(self._met) >= TYPES_MAX:
+                self._met.clear()
+            shape = self._met[(schema_id, *path)] = self._meet(decoder.schema, schema_id, path)
+        if isinstance(shape, str):
+            raise ValueNotDecoded(shape)
+        return shape(decoded(decoder, payload, schema_id))
 
-    def _fetched(self, schema_id: int) -> Schema | str:
-        """The schema, or why there is none."""
-        try:
-            return self._source.schema(schema_id)
-        except ValueNotDecoded as problem:
-            return f"schema {schema_id} does not fit the table: {problem}"
-
-    def _meet(self, schema: Schema, schema_id: int, path: Sequence[int]) -> str | None:
-        """Let the column hold the values of a type. Returns why it cannot; None if it does."""
+    def _meet(self, schema: Schema, schema_id: int, path: Sequence[int]) -> Shape | str:
+        """Let the column hold the values of a type. Returns what they become in it, or why they do not fit."""
         try:
             found = type_of(schema, path)
-            self._type = found if self._type is None else merged_type(self._type, found)
+            self._type = found.type if self._type is None else merged_type(self._type, found.type)
         except (TypesDiffer, ValueNotDecoded) as problem:
             return f"schema {schema_id} does not fit the table: {problem}"
-        return None
+        return shape_of(found.type) if found.needs_shaping else _as_it_is
 
     def _column(self, decoded: list[object], misfits: dict[int, str]) -> pa.Array:
         try:
@@ -175,3 +161,7 @@ class DecodedColumns:
                     misfits[row] = f"the value does not fit the column: {problem}"
                     decoded[row] = None
             return pa.array(decoded, self._type)
+
+
+def _as_it_is(value: object) -> object:
+    return value

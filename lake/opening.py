@@ -21,10 +21,10 @@ from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import LakeTable, SinkPorts
 from moldau.lake.upsert import FILE_SIZE_MAX as REPLACED_SIZE_MAX
-from moldau.lake.value_types import plain_type
 from moldau.storage.files.port import FileSystem
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource
+from moldau.tables.values.value_types import plain_type
 
 NAMESPACE: Final = "default"
 CATALOG_DATABASE: Final = "catalog.db"

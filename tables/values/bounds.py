@@ -90,6 +90,11 @@ _SIZES: Final = {
 }
 """The fewest bytes of a value."""
 _RECORDS: Final = ("record", "error")
+DECIMAL: Final = "moldau-decimal"
+LONG_DECIMAL: Final = "moldau-long-decimal"
+BIG_DECIMAL: Final = "moldau-big-decimal"
+DECIMALS: Final = (DECIMAL, LONG_DECIMAL, BIG_DECIMAL)
+"""The logical types of decimals, as `avro.py` names them for fastavro."""
 _Named = Mapping[str, Any]
 """Named types as fastavro has parsed them."""
 
@@ -173,8 +178,8 @@ def type_of(schema: Any, named: _Named) -> tuple[str, Any]:
 
 
 def is_decimal(schema: Any) -> bool:
-    """Whether a type, as it is resolved, is a decimal over bytes."""
-    return isinstance(schema, dict) and schema.get("logicalType") == "decimal"
+    """Whether a type, as `avro.py` has resolved it, is a decimal."""
+    return isinstance(schema, dict) and schema.get("logicalType") in DECIMALS
 
 
 class _AvroWalk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moldau.tables.refusals import Refused
@@ -55,36 +55,41 @@ class ColumnDecoding:
         self._type = arrow_type
         self._is_lenient = is_lenient
         self._place = place
-        self._values: Any = None
+        self._decode: Callable[[bytes], object] | None = None
 
     def decode_column(self, values: Any, *places: Any) -> Any:
-        """An Arrow array of the type of the result. Raises `ValueNotDecoded`, and as `FramedValues.decode`."""
+        """An Arrow array of the type of the result. Raises `ValueNotDecoded`, and as `FramedValues.decoder`."""
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD
 
-        decoded = [self._decoded(values, row, places) for row in range(len(values))]
+        decoded = [self._decoded(value, row, places) for row, value in enumerate(values.to_pylist())]
         try:
             return pa.array(decoded, self._type)
         except (pa.ArrowException, *NOT_HELD):
             return pa.array([self._fitting(each, row, places) for row, each in enumerate(decoded)], self._type)
 
-    def _decoded(self, values: Any, row: int, places: Sequence[Any]) -> object:
-        import pyarrow as pa
-
-        from moldau.tables.values.decoders import FramedValues, as_text
-
-        value = values[row].as_py()
+    def _decoded(self, value: bytes | None, row: int, places: Sequence[Any]) -> object:
         if value is None:
             return None
-        if self._values is None:
-            self._values = FramedValues(self._source)
+        if self._decode is None:
+            self._decode = self._decoder()
         try:
-            found = self._values.decode(value)
-            return as_text(found) if pa.types.is_string(self._type) else found
+            return self._decode(value)
         except ValueNotDecoded as problem:
             self._fail(problem, row, places)
             return None
+
+    def _decoder(self) -> Callable[[bytes], object]:
+        """What decodes a value, into JSON or into what the type of the result holds."""
+        import pyarrow as pa
+
+        from moldau.tables.values.decoders import FramedValues, as_text
+        from moldau.tables.values.shapes import shape_of
+
+        values = FramedValues(self._source)
+        form = as_text if pa.types.is_string(self._type) else shape_of(self._type, selects=True)
+        return lambda value: form(values.decode(value))
 
     def _fitting(self, value: object, row: int, places: Sequence[Any]) -> object:
         """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
@@ -106,4 +111,4 @@ class ColumnDecoding:
         raise ValueNotDecoded(f"{named}: {problem}" if named else str(problem)) from None
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_values": None}
+        return {**self.__dict__, "_decode": None}

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, RemoteDisconnected
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from struct import Struct
 from typing import Any, Final, NamedTuple, NoReturn
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.error import HTTPError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from moldau.security.bounded_answers import AnswerLimits, limit_answer
@@ -34,6 +36,21 @@ TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100
 ANSWER_SIZE_MAX: Final = 16 << 20
 """Bytes of one answer of a registry."""
+PAUSES_S: Final = (0.1, 0.4)
+"""Before a registry is asked again."""
+AGAIN: Final = (429, 500, 502, 503, 504)
+"""The answers of a registry that may answer otherwise in a moment."""
+ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
+TRUST: Final = "the file that SSL_CERT_FILE names has the authorities that are trusted"
+_NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+class Reference(NamedTuple):
+    """A schema that another one refers to."""
+
+    name: str
+    """By which it is referred to: of Protobuf the name of a file that is imported."""
+    text: bytes
 
 
 class Schema(NamedTuple):
@@ -43,7 +60,7 @@ class Schema(NamedTuple):
     """AVRO, PROTOBUF or JSON."""
     text: bytes
     """JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet where `is_set`."""
-    references: tuple[bytes, ...] = ()
+    references: tuple[Reference, ...] = ()
     is_set: bool = False
 
 
@@ -54,14 +71,30 @@ class SchemaSource(NamedTuple):
     timeout_s: float = TIMEOUT_S
     """How long a registry is waited for, for a schema with all schemas that it refers to."""
 
+    def check(self) -> None:
+        """Raises `Refused` if the place is neither a URL of HTTP nor a directory."""
+        if self._is_url():
+            RegistryAddress.of(self.place)
+        elif not self._directory().is_dir():
+            raise Refused(f"{self._directory()} is neither the URL of a schema registry (http://…) nor a directory")
+
     def schema(self, schema_id: int) -> Schema:
-        """The schema with an id. Raises `ValueNotDecoded` where it does not exist, and `RegistryNotReached`."""
-        if self.place.startswith(("http://", "https://")):
-            return _Registry(self.place, time.monotonic() + self.timeout_s, schema_id).schema()
+        """The schema with an id. Raises `ValueNotDecoded` where it does not exist, `RegistryNotReached`, and `Refused`
+        for a URL that is none.
+        """
+        if self._is_url():
+            address = RegistryAddress.of(self.place)
+            return _Registry(address, time.monotonic() + self.timeout_s, schema_id).schema()
         return self._read(schema_id)
 
+    def _is_url(self) -> bool:
+        return self.place.lower().startswith(("http:", "https:"))
+
+    def _directory(self) -> Path:
+        return Path(self.place.removeprefix("file://"))
+
     def _read(self, schema_id: int) -> Schema:
-        directory = Path(self.place.removeprefix("file://"))
+        directory = self._directory()
         for suffix, kind in ((".avsc", "AVRO"), (".desc", "PROTOBUF"), (".json", "JSON")):
             try:
                 text = (directory / f"{schema_id}{suffix}").read_bytes()
@@ -75,66 +108,153 @@ class SchemaSource(NamedTuple):
         raise ValueNotDecoded(f"schema {schema_id} is not in {directory}")
 
 
+class RegistryAddress(NamedTuple):
+    """Where a registry is, and the login that it is given."""
+
+    base: str
+    """The URL without the login, and without a slash at its end."""
+    host: str
+    """Host and port, as messages name the registry."""
+    login: str | None
+    """The header Authorization."""
+
+    @classmethod
+    def of(cls, place: str) -> RegistryAddress:
+        """Take a URL apart. User and password are percent-encoded in it. Raises `Refused`, without the password."""
+        try:
+            parts = urlsplit(place)
+            parts.hostname and parts.hostname.encode("idna")
+            is_whole = bool(parts.hostname) and parts.port != 0 and not _NO_URL.search(place)
+        except ValueError:  # a port that is not a number, brackets that are not closed, a host of more than 63 letters
+            is_whole = False
+        if not is_whole:
+            shown = re.sub("//.*@", "//…@", place)
+            raise Refused(f"{shown} is not the URL of a registry, like https://user:password@host:8081")
+        if parts.query or parts.fragment:
+            raise Refused(f"the URL of the registry {parts.hostname} has a part after ? or #, which a registry has not")
+        user, _, host = parts.netloc.rpartition("@")
+        login = None
+        if user:
+            name, _, word = user.partition(":")
+            login = "Basic " + base64.b64encode(f"{unquote(name)}:{unquote(word)}".encode()).decode()
+        return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), host, login)
+
+
 class _Registry:
     """The requests to a registry for one schema, with one deadline."""
 
-    def __init__(self, place: str, ends_s: float, schema_id: int) -> None:
-        self._base = urlsplit(place)
-        self._user, _, self._host = self._base.netloc.rpartition("@")
+    def __init__(self, address: RegistryAddress, ends_s: float, schema_id: int) -> None:
+        self._address = address
         self._limits = AnswerLimits(ANSWER_SIZE_MAX, ends_s, time.monotonic)
         self._schema_id = schema_id
+        self._told = f"schema {schema_id}: {address.host}"
 
     def schema(self) -> Schema:
         path = f"/schemas/ids/{self._schema_id}"
         answer = self._get(path)
-        kind = str(answer.get("schemaType", "AVRO"))
+        kind = str(answer.get("schemaType") or "AVRO")
         if kind == "PROTOBUF":  # as text it would need a compiler
             answer = self._get(f"{path}?format=serialized")
-            return Schema(kind, base64.b64decode(str(answer["schema"])), tuple(self._referred(answer, kind)))
-        return Schema(kind, str(answer["schema"]).encode(), tuple(self._referred(answer, kind)))
+        return Schema(kind, self._text(answer, kind), tuple(self._referred(answer, kind)))
 
-    def _referred(self, answer: dict[str, object], kind: str) -> list[bytes]:
+    def _text(self, answer: Mapping[str, object], kind: str) -> bytes:
+        text = str(answer["schema"])
+        if kind != "PROTOBUF":
+            return text.encode()
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError:
+            raise ValueNotDecoded(
+                f"{self._told} gives Protobuf as text only (it does not know format=serialized): name a directory with "
+                f"{self._schema_id}.desc"
+            ) from None
+
+    def _referred(self, answer: Mapping[str, object], kind: str) -> list[Reference]:
         """The schemas that a schema refers to; each one comes after its own references."""
-        found: dict[str, bytes] = {}
+        found: dict[tuple[str, str], bytes] = {}
+        met: set[tuple[str, str]] = set()
 
-        def follow(references: Sequence[dict[str, object]]) -> None:
-            for each in references:
-                path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{each['version']}"
-                if path in found:
+        def follow(answer: Mapping[str, object]) -> None:
+            for name, path in self._references(answer):
+                if (name, path) in met:
                     continue
-                if len(found) >= REFERENCES_MAX:
+                if len(met) >= REFERENCES_MAX:
                     raise ValueNotDecoded(f"schema {self._schema_id} refers to more than {REFERENCES_MAX} others")
-                found[path] = b""
-                referred = self._get(path + ("?format=serialized" if kind == "PROTOBUF" else ""))
-                follow(_references(referred))
-                text = str(referred["schema"])
-                del found[path]
-                found[path] = base64.b64decode(text) if kind == "PROTOBUF" else text.encode()
+                met.add((name, path))
+                referred = self._get(path + ("&format=serialized" if kind == "PROTOBUF" else ""))
+                follow(referred)
+                found[name, path] = self._text(referred, kind)
 
-        follow(_references(answer))
-        return list(found.values())
+        follow(answer)
+        return [Reference(name, text) for (name, _), text in found.items()]
+
+    def _references(self, answer: Mapping[str, object]) -> list[tuple[str, str]]:
+        """The names and the paths of references. A version that was deleted is still referred to."""
+        given = answer.get("references") or []
+        try:
+            assert isinstance(given, list)
+            return [
+                (
+                    str(each["name"]),
+                    f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}?deleted=true",
+                )
+                for each in given
+            ]
+        except (AssertionError, LookupError, TypeError, ValueError):
+            raise ValueNotDecoded(f"{self._told} gives references that are none") from None
 
     def _get(self, path: str) -> dict[str, object]:
-        host, base = self._host, self._base
-        told = f"schema {self._schema_id}: {host}"
-        request = Request(urlunsplit((base.scheme, host, base.path.rstrip("/"), "", "")) + path)
-        if self._user:
-            request.add_unredirected_header("Authorization", "Basic " + base64.b64encode(self._user.encode()).decode())
+        """Ask, again where the registry may answer in a moment. Raises `ValueNotDecoded` and `RegistryNotReached`."""
+        for pause_s in PAUSES_S:
+            try:
+                return self._answer(path)
+            except _AskAgain:
+                if time.monotonic() + pause_s >= self._limits.ends_s:
+                    break
+                time.sleep(pause_s)
+        try:
+            return self._answer(path)
+        except _AskAgain as problem:
+            raise RegistryNotReached(str(problem)) from None
+
+    def _answer(self, path: str) -> dict[str, object]:
+        request = Request(self._address.base + path, headers={"Accept": ACCEPTED})
+        if self._address.login is not None:
+            request.add_unredirected_header("Authorization", self._address.login)
         left_s = self._limits.ends_s - time.monotonic()
         if left_s <= 0:
-            raise RegistryNotReached(f"{told} did not answer in time")
+            raise RegistryNotReached(f"{self._told} did not answer in time")
         opener = build_opener(_NoRedirection, _LimitedHttp(self._limits), _LimitedHttps(self._limits))
         try:
             with opener.open(request, timeout=left_s) as reply:
                 answer = json.load(reply)
         except HTTPError as problem:
-            kind = ValueNotDecoded if says_unknown(problem) else RegistryNotReached
-            raise kind(f"{told} answers {problem.code} to {path}") from None
-        except (URLError, HTTPException, OSError, ValueError) as problem:
-            raise RegistryNotReached(f"{told}: {problem}") from None
+            raise self._refusal(problem, path) from None
+        except (HTTPException, OSError) as problem:
+            reason = getattr(problem, "reason", problem)
+            if isinstance(reason, SSLCertVerificationError):
+                raise RegistryNotReached(f"{self._told}: {reason.verify_message}; {TRUST}") from None
+            if isinstance(reason, ConnectionError | RemoteDisconnected):
+                raise _AskAgain(f"{self._told}: {problem}") from None
+            raise RegistryNotReached(f"{self._told}: {problem}") from None
+        except (ValueError, RecursionError) as problem:
+            raise RegistryNotReached(f"{self._told}: {problem}") from None
         if not isinstance(answer, dict) or "schema" not in answer:
-            raise ValueNotDecoded(f"{told} gives no schema for {path}")
+            raise ValueNotDecoded(f"{self._told} gives no schema for {path}")
         return answer
+
+    def _refusal(self, answer: HTTPError, path: str) -> Exception:
+        told = f"{self._told} answers {answer.code} to {path}"
+        if answer.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            given = "does not let this login in" if self._address.login else "asks for a login"
+            return RegistryNotReached(f"{told}: it {given} (https://user:password@{self._address.host})")
+        if answer.code in AGAIN:
+            return _AskAgain(told)
+        return (ValueNotDecoded if says_unknown(answer) else RegistryNotReached)(told)
+
+
+class _AskAgain(Exception):
+    """The registry did not answer, and may in a moment."""
 
 
 class _NoRedirection(HTTPRedirectHandler):
@@ -186,14 +306,9 @@ def says_unknown(answer: HTTPError) -> bool:
         return False
     try:
         told = json.load(answer)
-    except (HTTPException, OSError, ValueError):
+    except (HTTPException, OSError, ValueError, RecursionError):
         return False
     return isinstance(told, dict) and "error_code" in told
-
-
-def _references(answer: dict[str, object]) -> list[dict[str, object]]:
-    given = answer.get("references")
-    return given if isinstance(given, list) else []
 
 
 MAGIC: Final = 0

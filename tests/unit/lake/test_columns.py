@@ -22,6 +22,7 @@ from tests.support.lake_stage import LakeStage, framed
 INT: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 LONG: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
 TEXT: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+CLOSED = '{"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": false}'
 
 
 @pytest.fixture
@@ -86,16 +87,16 @@ def test_a_registry_that_does_not_answer_makes_no_record_a_misfit() -> None:
 
 
 def test_a_value_that_the_type_of_the_table_does_not_hold(stage: LakeStage) -> None:
-    (stage.schemas / "5.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}', "utf-8")
+    (stage.schemas / "5.json").write_text(CLOSED, "utf-8")
     columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
     frame = b"\0\0\0\0\5"
-    rows = columns.rows(batch(frame + b'{"a": 1}', frame + b'{"a": "x"}', frame + b'{"b": 1}'))
+    rows = columns.rows(batch(frame + b'{"a": 1}', frame + b'{"a": "x"}', frame + b'{"a": null}'))
     assert rows.batch.column("value").to_pylist() == [{"a": 1}, {"a": None}]
     assert [each.row for each in rows.misfits] == [1] and "does not fit the column" in rows.misfits[0].reason
 
 
 def test_a_number_that_no_column_holds_is_a_misfit(stage: LakeStage) -> None:
-    (stage.schemas / "5.json").write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}', "utf-8")
+    (stage.schemas / "5.json").write_text(CLOSED, "utf-8")
     columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
     rows = columns.rows(batch(b"\0\0\0\0\5" + b'{"a": %d}' % (1 << 70), b"\0\0\0\0\5" + b'{"a": 2}'))
     assert rows.batch.column("value").to_pylist() == [{"a": 2}]

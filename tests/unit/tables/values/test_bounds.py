@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.bounds import DECIMAL_SIZE_MAX, DEPTH_MAX, VALUES_MAX, HostileValue, json_depth, parse_json
-from moldau.tables.values.decoders import avro_decoder, protobuf_decoder
+from moldau.tables.values.protobuf import protobuf_decoder
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 CHAIN = {"type": "record", "name": "Link", "fields": [{"name": "next", "type": ["null", "Link"]}]}

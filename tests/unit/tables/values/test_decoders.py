@@ -1,23 +1,17 @@
-"""Framed values, decoded by schemas of a directory and of a registry that is asked over HTTP."""
+"""Framed values, decoded by schemas of a directory."""
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import struct
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, time
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from moldau.tables.values import registry as registry_module
 from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.values.decoders import FramedValues, as_text
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded, message_path, unframed
@@ -107,87 +101,6 @@ def person_file(descriptor_pb2: object) -> object:
     return file
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A registry with a schema that refers to another, and one for Protobuf."""
-
-    known: ClassVar[dict[str, object]] = {}
-    unknown: ClassVar[object] = {"error_code": 40403}
-    asked: ClassVar[list[tuple[str, str | None]]] = []
-    moved: ClassVar[str] = ""
-    """Where every request is redirected to; nowhere if empty."""
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers["Authorization"]))
-        if self.moved:
-            self.send_response(302)
-            self.send_header("Location", self.moved)
-            self.end_headers()
-            return
-        answer = self.known.get(self.path)
-        self.send_response(200 if answer else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer or self.unknown).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the test reads `asked`."""
-
-
-@pytest.fixture
-def registry() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    Answers.known, Answers.asked = {}, []
-    yield f"http://user:word@127.0.0.1:{server.server_port}/api/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_registry_gives_schemas_and_those_they_refer_to(registry: str) -> None:
-    reference = {"name": "Address", "subject": "a/b", "version": 3}
-    Answers.known = {
-        "/api/schemas/ids/2": {"schema": json.dumps(PERSON), "references": [reference]},
-        "/api/subjects/a%2Fb/versions/3": {"schema": json.dumps(ADDRESS)},
-    }
-    values = FramedValues(SchemaSource(registry))
-    value = framed(2, avro(WHOLE, SOMEBODY))
-    assert values.decode(value) == values.decode(value) == SOMEBODY
-    login = "Basic " + base64.b64encode(b"user:word").decode()
-    assert Answers.asked == [("/api/schemas/ids/2", login), ("/api/subjects/a%2Fb/versions/3", login)]
-    with pytest.raises(ValueNotDecoded, match="answers 404 to /schemas/ids/9") as problem:
-        values.decode(framed(9, b""))
-    assert "word" not in str(problem.value)
-
-
-def test_a_redirection_is_not_followed_and_takes_no_password_with_it(registry: str) -> None:
-    elsewhere = registry.replace("user:word@", "").replace("127.0.0.1", "localhost")
-    Answers.known = {"/api/schemas/ids/2": {"schema": "{}"}}
-    Answers.moved = f"{elsewhere}schemas/ids/2"
-    try:
-        with pytest.raises(RegistryNotReached, match="redirects to http://localhost, which is not followed"):
-            SchemaSource(registry).schema(2)
-    finally:
-        Answers.moved = ""
-    assert len(Answers.asked) == 1
-
-
-def test_an_answer_without_end_is_cut_off(registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "ANSWER_SIZE_MAX", 1_000)
-    Answers.known = {"/api/schemas/ids/2": {"schema": "x" * 2_000}}
-    with pytest.raises(RegistryNotReached, match="more than 1000 bytes"):
-        SchemaSource(registry).schema(2)
-
-
-def test_a_404_of_another_server_does_not_say_that_there_is_no_schema(
-    registry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for answer in ({"detail": "Not Found"}, "not found", ["error_code"]):
-        monkeypatch.setattr(Answers, "unknown", answer)
-        with pytest.raises(RegistryNotReached, match="answers 404 to /schemas/ids/9"):
-            FramedValues(SchemaSource(registry)).decode(framed(9, b""))
-
-
 def test_a_directory_that_cannot_be_read_does_not_say_that_there_is_no_schema(tmp_path: Path) -> None:
     with pytest.raises(RegistryNotReached, match="gone is not a directory"):
         FramedValues(SchemaSource(f"file://{tmp_path}/gone")).decode(framed(9, b""))
@@ -210,20 +123,6 @@ def test_each_kind_of_value_has_a_form_in_json() -> None:
         "clock": "12:30:00",
         "bytes": "/w==",
         "amount": "1.50",
-    }
-
-
-def test_a_registry_gives_protobuf_without_a_compiler(registry: str) -> None:
-    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
-    text = base64.b64encode(person_file(descriptor_pb2).SerializeToString()).decode()  # type: ignore[attr-defined]
-    Answers.known = {
-        "/api/schemas/ids/5": {"schema": "message …", "schemaType": "PROTOBUF"},
-        "/api/schemas/ids/5?format=serialized": {"schema": text, "schemaType": "PROTOBUF"},
-    }
-    assert FramedValues(SchemaSource(registry)).decode(framed(5, b"\2\2\x08\x07")) == {
-        "id": 7,
-        "names": [],
-        "note": None,
     }
 
 

@@ -1,0 +1,82 @@
+"""The Arrow type of values by their Avro schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.tables.values.avro import DURATION, TIME_MICROS, TIME_MILLIS, UUID_TEXT, AvroSchema, avro_schema
+from moldau.tables.values.bounds import BIG_DECIMAL, DECIMAL, LONG_DECIMAL, type_of
+from moldau.tables.values.registry import Schema, ValueNotDecoded
+from moldau.tables.values.value_types import DEPTH_MAX, ColumnType, list_of, struct_of
+
+_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+_LOGICAL: Final = {
+    "date": pa.date32(),
+    TIME_MILLIS: pa.time64("us"),
+    TIME_MICROS: pa.time64("us"),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    LONG_DECIMAL: pa.string(),
+    BIG_DECIMAL: pa.string(),
+    UUID_TEXT: pa.string(),
+    DURATION: pa.struct([(name, pa.int64()) for name in ("months", "days", "millis")]),
+}
+
+
+def avro_type(schema: Schema) -> ColumnType:
+    """The type of the values of a schema. Raises as `avro_schema`."""
+    builder = _Builder(avro_schema(schema))
+    return ColumnType(builder.built, builder.has_empty)
+
+
+class _Builder:
+    def __init__(self, schema: AvroSchema) -> None:
+        self._named = schema.named
+        self.has_empty = False
+        self.built = self._type(schema.parsed, 0)
+
+    def _type(self, schema: Any, depth: int) -> pa.DataType:
+        if depth > DEPTH_MAX:
+            raise ValueNotDecoded("a type of the schema contains itself, and a table has no column of such a type")
+        kind, schema = type_of(schema, self._named)
+        if isinstance(schema, list):
+            kinds = [each for each in schema if each != "null"]
+            if len(kinds) != 1:
+                shown = json.dumps(schema)[:200]
+                raise ValueNotDecoded(f"a union of {len(kinds)} types is not a column of a table: {shown}")
+            return self._type(kinds[0], depth + 1)
+        if kind in ("record", "error"):
+            fields = {each["name"]: each["type"] for each in schema["fields"]}
+            found = {name: self._type(each, depth + 1) for name, each in fields.items() if not self._is_null(each)}
+            self.has_empty |= not found
+            return struct_of(found)
+        if kind == "array":
+            return list_of(self._type(schema["items"], depth + 1))
+        if kind == "map":
+            return pa.map_(pa.string(), self._type(schema["values"], depth + 1))
+        logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
+        if logical == DECIMAL:
+            return pa.decimal128(schema["precision"], schema["scale"])
+        if kind == "null":
+            raise ValueNotDecoded("values that are always null are not a column of a table")
+        return _LOGICAL[logical] if logical in _LOGICAL else _TYPES[kind]
+
+    def _is_null(self, schema: Any) -> bool:
+        """Whether each value of a field is null: no column says more."""
+        kind, schema = type_of(schema, self._named)
+        return kind == "null" or schema == ["null"]
