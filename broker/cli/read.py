@@ -31,6 +31,7 @@ examples:
   moldau read --sql 'select partition, count(*) from orders group by 1'
   moldau read --sql 'select * from moldau_offsets' --format csv
   moldau read --table segments --topic orders --columns partition,baseOffset,bytes
+  moldau read --topic payments --registry http://registry:8081
 
 --sql: each topic is a view of its name, in double quotes where it has dots or dashes; moldau_topics, moldau_segments,
 moldau_offsets, moldau_groups and moldau_transactions describe the cluster. Only the columns, partitions, offsets and
@@ -39,7 +40,8 @@ times that the query needs are read.
 table, jsonl, csv: bytes are shown as text where they are UTF-8, else as base64. table shows 1,000 rows at most.
 A file that --output names is there when it is complete.
 
-The command needs the extra 'arrow' (pip install 'moldau[arrow]'), and --sql the extra 'sql'."""
+The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', and --registry the extra
+'schemas' for Avro and Protobuf."""
 PROGRESS_STEP: Final = 5
 """Percent between two lines of progress."""
 _FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
@@ -59,6 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--end", metavar="WHERE", help="an offset or a time, which is not read any more")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
     parser.add_argument("--snapshot", metavar="FILE", help="read what `moldau spark snapshot` has printed into a file")
+    parser.add_argument(
+        "--registry", metavar="PLACE", help="show values as JSON: the URL of a schema registry, or a directory"
+    )
+    parser.add_argument(
+        "--misfits",
+        default="suspend",
+        choices=("suspend", "null"),
+        help="what a value does that cannot be decoded: end the command (default), be null",
+    )
     add_isolation(parser)
     parser.add_argument("--format", default="table", choices=_FORMATS, help="default: table")
     parser.add_argument("--output", metavar="FILE", help="write there, and not to standard output")
@@ -123,7 +134,13 @@ def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
         snapshot=arguments.snapshot,
         table=arguments.table,
         progress=progress_of(arguments, invocation),
+        **decoding_of(arguments),
     )
+
+
+def decoding_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How values are decoded, as `moldau.read_topic` takes it."""
+    return {"registry": arguments.registry, "on_error": "null" if arguments.misfits == "null" else "fail"}
 
 
 def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
@@ -131,7 +148,13 @@ def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
     from moldau.tables.engines.duckdb_views import duckdb
     from moldau.tables.refusals import Refused
 
-    con = duckdb(None, arguments.path, names=names_of(arguments.topic), isolation=arguments.isolation)
+    con = duckdb(
+        None,
+        arguments.path,
+        names=names_of(arguments.topic),
+        isolation=arguments.isolation,
+        **decoding_of(arguments),
+    )
     try:
         found: Any = con.sql(arguments.sql)
     except engine_errors() as problem:
@@ -220,11 +243,14 @@ def failures_reported() -> Iterator[None]:
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
     from moldau.tables.refusals import Refused
+    from moldau.tables.values.registry import ValueNotDecoded
 
     try:
         yield
     except BrokenPipeError:
         raise
+    except ValueNotDecoded as problem:
+        raise CommandError(str(problem), "--misfits null shows such a value as null") from None
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError) as problem:
         raise CommandError(str(problem)) from None
     except OSError as problem:

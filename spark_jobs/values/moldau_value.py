@@ -8,10 +8,9 @@ rows.select(moldau_value("value", registry="http://registry:8081", returns="id b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from moldau.tables.refusals import Refused
-from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
+from moldau.tables.values.column_decoding import PLACE, ColumnDecoding, OnError, check_on_error
 from moldau.tables.values.registry import SchemaSource
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def moldau_value(
     *,
     registry: str,
     returns: str = "string",
-    on_error: Literal["fail", "null"] = "fail",
+    on_error: OnError = "fail",
     place: Sequence[str] = PLACE,
 ) -> Column:
     """The values of a binary column, decoded by the schemas that their frames name.
@@ -39,8 +38,7 @@ def moldau_value(
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import _parse_datatype_string
 
-    if on_error not in ("fail", "null"):
-        raise Refused(f"on_error: {on_error} is neither fail nor null")
+    check_on_error(on_error)
     data_type = _parse_datatype_string(returns)
     decoding = ColumnDecoding(
         SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error == "null", tuple(place)

@@ -15,6 +15,7 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, int
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
 from moldau.tables.refusals import Refused, did_you_mean
+from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
@@ -23,6 +24,8 @@ TASK_SIZE: Final = 16 << 20
 BATCH_ROWS: Final = 65_536
 THREADS_MAX: Final = 4
 NOTHING_PUSHED: Final = PushedFilters()
+VALUE: Final = "value"
+"""The column that is decoded by schemas."""
 
 
 class Progress(NamedTuple):
@@ -52,18 +55,30 @@ class TopicScan:
     batch_rows: int = BATCH_ROWS
     threads: int | None = None
     progress: Callable[[Progress], None] | None = None
+    decoding: ColumnDecoding | None = None
+    """What decodes the column `value`, into JSON; None leaves it as it is."""
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the batches. Raises `Refused` for a column that the table does not have."""
-        known = {column.name: column for column in every_column(self.options)}
+        known = {field.name: field for field in self._every_field()}
         for name in self.columns:
             if name not in known:
                 meant = did_you_mean(name, known)
                 raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(known)}")
         if not self.columns:
             raise Refused("columns names no column")
-        return arrow_schema(known[name] for name in self.columns)
+        return pa.schema([known[name] for name in self.columns])
+
+    def _every_field(self) -> pa.Schema:
+        """The fields of all columns that the table may have."""
+        schema = arrow_schema(every_column(self.options))
+        if self.decoding is None:
+            return schema
+        at = schema.get_field_index(VALUE)
+        if at < 0:
+            raise Refused(f"registry: table={self.options.table} has no values")
+        return schema.set(at, pa.field(VALUE, pa.string()))
 
     def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> TopicScan:
         """The scan with fewer columns, and with a further filter."""
@@ -85,13 +100,16 @@ class TopicScan:
         schema = self.schema
         needed, pushed = self.columns, self.pushed
         if self.filter is not None:
-            bounds = FilterBounds(self.filter, arrow_schema(every_column(self.options)))
+            bounds = FilterBounds(self.filter, self._every_field())
             needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
             if self.options.table == "records":
                 pushed = joined(pushed, bounds.pushed())
+        decoding = self.decoding if VALUE in needed else None
+        if decoding is not None:
+            needed = tuple(dict.fromkeys([*needed, *PLACE]))
         reader = table_reader(self.options, needed, None if pushed == NOTHING_PUSHED else pushed, TASK_SIZE)
         tasks = reader.tasks()
-        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter).read, self._threads_max())
+        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter, decoding).read, self._threads_max())
         return self._counted(threads, tasks)
 
     def _threads_max(self) -> int:
@@ -122,16 +140,26 @@ class TopicScan:
 
 
 class FilteredTasks:
-    """Reads tasks, keeps the rows for which a filter is true, and returns the columns of a schema."""
+    """Reads tasks, decodes values, keeps the rows for which a filter is true, and returns the columns of a schema."""
 
-    def __init__(self, reader: TableReader, schema: pa.Schema, wanted: pc.Expression | None) -> None:
+    def __init__(
+        self,
+        reader: TableReader,
+        schema: pa.Schema,
+        wanted: pc.Expression | None,
+        decoding: ColumnDecoding | None = None,
+    ) -> None:
         self._reader = reader
         self._schema = schema
         self._wanted = wanted
+        self._decoding = decoding
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a task. Raises as `TableReader.read_task`."""
+        """The batches of a task. Raises as `TableReader.read_task` and `ColumnDecoding.decode_column`."""
         for batch in self._reader.read_task(task):
+            if self._decoding is not None:
+                column = self._decoding.decode_column(batch.column(VALUE), *(batch.column(name) for name in PLACE))
+                batch = batch.set_column(batch.schema.get_field_index(VALUE), pa.field(VALUE, column.type), column)
             kept = batch if self._wanted is None else batch.filter(self._wanted)
             if kept.num_rows:
                 yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from moldau.tables.reading.arguments import Bound, Isolation, Place, Topic, offset_bounds, source_options, with_bounds
 from moldau.tables.reading.topic_scan import BATCH_ROWS, Progress, TopicScan, offsets_within
 from moldau.tables.refusals import Refused
+from moldau.tables.values.column_decoding import OnError, json_decoding
 from moldau.tables.views.schemas import chosen_columns, every_column
 
 _END: Final = object()
@@ -32,6 +33,8 @@ def topic_scan(
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     options: Mapping[str, str] | None = None,
+    registry: str | None = None,
+    on_error: OnError = "fail",
 ) -> TopicScan:
     """The scan of the arguments of `read_topic`. Raises `Refused`; OSError where bounds by partition are given."""
     given = source_options(place, topic, table=table, isolation=isolation, snapshot=snapshot, further=options)
@@ -46,6 +49,7 @@ def topic_scan(
         batch_rows,
         threads,
         progress,
+        None if registry is None else json_decoding(registry, on_error),
     )
 
 
@@ -74,6 +78,8 @@ def read_topic(
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     options: Mapping[str, str] | None = None,
+    registry: str | None = None,
+    on_error: OnError = "fail",
 ) -> pa.RecordBatchReader:
     """Read a topic, or another table of `place`, as Arrow batches. The read is planned before this returns.
 
@@ -89,6 +95,8 @@ def read_topic(
     | `threads`      | they decode ahead of the caller: one a core by default, four at most; 0 decodes in the caller  |
     | `progress`     | called with a `Progress` in the thread of the caller, for each batch                           |
     | `options`      | further options of the data source, by name: `failOnDataLoss`, security of brokers             |
+    | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded as its frame says               |
+    | `on_error`     | a value that cannot be decoded ends the read (`fail`), or is null (`null`)                     |
 
     Rows of a partition come in the order of their offsets. Computed batches that wait take 64 MiB; a reader that is
     dropped ends its threads. Raises `Refused`, `DataLost` (both name topic, partition and offset), `MalformedMessage`
@@ -108,6 +116,8 @@ def read_topic(
         threads=threads,
         progress=progress,
         options=options,
+        registry=registry,
+        on_error=on_error,
     ).reader()
 
 

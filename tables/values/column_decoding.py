@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
@@ -11,6 +11,7 @@ from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+OnError: TypeAlias = Literal["fail", "null"]
 PLACE: Final = ("topic", "partition", "offset")
 """The columns that name a value in an error."""
 
@@ -21,7 +22,7 @@ def values(
     registry: str,
     returns: pa.DataType | None = None,
     column: str = "value",
-    on_error: Literal["fail", "null"] = "fail",
+    on_error: OnError = "fail",
 ) -> pa.ChunkedArray:
     """Values that a schema registry has framed, decoded by the schemas that their frames name: Avro, Protobuf, JSON.
 
@@ -33,8 +34,7 @@ def values(
     """
     import pyarrow as pa
 
-    if on_error not in ("fail", "null"):
-        raise Refused(f"on_error: {on_error} is neither fail nor null")
+    check_on_error(on_error)
     kind = pa.string() if returns is None else returns
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = pa.table({column: rows})
@@ -45,6 +45,24 @@ def values(
     batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
     decoded = (decoding.decode_column(each.column(column), *(each.column(name) for name in place)) for each in batches)
     return pa.chunked_array(decoded, kind)
+
+
+def check_on_error(on_error: str) -> None:
+    """Raises `Refused` for what is none of `OnError`."""
+    if on_error not in ("fail", "null"):
+        raise Refused(f"on_error: {on_error} is neither fail nor null")
+
+
+def json_decoding(registry: str, on_error: OnError) -> ColumnDecoding:
+    """What decodes values into JSON, and names one that it cannot decode by its place. Raises `Refused` for a registry
+    that is neither a URL nor a directory.
+    """
+    import pyarrow as pa
+
+    check_on_error(on_error)
+    source = SchemaSource(registry)
+    source.check()
+    return ColumnDecoding(source, pa.string(), on_error == "null", PLACE)
 
 
 class ColumnDecoding:

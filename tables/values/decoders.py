@@ -100,8 +100,10 @@ def as_text(value: object) -> str:
     does not have (NaN, Infinity).
     """
     try:
-        return json.dumps(value, default=_other, allow_nan=False)
-    except ValueError:
+        text = json.dumps(value, default=_other, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return text
+    except ValueError:  # a number that is none, or half of a surrogate pair, which is an escape then
         return json.dumps(_without_nan(value), default=_other)
 
 
