@@ -46,6 +46,7 @@ SUBCOMMANDS: Final = (
     Subcommand("serve", "run a node", "moldau.broker.cli.serve"),
     Subcommand("cluster", "run several nodes on this machine", "moldau.broker.cli.cluster"),
     Subcommand("topic", "list, make, change and delete topics", "moldau.broker.cli.daily.topic"),
+    Subcommand("group", "list groups, show their lag, reset their offsets", "moldau.broker.cli.daily.group"),
     Subcommand("format", "prepare the directories of a new node", "moldau.broker.cli.format_storage"),
     Subcommand("health", "ask a node whether it is ready", "moldau.broker.cli.health"),
     Subcommand("container", "run a node as the image does, from variables", "moldau.broker.cli.container"),

@@ -127,8 +127,7 @@ class Client:
     def _settled(self, names: list[str]) -> dict[str, MetadataResponseTopic]:
         found = self.topics(names)
         for name, topic in found.items():
-            if topic.error_code in SETTLING:
-                raise TransientError(f"topic {name}: {error_name(topic.error_code)}")
+            wait_if_passing(topic.error_code, f"topic {name}")
         return found
 
     def topic_id(self, topic: str) -> bytes:
@@ -179,8 +178,7 @@ class Client:
 
     def check(self, code: int, said: str | None, what: str) -> None:
         """Check an error code of a response. Raises `TransientError` if it passes, and `Failure`."""
-        if code in SETTLING:
-            raise TransientError(f"{what}: {error_name(code)}")
+        wait_if_passing(code, what)
         check(code, said, what)
 
     # Connections
@@ -252,3 +250,9 @@ class Client:
         except Disconnected:
             self._connections.pop(connection.address, None)
             raise
+
+
+def wait_if_passing(code: int, what: str) -> None:
+    """Raise `TransientError` if an error passes while leaders and coordinators move."""
+    if code in SETTLING:
+        raise TransientError(f"{what}: {error_name(code)}")

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
-from tests.support.daily_stories import topics
+from tests.support.daily_stories import send, topics, two_hours_ago
 
 pytestmark = pytest.mark.processes
 
@@ -43,17 +43,13 @@ def test_the_life_of_a_topic_and_each_mistake(kafka: Namespace) -> None:
 def test_records_are_deleted_by_offset_time_and_file(kafka: Namespace, tmp_path: object) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     topic = kafka.topic("old", partitions=2)
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(10):
-        producer.produce(topic, str(number), partition=0, timestamp=1_700_000_000_000 + number)
-    producer.flush()
+    begin = two_hours_ago()
+    send(kafka.bootstrap_servers, topic, {0: [(str(number), begin + number) for number in range(10)]})
     command = ("topic", "delete-records", topic)
     (only,) = run.rows(*command, "--before", "4", "--partition", "0")
     assert only == {"topic": topic, "partition": 0, "start": 0, "new_start": 4, "deleted": 4}
     assert run.rows("topic", "describe", topic)[0]["partition_list"][0]["start"] == 0
-    moved = run.rows(*command, "--before", "1700000000006", "--execute")
+    moved = run.rows(*command, "--before", str(begin + 6), "--execute")
     assert [row["new_start"] for row in moved] == [6, 0]
     file = f"{tmp_path}/offsets.json"
     with open(file, "w") as text:

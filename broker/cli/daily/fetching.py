@@ -1,0 +1,112 @@
+"""Fetching records of partitions from their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from moldau.protocol.record_builder import Record
+from moldau.protocol.record_reader import records_of
+
+if TYPE_CHECKING:
+    from moldau.broker.cli.daily.client import Client, Partition
+
+VERSION: Final = 12
+"""The highest version that names topics."""
+PIECE_SIZE: Final = 1 << 20
+TOGETHER: Final = 16
+"""Partitions whose first records are fetched in one request."""
+
+
+def fetch(
+    client: Client,
+    leader: int,
+    positions: Mapping[Partition, int],
+    *,
+    wait_ms: int = 0,
+    size_max: int = PIECE_SIZE,
+    is_committed: bool = False,
+) -> dict[Partition, PartitionData]:
+    """Fetch from positions at one leader; at most about `size_max` bytes of each partition. The caller looks at the
+    error code of each. Raises `TransientError` and `Failure`.
+    """
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, partition), offset in positions.items():
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size_max)
+        topics.setdefault(topic, []).append(wanted)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1 if wait_ms else 0,
+        max_bytes=max(size_max * len(positions), 1),
+        isolation_level=int(is_committed),
+        topics=[FetchTopic(topic=name, partitions=each) for name, each in topics.items()],
+    )
+    reply = client.ask_broker(leader, request, FetchResponse, version=VERSION, wait_ms=wait_ms)
+    client.check(reply.error_code, None, "the fetch")
+    return {(topic.topic, each.partition_index): each for topic in reply.responses for each in topic.partitions}
+
+
+def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = False) -> Iterator[Record]:
+    """The records of a fetched part from an offset on, without markers, and without those of aborted transactions where
+    the read is committed. Raises `MalformedMessage`.
+    """
+    from moldau.tables.origins.broker_batches import committed
+
+    data = bytes_of(fetched)
+    aborted = (fetched.aborted_transactions or ()) if is_committed else ()
+    for position, header in committed(list(iterate_batches(data)), aborted):
+        if header.is_control or header.last_offset < offset:
+            continue
+        for record in records_of(data, position, header):
+            if record.offset >= offset:
+                yield record
+
+
+def bytes_of(fetched: PartitionData) -> bytes:
+    """The batches of a fetched part."""
+    records = fetched.records
+    return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else b""
+
+
+def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The timestamp (ms) of the first record at or after each position; none where there is no such record, or the
+    user may not read it. Raises `Failure`.
+    """
+    found: dict[Partition, int] = {}
+    for leader, keys in client.repeated("the leaders", lambda: client.by_leader(positions)).items():
+        left = {key: positions[key] for key in keys}
+        count = TOGETHER
+        while left:
+            part = dict(islice(left.items(), count))
+            fetched = client.repeated("fetch", partial(fetch, client, leader, part))
+            moved = 0
+            for key, offset in part.items():
+                first, following = _first_record(fetched[key], offset)
+                if first is not None:
+                    found[key] = first.timestamp
+                if first is not None or following is None:
+                    del left[key]
+                moved += key not in left or following != offset
+                if key in left and following is not None:
+                    left[key] = following
+            if not moved and count == 1:
+                del left[next(iter(part))]  # A fetch of one partition has a whole batch, or there is none.
+            count = TOGETHER if moved else 1
+    return found
+
+
+def _first_record(fetched: PartitionData, offset: int) -> tuple[Record | None, int | None]:
+    """The first record of a fetched part, else the offset at which the next fetch begins; None where there is none."""
+    if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < fetched.log_start_offset:
+        return None, fetched.log_start_offset
+    if fetched.error_code:
+        return None, None
+    first = next(records_from(fetched, offset), None)
+    batches = list(iterate_batches(bytes_of(fetched)))
+    following = batches[-1][1].last_offset + 1 if batches else offset
+    return first, following if following < fetched.high_watermark else None

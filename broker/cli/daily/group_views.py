@@ -1,0 +1,140 @@
+"""What `moldau group` shows: the groups of a cluster, and how far one is behind."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Final
+
+from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
+from moldau.broker.cli.daily.failures import unknown
+from moldau.broker.cli.daily.fetching import first_timestamps
+from moldau.broker.cli.daily.group_members import Described, describe_group
+from moldau.broker.cli.daily.groups import SHARE, Group, all_groups, committed_offsets, known_groups
+from moldau.broker.cli.daily.output import Row, duration_text, plural
+from moldau.broker.cli.daily.session import Session
+from moldau.protocol.errors import ErrorCode
+
+LISTED: Final = ("group", "type", "state", "protocol", "coordinator")
+LAGS: Final = ("topic", "partition", "committed", "end", "lag", "behind_ms", "client", "host")
+MEMBERS: Final = ("member", "client", "host", "epoch", "assigned", "subscribed")
+
+
+def list_groups(session: Session) -> int:
+    """`group list`: one row for each group, by name."""
+    given = session.arguments
+    groups = all_groups(session.client)
+    for name in given.names:
+        if not any(fnmatchcase(each, name) for each in groups):
+            raise unknown("group", name, groups)
+    rows = [
+        {
+            "group": group.name,
+            "type": group.kind,
+            "state": group.state,
+            "protocol": group.protocol_type,
+            "coordinator": group.coordinator,
+        }
+        for name, group in sorted(groups.items())
+        if (not given.names or any(fnmatchcase(name, each) for each in given.names))
+        and (not given.type or group.kind in given.type)
+        and (not given.state or group.state.lower() in [each.lower() for each in given.state])
+    ]
+    session.output.rows(rows, LISTED, empty="there is no such group" if groups else "there are no groups")
+    return 0
+
+
+def describe(session: Session) -> int:
+    """`group describe`: lag and members of groups."""
+    given, output = session.arguments, session.output
+    for number, group in enumerate(known_groups(session.client, given.names)):
+        described = describe_group(session.client, group)
+        lags = [] if given.members else lag_rows(session, group, described)
+        members = [each.row for each in described.members]
+        total = sum(row["lag"] for row in lags if isinstance(row["lag"], int))
+        ages = [row["behind_ms"] for row in lags if isinstance(row["behind_ms"], int)]
+        oldest = max(ages, default=None)
+        if output.is_json:
+            row: dict[str, object] = {
+                "group": group.name,
+                "type": group.kind,
+                "state": described.state,
+                "coordinator": group.coordinator,
+                "assignor": described.assignor,
+                "members": members,
+            }
+            output.object(row if given.members else {**row, "lag": total, "behind_ms": oldest, "offsets": lags})
+            continue
+        if number:
+            output.say("")
+        output.say(group.name, "bold")
+        summary = _summary(group, described)
+        if not given.members and lags:
+            late = f", {duration_text(oldest)} behind" if oldest else ""
+            summary.append(("lag", f"{plural(total, 'record')}{late}"))
+        output.pairs(summary)
+        output.say("")
+        if given.members:
+            output.rows(members, MEMBERS, empty="it has no members")
+        else:
+            output.rows(lags, LAGS, empty="it has committed no offsets")
+    return 0
+
+
+def _summary(group: Group, described: Described) -> list[tuple[str, str]]:
+    pairs = [
+        ("type", group.kind),
+        ("state", f"{described.state}, {plural(len(described.members), 'member')}"),
+        ("coordinator", f"broker {group.coordinator}"),
+    ]
+    if described.assignor:
+        pairs.append(("assignor", described.assignor))
+    return pairs
+
+
+def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
+    """One row for each partition that the group reads or has an offset for. Raises `Failure`."""
+    client = session.client
+    committed = committed_offsets(client, group)
+    readers = {key: each for each in described.members for key in each.assigned}
+    there = _that_are_there(client, {*committed, *readers})
+    starts, ends = (client.offsets(dict.fromkeys(there, which)) for which in (EARLIEST, LATEST))
+    behind = {key: max(committed[key], starts[key]) for key in there if key in committed}
+    late = {key: offset for key, offset in behind.items() if offset < ends[key]}
+    timestamps = first_timestamps(client, late)
+    now_ms = session.now_ms()
+    rows: list[Row] = []
+    for key in sorted({*committed, *readers}):
+        offset, end, reader = committed.get(key), ends.get(key), readers.get(key)
+        age: int | None = None
+        if key in behind:
+            age = max(0, now_ms - timestamps[key]) if key in timestamps else 0 if key not in late else None
+        rows.append(
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "committed": offset,
+                "start": starts.get(key),
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - behind[key]),
+                "behind_ms": age,
+                "member": None if reader is None else reader.row["member"],
+                "client": None if reader is None else reader.row["client"],
+                "host": None if reader is None else reader.row["host"],
+            }
+        )
+    if group.kind == SHARE:
+        # A partition of a share group is read by several members.
+        rows = [
+            {name: value for name, value in row.items() if name not in ("member", "client", "host")} for row in rows
+        ]
+    return rows
+
+
+def _that_are_there(client: Client, keys: set[Partition]) -> list[Partition]:
+    """The partitions that still exist."""
+    topics = client.topics(sorted({topic for topic, _ in keys})) if keys else {}
+    return [
+        (topic, partition)
+        for topic, partition in sorted(keys)
+        if topics[topic].error_code == ErrorCode.NONE and partition < len(topics[topic].partitions)
+    ]

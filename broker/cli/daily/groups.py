@@ -1,0 +1,110 @@
+"""The groups of a cluster: which there are, and the offsets that they have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from moldau.broker.cli.daily.client import Client, Partition
+from moldau.broker.cli.daily.failures import unknown
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+T = TypeVar("T")
+SHARE = "share"
+STREAMS = "streams"
+CONSUMER = "consumer"
+CLASSIC = "classic"
+
+
+class Group(NamedTuple):
+    """A group of the list."""
+
+    name: str
+    kind: str
+    """One of `classic`, `consumer`, `share` and `streams`."""
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+def all_groups(client: Client) -> dict[str, Group]:
+    """The groups of all brokers by name, those that the user may see. Raises `Failure`."""
+    client.topics([])
+
+    def ask(broker: int) -> ListGroupsResponse:
+        reply = client.ask_broker(broker, ListGroupsRequest(), ListGroupsResponse)
+        client.check(reply.error_code, None, f"the groups of broker {broker}")
+        return reply
+
+    found: dict[str, Group] = {}
+    for broker in sorted(client.brokers):
+        for each in client.repeated(f"the groups of broker {broker}", lambda broker=broker: ask(broker)).groups:  # type: ignore[misc]
+            kind = (each.group_type or CLASSIC).lower()
+            found[each.group_id] = Group(each.group_id, kind, each.group_state, each.protocol_type, broker)
+    return found
+
+
+def known_groups(client: Client, names: Iterable[str]) -> list[Group]:
+    """Groups that must be there, by name. Raises `Failure`, which names the group that was meant."""
+    groups = all_groups(client)
+    wanted = sorted(set(names))
+    for name in wanted:
+        if name not in groups:
+            raise unknown("group", name, groups)
+    return [groups[name] for name in wanted]
+
+
+def at_coordinator(client: Client, group: str, attempt: Callable[[], T]) -> T:
+    """Repeat an attempt while the coordinator of a group moves. Raises `Failure`."""
+    return client.repeated(f"group {group}", attempt)
+
+
+def committed_offsets(client: Client, group: Group) -> dict[Partition, int]:
+    """The committed offsets of a group, for a share group its start offsets; partitions without one are not there.
+    Raises `Failure`.
+    """
+    ask = _share_offsets if group.kind == SHARE else _committed
+    return at_coordinator(client, group.name, lambda: ask(client, group.name))
+
+
+def _committed(client: Client, group: str) -> dict[Partition, int]:
+    from moldau.protocol.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchResponse,
+    )
+
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    reply = client.ask_coordinator(group, request, OffsetFetchResponse, version=9)
+    (answer,) = reply.groups
+    client.check(answer.error_code, None, f"group {group}")
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in answer.topics
+        for each in topic.partitions
+        if not each.error_code and each.committed_offset >= 0
+    }
+
+
+def _share_offsets(client: Client, group: str) -> dict[Partition, int]:
+    from moldau.protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+        DescribeShareGroupOffsetsResponse,
+    )
+
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
+    )
+    (answer,) = client.ask_coordinator(group, request, DescribeShareGroupOffsetsResponse).groups
+    client.check(answer.error_code, answer.error_message, f"group {group}")
+    found: dict[Partition, int] = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            client.check(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
+            if each.start_offset >= 0:
+                found[topic.topic_name, each.partition_index] = each.start_offset
+    return found
