@@ -47,6 +47,8 @@ SUBCOMMANDS: Final = (
     Subcommand("cluster", "run several nodes on this machine", "moldau.broker.cli.cluster"),
     Subcommand("topic", "list, make, change and delete topics", "moldau.broker.cli.daily.topic"),
     Subcommand("group", "list groups, show their lag, reset their offsets", "moldau.broker.cli.daily.group"),
+    Subcommand("produce", "write records to a topic", "moldau.broker.cli.daily.produce"),
+    Subcommand("consume", "print the records of topics", "moldau.broker.cli.daily.consume"),
     Subcommand("format", "prepare the directories of a new node", "moldau.broker.cli.format_storage"),
     Subcommand("health", "ask a node whether it is ready", "moldau.broker.cli.health"),
     Subcommand("container", "run a node as the image does, from variables", "moldau.broker.cli.container"),

@@ -28,10 +28,10 @@ from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIME
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import row_batches
 from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
-from moldau.spark_jobs.writing.row_records import OutgoingRecord
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.writers import end
 from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.tables.client.producer import OutgoingRecord
+from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.options.read_options import ReadOptions, parse_options
 from moldau.tables.refusals import DataLost, Refused, warn
 from moldau.tables.views.rows import Row
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from moldau.protocol.record_builder import Record
-    from moldau.spark_jobs.writing.producer import TopicProducer
     from moldau.tables.client.cluster import Cluster
+    from moldau.tables.client.producer import TopicProducer
     from moldau.tables.origins.port import Slice, Task
 
 TARGET: Final = "replayto"
@@ -297,7 +297,7 @@ def discard_replay(state: ReplayState, target: ReplayTarget) -> None:
 
 def abort_open(cluster: Cluster, plan: ReplayPlan) -> None:
     """Abort the transactions that the tasks of a failed round have left open, by a new producer of the same id."""
-    from moldau.spark_jobs.writing.transaction import new_producer
+    from moldau.tables.client.transaction import new_producer
 
     for partition in plan.ranges:
         try:
@@ -368,8 +368,8 @@ class ReplayReader(SegmentReader):
         `MalformedMessage` and OSError.
         """
         from moldau.protocol.compression import Codec
-        from moldau.spark_jobs.writing.producer import TopicProducer
-        from moldau.spark_jobs.writing.transaction import end_transaction, new_producer
+        from moldau.tables.client.producer import TopicProducer
+        from moldau.tables.client.transaction import end_transaction, new_producer
 
         target, partition = self._target, task[0].partition
         cluster = target.cluster()

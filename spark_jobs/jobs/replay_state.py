@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
+from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused, TopicRecreated
 
 FORMAT_VERSION: Final = 1

@@ -1,1 +1,1 @@
-"""Writing rows to topics: partitions, batches, transactions, and the delivery guarantee of a query."""
+"""Writing rows to topics: the records of rows, the commit of a query's transactions, and their log."""

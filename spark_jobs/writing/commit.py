@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
+from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused, warn
 
 End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]

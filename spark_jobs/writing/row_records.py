@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from moldau.protocol.record_builder import RecordHeader
+from moldau.tables.client.producer import OutgoingRecord
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
@@ -15,18 +16,6 @@ if TYPE_CHECKING:
 
 _TEXT: Final = (BinaryType, StringType)
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-
-
-class OutgoingRecord(NamedTuple):
-    """A record that is to be written, such as the one that a row becomes."""
-
-    topic: str
-    partition: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[RecordHeader, ...]
-    timestamp_ms: int | None = None
-    """None: the time of the producer."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:

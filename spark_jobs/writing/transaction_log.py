@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from moldau.spark_jobs.writing.transaction import ProducerIdentity
+from moldau.tables.client.transaction import ProducerIdentity
 from moldau.tables.refusals import Refused
 
 FORMAT_VERSION: Final = 1

@@ -15,8 +15,8 @@ from moldau.spark_jobs.options.write_options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
     from moldau.tables.client.cluster import Cluster
+    from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The local property in which Spark tells tasks their streaming query."""
@@ -42,9 +42,9 @@ class TopicWriter:
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> WrittenTask:
         """Write the rows of a task. All records are acknowledged when this returns. Raises `Refused`."""
         from moldau.protocol.compression import Codec
-        from moldau.spark_jobs.writing.producer import TopicProducer
         from moldau.spark_jobs.writing.row_records import records_of
-        from moldau.spark_jobs.writing.transaction import end_transaction, new_producer
+        from moldau.tables.client.producer import TopicProducer
+        from moldau.tables.client.transaction import end_transaction, new_producer
 
         options, query = self._options, query_id()
         cluster = self.cluster()
@@ -143,7 +143,7 @@ def query_id() -> str:
 
 
 def end(cluster: Cluster, producer: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
-    from moldau.spark_jobs.writing.transaction import end_transaction
+    from moldau.tables.client.transaction import end_transaction
 
     return end_transaction(cluster, producer, is_commit=is_commit)
 

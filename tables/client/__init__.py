@@ -1,3 +1,3 @@
-"""A client of brokers: connections, metadata, offsets, coordinators. Its calls block, and no object is used by several
-threads.
+"""A client of brokers: connections, metadata, offsets, coordinators, an idempotent producer and its transactions. Its
+calls block, and no object is used by several threads.
 """

@@ -17,7 +17,7 @@ from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
-from moldau.tables.client.settings import Address, ClientSettings
+from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import Refused
 
 T = TypeVar("T")
@@ -49,6 +49,15 @@ PASSING: Final = frozenset(
 """Errors that pass while leaders, coordinators and metadata settle."""
 
 
+class RefusedByBroker(Refused):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"{what}: {error_name(code)}")
+        self.code = code
+        self.what = what
+
+
 class TransientError(Exception):
     """An error that may pass: the client refreshes its metadata and asks again."""
 
@@ -64,7 +73,7 @@ class TopicDescription(NamedTuple):
 class Cluster:
     """A client of a cluster, with one connection for each broker. Only one thread may use it."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
         self.cluster_id: str | None = None
         self._addresses: dict[int, Address] = {}
@@ -194,4 +203,4 @@ def check_error(code: int, what: str) -> None:
     if code in PASSING:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:
-        raise Refused(f"{what}: {error_name(code)}")
+        raise RefusedByBroker(code, what)

@@ -30,7 +30,10 @@ class Address(NamedTuple):
 
 
 class ConnectionSettings(Protocol):
-    """What a connection asks of the settings of its client."""
+    """What a client asks of its settings."""
+
+    @property
+    def bootstrap(self) -> tuple[Address, ...]: ...
 
     @property
     def client_id(self) -> str: ...

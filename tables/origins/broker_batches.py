@@ -26,7 +26,7 @@ from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.port import File
 from moldau.tables.client.cluster import PASSING, Cluster, TransientError
 from moldau.tables.client.connection import error_name
-from moldau.tables.client.settings import ClientSettings
+from moldau.tables.client.settings import ConnectionSettings
 from moldau.tables.origins.port import FoundBatch, Slice, upgraded_batch
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
@@ -50,7 +50,7 @@ class FetchedPart(NamedTuple):
 class BrokerBatches(NamedTuple):
     """The `BatchSource` of a cluster of brokers."""
 
-    settings: ClientSettings
+    settings: ConnectionSettings
     topic_id: bytes | None
     is_committed: bool
 

@@ -140,3 +140,80 @@ def send(bootstrap: str, topic: str, records: dict[int, list[tuple[str, int]]]) 
         for value, timestamp in values:
             producer.produce(topic, value, partition=partition, timestamp=timestamp)
     producer.flush()
+
+
+def records(run: DailyCommand, name: str, directory: str) -> Facts:
+    """Records of each format produced, and consumed with forms, filters and ends; a group that reads on; mistakes."""
+    facts: Facts = {}
+    topic, copy = f"{name}-a", f"{name}-b"
+    for each in (topic, copy):
+        run.done("topic", "create", each, "-p", "3")
+    file = f"{directory}/orders.csv"
+    with open(file, "w") as text:
+        text.write('customer,amount\nada,3\ngrace,"5,5"\nbarbara,7\nada,9\n')
+    timestamp = str(two_hours_ago())
+    facts["csv"] = run.rows("produce", topic, file, "--key-field", "customer", "--timestamp", timestamp)
+    row = '{"customer":{"id":"x"},"amount":1}\n'
+    run.done("produce", topic, "--format", "jsonl", "--key-field", "customer.id", "-p", "1", "-H", "a=1", given=row)
+    run.done("produce", topic, "-K", ":", "-p", "1", "-z", "zstd", given="k:v:w\nk2:")
+    run.done("produce", topic, "-k", "gone", "-Z", "-p", "1", given="\n")
+    run.done("produce", topic, "-p", "1", given=b"\xff\x00\n")
+
+    def consumed(*words: str, of: str = topic) -> list[str]:
+        return run.done("consume", of, "--until-end", *words).splitlines()
+
+    everything = run("consume", topic, "-e", "--json")
+    facts["everything"] = [{**each, "timestamp": each["timestamp"] == int(timestamp)} for each in everything.rows]
+    facts["copied"] = run("produce", copy, "--format", "records", given=everything.out).out
+    facts["copy is the same"] = [each["value"] for each in run("consume", copy, "-e", "--json").rows if "value" in each]
+    forms = {"tokens": "%t/%p/%o %k[%K]: %s[%S] %h\\n", "line": "line", "csv": "csv"}
+    for form, template in forms.items():
+        lines = consumed("-f", template, "-k", "ada")
+        facts[f"form {form}"] = [line[:14] if form == "line" else line.replace(timestamp, "TIME") for line in lines[1:]]
+    chosen = {
+        "key": ("-k", "grace"),
+        "grep": ("--grep", "b.r"),
+        "header": ("--header", "a"),
+        "header value": ("--header", "a=2"),
+        "field": ("--where", "amount=9"),
+        "deep field": ("--where", "customer.id=x"),
+        "both": ("-k", "ada", "--where", "amount=3"),
+        "count": ("-n", "2"),
+        "last": ("--from", "-1"),
+        "offset": ("--from", "4"),
+        "since": ("--from", "1h"),
+        "until a time": ("--from", "earliest"),
+        "latest": ("--from", "latest"),
+    }
+    for choice, words in chosen.items():
+        facts[f"chosen by {choice}"] = sorted(consumed("-f", "%p %o\\n", *words))
+    facts["until an hour ago"] = run.done("consume", topic, "--until", "1h", "-f", "%p %o\\n").split("\n")
+    facts["until an offset"] = run.done("consume", f"{topic}:1", "--until", "2", "-f", "%o\\n").split()
+    group = f"{name}-reader"
+    facts["a group begins"] = len(consumed("--group", group, "-n", "3", "-f", "%o\\n"))
+    facts["a group goes on"] = len(consumed("--group", group, "-f", "%o\\n"))
+    facts["a group is done"] = consumed("--group", group, "-f", "%o\\n")
+    (described,) = run.rows("group", "describe", group)
+    facts["lag"] = [described["lag"], [each["committed"] for each in described["offsets"]]]
+    run.done("group", "reset", group, "--to", "1h", "--execute")
+    facts["an hour ago"] = len(consumed("--group", group, "-f", "%o\\n"))
+    mistakes = {
+        "unknown topic": (("consume", f"{topic}x"), ""),
+        "unknown partition": (("consume", f"{topic}:9"), ""),
+        "bad form": (("consume", topic, "-f", "%q"), ""),
+        "bad pattern": (("consume", topic, "--grep", "("), ""),
+        "future": (("consume", topic, "--until", "2099-01-01"), ""),
+        "no separator": (("produce", topic, "-K", "="), "ab"),
+        "no JSON": (("produce", topic, "--format", "jsonl"), '{"a":1'),
+        "no field": (("produce", topic, "--format", "jsonl", "--key-field", "b"), '{"a":1}'),
+        "a short row": (("produce", topic, "--format", "csv"), "a,b\n1\n"),
+        "no such partition": (("produce", topic, "-p", "9"), "x"),
+        "no such topic": (("produce", f"{topic}x"), "x"),
+        "too large": (("produce", topic), "x" * 2_000_000),
+        "no file": (("produce", topic, "nofile.csv"), ""),
+        "a field of a line": (("produce", topic, "--key-field", "a"), ""),
+    }
+    for mistake, (words, given) in mistakes.items():
+        said = run(*words, given=given)
+        facts[mistake] = [said.status, said.failure]
+    return facts

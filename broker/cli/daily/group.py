@@ -23,11 +23,11 @@ Resets and deletions are only shown, until --execute does them.
 {EXIT_STATUSES}"""
 KINDS: Final = ("classic", "consumer", "share", "streams")
 ACTIONS: Final = {
-    "list": "group_views:list_groups",
-    "describe": "group_views:describe",
-    "reset": "group_changes:reset",
-    "delete": "group_changes:delete",
-    "delete-offsets": "group_changes:delete_offsets",
+    "list": "groups.views:list_groups",
+    "describe": "groups.views:describe",
+    "reset": "groups.changes:reset",
+    "delete": "groups.changes:delete",
+    "delete-offsets": "groups.changes:delete_offsets",
 }
 
 

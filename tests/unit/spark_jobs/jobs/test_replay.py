@@ -23,9 +23,9 @@ from moldau.spark_jobs.jobs.replay import (
 )
 from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
 from moldau.spark_jobs.writing.commit import TransactionsLost
-from moldau.spark_jobs.writing.row_records import OutgoingRecord
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.client.producer import OutgoingRecord
+from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.planning.planner import plan
 from moldau.tables.refusals import Refused

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from moldau.spark_jobs.writing.commit import TransactionsLost, abort_all, commit_batch
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, TransactionOutcome
 from moldau.spark_jobs.writing.transaction_log import KEPT, TransactionLog
+from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused
 
 FIRST = [ProducerIdentity("a-0", 10, 0), ProducerIdentity("a-1", 11, 0)]

@@ -6,7 +6,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from moldau.spark_jobs.writing.row_records import HEADERS, OutgoingRecord, check_schema, records_of
+from moldau.spark_jobs.writing.row_records import HEADERS, check_schema, records_of
+from moldau.tables.client.producer import OutgoingRecord
 from moldau.tables.refusals import Refused
 
 

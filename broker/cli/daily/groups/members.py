@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.groups import CONSUMER, SHARE, STREAMS, Group, at_coordinator
+from moldau.broker.cli.daily.groups.listing import CONSUMER, SHARE, STREAMS, Group, at_coordinator
 from moldau.broker.cli.daily.output import Row
 from moldau.protocol.primitives import MalformedMessage
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition, wait_if_passing
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, all_of, refused, wrong
-from moldau.broker.cli.daily.groups import (
+from moldau.broker.cli.daily.groups.listing import (
     CLASSIC,
     SHARE,
     Group,
@@ -80,7 +80,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
         read = _read_file(given.from_file)
         client.known_topics(topic for topic, _ in read)
         return read
-    keys = _selected(client, given.topic) if given.topic else sorted(current)
+    keys = selected_partitions(client, given.topic) if given.topic else sorted(current)
     if not keys:
         raise Failure(f"group {given.name} has no offsets: --topic names what it gets", status=EXIT_UNKNOWN)
     if not given.topic:
@@ -100,8 +100,8 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
     return {key: offset if offset >= 0 else LATEST for key, offset in found.items()}
 
 
-def _selected(client: Client, given: list[str]) -> list[Partition]:
-    """The partitions that `--topic` names: `orders` or `orders:0,2`."""
+def selected_partitions(client: Client, given: list[str]) -> list[Partition]:
+    """The partitions that a user names: all of `orders`, or `orders:0,2`. Raises `Failure`."""
     parts = [each.partition(":") for each in given]
     topics = client.known_topics(name for name, _, _ in parts)
     keys: list[Partition] = []
@@ -110,7 +110,7 @@ def _selected(client: Client, given: list[str]) -> list[Partition]:
         try:
             wanted = [int(each) for each in numbers.split(",")] if numbers else there
         except ValueError:
-            raise WrongArguments(f"--topic {name}:{numbers} is not of the form TOPIC:0,1,2") from None
+            raise WrongArguments(f"{name}:{numbers} is not of the form TOPIC:0,1,2") from None
         for number in wanted:
             if number not in there:
                 raise Failure(f"topic {name} has no partition {number}: it has {len(there)}", status=EXIT_UNKNOWN)
@@ -238,7 +238,7 @@ def delete_offsets(session: Session) -> int:
     (group,) = known_groups(client, [given.name])
     committed = committed_offsets(client, group)
     names = {each.partition(":")[0] for each in given.topic}
-    chosen = set(_selected(client, given.topic))
+    chosen = set(selected_partitions(client, given.topic))
     keys = [key for key in sorted(committed) if key in chosen]
     if not keys:
         raise Failure(f"group {group.name} has no offsets for {', '.join(sorted(names))}", status=EXIT_UNKNOWN)

@@ -7,19 +7,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.key_partitioner import partition_of
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.record_batch import sequence_after
-from moldau.protocol.record_builder import Record, build_batch
-from moldau.spark_jobs.writing.row_records import OutgoingRecord
-from moldau.spark_jobs.writing.transaction import ProducerIdentity, add_partitions
+from moldau.protocol.record_builder import Record, RecordHeader, build_batch
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.tables.client.cluster import Cluster, TransientError, check_error
 from moldau.tables.client.connection import BrokerConnection
+from moldau.tables.client.transaction import ProducerIdentity, add_partitions
 from moldau.tables.refusals import Refused
 
 RECORD_OVERHEAD: Final = 24
@@ -28,6 +27,18 @@ BUFFERED_MAX: Final = 8 << 20
 DELIVERY_S: Final = 120.0
 """As long as Java's producer tries (delivery.timeout.ms)."""
 ACKS_ALL: Final = -1
+
+
+class OutgoingRecord(NamedTuple):
+    """A record that is to be written, such as the one that a row becomes."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...]
+    timestamp_ms: int | None = None
+    """None: the time of the producer."""
 
 
 @dataclass(slots=True)
@@ -52,15 +63,17 @@ class TopicProducer:
         batch_size: int,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         first_partition: int = 0,
+        delivery_s: float = DELIVERY_S,
     ) -> None:
         """`first_partition` is the first partition for records without a key and a partition; each further request uses
-        the next partition.
+        the next partition. `delivery_s`: how long one request is repeated.
         """
         self._cluster = cluster
         self._producer = producer
         self._codec = codec
         self._batch_size = batch_size
         self._now_ms = now_ms
+        self._delivery_s = delivery_s
         self._turn = first_partition
         self._partitions: dict[str, int] = {}
         self._gathered: dict[TopicPartition, PendingRecords] = {}
@@ -103,7 +116,7 @@ class TopicProducer:
             add_partitions(self._cluster, self._producer, new)
         batches = {key: self._batch(key, each) for key, each in gathered.items()}
         left = dict(batches)
-        self._cluster.retry("produce", lambda: self._produce(left), DELIVERY_S)
+        self._cluster.retry("produce", lambda: self._produce(left), self._delivery_s)
         for key, each in gathered.items():
             self._sequences[key] = sequence_after(self._sequences.get(key, 0), len(each.records))
             self.count += len(each.records)

@@ -1,0 +1,1 @@
+"""Groups: which there are, what is told of one, what is changed."""

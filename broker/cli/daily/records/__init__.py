@@ -1,0 +1,1 @@
+"""Records: fetched and printed, read from files and written."""

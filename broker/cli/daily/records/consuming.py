@@ -1,0 +1,205 @@
+"""What `moldau consume` does: partitions are fetched from their leaders, and each record that passes is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, wrong
+from moldau.broker.cli.daily.groups.changes import IDLE, commit, selected_partitions
+from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
+from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
+from moldau.broker.cli.daily.records.printing import Place, filter_of, formatter_of, head_of
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.cli.daily.times import time_ms
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import PartitionData
+
+WAIT_MS: Final = 500
+
+
+def consume(session: Session) -> int:
+    """`consume`: until all partitions are at their ends, or enough records are printed."""
+    given, client = session.arguments, session.client
+    if given.until_end and given.until is not None:
+        wrong("give --until-end or --until, not both")
+    if given.count is not None and given.count < 1:
+        wrong(f"--count {given.count}: it is at least 1")
+    form = "json" if given.json else given.format
+    printing = Printing(session, form)
+    keys = selected_partitions(client, given.topics)
+    group = _group(session)
+    reading = Reading(session, _begin(session, keys, group), _ends(session, keys))
+    try:
+        printing.write(head_of(form))
+        while reading.positions and not printing.is_done:
+            reading.round(printing)
+    finally:
+        if group is not None and printing.reached:
+            commit(client, group.name, printing.reached)
+    return 0
+
+
+class Printing:
+    """What is printed, how many there were, and up to where."""
+
+    def __init__(self, session: Session, form: str) -> None:
+        given = session.arguments
+        self._show = formatter_of(form)
+        self._passes = filter_of(given.key, given.grep, given.header, given.where)
+        self._left: int | None = given.count
+        stream = session.invocation.out.stream
+        self._out = getattr(stream, "buffer", None)
+        self._text = stream
+        self.reached: dict[Partition, int] = {}
+        """The next offset of each partition of which a record was seen."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._left == 0
+
+    def write(self, data: bytes) -> None:
+        """Write bytes at once."""
+        if self._out is None:
+            self._text.write(data.decode("utf-8", "replace"))
+            return
+        self._out.write(data)
+        self._out.flush()
+
+    def records(
+        self, key: Partition, fetched: PartitionData, start: int, end: int | None, *, is_committed: bool
+    ) -> None:
+        """Print the records of a part from an offset to an end, until enough are printed."""
+        shown: list[bytes] = []
+        for record in records_from(fetched, start, is_committed=is_committed):
+            if (end is not None and record.offset >= end) or self.is_done:
+                break
+            self.reached[key] = record.offset + 1
+            if self._passes(record):
+                shown.append(self._show(Place(*key, record)))
+                if self._left is not None:
+                    self._left -= 1
+        if shown:
+            self.write(b"".join(shown))
+
+
+class Reading:
+    """The positions of the partitions, and where each ends."""
+
+    def __init__(self, session: Session, positions: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
+        self._session = session
+        self._client = session.client
+        self._is_committed = bool(session.arguments.read_committed)
+        self._ends = ends
+        self.positions = {key: offset for key, offset in positions.items() if not self._is_over(key, offset)}
+
+    def _is_over(self, key: Partition, offset: int) -> bool:
+        end = self._ends.get(key)
+        return end is not None and offset >= end
+
+    def round(self, printing: Printing) -> None:
+        """One fetch at each leader."""
+        client = self._client
+        by_leader = client.repeated("the leaders", partial(client.by_leader, self.positions))
+        wait_ms = WAIT_MS // len(by_leader)
+        for leader, keys in by_leader.items():
+            part = {key: self.positions[key] for key in keys}
+            for key, answer in sorted(self._fetched(leader, part, wait_ms).items(), key=lambda each: each[0]):
+                if not printing.is_done:
+                    self._take(key, answer, printing)
+
+    def _fetched(self, leader: int, part: dict[Partition, int], wait_ms: int) -> dict[Partition, PartitionData]:
+        """The answers to one fetch. A partition whose next batch did not fit is fetched alone."""
+        client, what = self._client, "the records"
+
+        def attempt(wanted: dict[Partition, int], wait: int) -> dict[Partition, PartitionData]:
+            answers = fetch(client, leader, wanted, wait_ms=wait, is_committed=self._is_committed)
+            for (topic, partition), answer in answers.items():
+                if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    client.check(answer.error_code, None, f"{topic}-{partition}")
+            return answers
+
+        fetched = client.repeated(what, partial(attempt, part, wait_ms))
+        if len(part) > 1:
+            for key, answer in list(fetched.items()):
+                has_batch = next(iterate_batches(bytes_of(answer)), None) is not None
+                if not (answer.error_code or has_batch) and part[key] < self._end_of(answer):
+                    fetched |= client.repeated(what, partial(attempt, {key: part[key]}, 0))
+        return fetched
+
+    def _end_of(self, answer: PartitionData) -> int:
+        return answer.last_stable_offset if self._is_committed else answer.high_watermark
+
+    def _take(self, key: Partition, answer: PartitionData, printing: Printing) -> None:
+        position = self.positions[key]
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._move(key, position)
+            return
+        printing.records(key, answer, position, self._ends.get(key), is_committed=self._is_committed)
+        batches = list(iterate_batches(bytes_of(answer)))
+        # Without a batch, compaction has left none before the end.
+        position = max(position, batches[-1][1].last_offset + 1 if batches else self._end_of(answer))
+        self.positions[key] = position
+        if self._is_over(key, position):
+            del self.positions[key]
+
+    def _move(self, key: Partition, position: int) -> None:
+        """Go on inside of a partition whose records were deleted, or cut off."""
+        start, end = (self._client.offsets({key: which})[key] for which in (EARLIEST, LATEST))
+        self.positions[key] = start if position < start else end
+        told = f"offsets {position} to {start} are gone" if position < start else f"the partition ends at {end} now"
+        self._session.note(f"{key[0]}-{key[1]}: {told}", "yellow")
+        if self._is_over(key, self.positions[key]):
+            del self.positions[key]
+
+
+def _group(session: Session) -> Group | None:
+    """The group whose offsets are read and committed; it must not have members."""
+    name = session.arguments.group
+    if name is None:
+        return None
+    group = all_groups(session.client).get(name, Group(name, CLASSIC, "Dead", "", -1))
+    if group.kind == SHARE:
+        raise Failure(f"group {name} is a share group, whose records are acknowledged one by one: leave out --group")
+    if group.state not in IDLE:
+        raise Failure(f"group {name} is {group.state}: --group reads without joining; stop its members first")
+    return group
+
+
+def _begin(session: Session, keys: list[Partition], group: Group | None) -> dict[Partition, int]:
+    """The offset at which each partition is begun."""
+    committed: dict[Partition, int] = {}
+    if group is not None and group.coordinator >= 0:
+        committed = {key: at for key, at in committed_offsets(session.client, group).items() if key in keys}
+    left = [key for key in keys if key not in committed]
+    return {**_offsets_at(session, session.arguments.begin or "earliest", "--from", left), **committed}
+
+
+def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
+    """The offset at which each partition is over; empty without an end."""
+    given, client = session.arguments, session.client
+    if given.until_end:
+        return client.offsets(dict.fromkeys(keys, LATEST), is_committed=given.read_committed)
+    if given.until is None:
+        return {}
+    if not given.until.isdecimal() and time_ms(given.until, "--until", session.now_ms()) > session.now_ms():
+        raise WrongArguments(f"--until {given.until} is in the future: end by Ctrl-C or -n")
+    return _offsets_at(session, given.until, "--until", keys)
+
+
+def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]) -> dict[Partition, int]:
+    """The offsets that an argument names: inside of the partitions, except for an offset that is given."""
+    client: Client = session.client
+    if where in ("earliest", "latest"):
+        return client.offsets(dict.fromkeys(keys, EARLIEST if where == "earliest" else LATEST))
+    if where.isdecimal() and len(where) < 11:
+        return dict.fromkeys(keys, int(where))
+    if where.startswith("-") and where[1:].isdecimal():
+        starts, ends = (client.offsets(dict.fromkeys(keys, which)) for which in (EARLIEST, LATEST))
+        return {key: max(starts[key], ends[key] - int(where[1:])) for key in keys}
+    found = client.offsets(dict.fromkeys(keys, time_ms(where, option, session.now_ms())))
+    late = client.offsets(dict.fromkeys((key for key in keys if found[key] < 0), LATEST))
+    return {**found, **late}

@@ -1,0 +1,182 @@
+"""Which consumed records are printed, and in which form."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from moldau.broker.cli.daily.failures import WrongArguments
+from moldau.broker.cli.daily.output import time_text
+from moldau.protocol.record_builder import Record, RecordHeader
+
+_TOKEN: Final = re.compile(r"%[tpoTksKShHR%]|\\[nrt0\\]|\\x[0-9a-fA-F]{2}")
+_ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+class Place(NamedTuple):
+    """A record and where it is."""
+
+    topic: str
+    partition: int
+    record: Record
+
+
+Formatter = Callable[[Place], bytes]
+Filter = Callable[[Record], bool]
+
+
+def formatter_of(form: str) -> Formatter:
+    """The form of a printed record. Raises `WrongArguments`."""
+    known: dict[str, Formatter] = {"value": _value, "line": _line, "json": json_line, "csv": _csv}
+    if form in known:
+        return known[form]
+    if "%" not in form:
+        raise WrongArguments(f"--format {form}: it is value, line, csv, json or a text with %s for the value")
+    return _by_tokens(form)
+
+
+def head_of(form: str) -> bytes:
+    """What stands before the first record."""
+    return (",".join(CSV_COLUMNS) + "\n").encode() if form == "csv" else b""
+
+
+def _value(place: Place) -> bytes:
+    return (place.record.value or b"") + b"\n"
+
+
+def _line(place: Place) -> bytes:
+    record = place.record
+    key = "null" if record.key is None else record.key.decode("utf-8", "replace")
+    value = "null" if record.value is None else record.value.decode("utf-8", "replace")
+    head = f"{place.partition:>3} {record.offset:>8}  {time_text(record.timestamp)}"
+    headers = "".join(f"  {name}={_text(data)}" for name, data in record.headers)
+    return f"{head}  {key}  {value}{headers}\n".encode()
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode("utf-8", "replace")
+
+
+def _csv(place: Place) -> bytes:
+    import csv
+    import io
+
+    record = place.record
+    out = io.StringIO()
+    key, value = ("" if each is None else each.decode("utf-8", "replace") for each in (record.key, record.value))
+    row = (place.topic, place.partition, record.offset, record.timestamp, key, value)
+    csv.writer(out, lineterminator="\n").writerow(row)
+    return out.getvalue().encode()
+
+
+def json_line(place: Place) -> bytes:
+    """A record as a JSON object, which `moldau produce --format records` takes."""
+    record = place.record
+    row: dict[str, Any] = {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **_json_bytes("key", record.key),
+        **_json_bytes("value", record.value),
+    }
+    if record.headers:
+        row["headers"] = [{"name": name, **_json_bytes("value", data)} for name, data in record.headers]
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as text, or as base64 under another name if they are not UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}
+
+
+def _by_tokens(form: str) -> Formatter:
+    """A form in kcat's tokens."""
+    parts: list[bytes | str] = []
+    position = 0
+    for match in _TOKEN.finditer(form):
+        parts.append(form[position : match.start()].encode())
+        token = match[0]
+        if token == "%%":
+            parts.append(b"%")
+        elif token.startswith("\\x"):
+            parts.append(bytes([int(token[2:], 16)]))
+        else:
+            parts.append(_ESCAPES[token[1]] if token[0] == "\\" else token[1])
+        position = match.end()
+    rest = form[position:].encode()
+    if re.search(r"%(?!%)", re.sub(_TOKEN, "", form)):
+        raise WrongArguments(f"--format {form}: after % stands one of t p o T k s h K S")
+
+    def show(place: Place) -> bytes:
+        return b"".join(each if isinstance(each, bytes) else _token(each, place) for each in parts) + rest
+
+    return show
+
+
+def _token(token: str, place: Place) -> bytes:
+    record = place.record
+    if token in "ks":
+        return (record.key if token == "k" else record.value) or b""
+    if token in "KS":
+        data = record.key if token == "K" else record.value
+        return b"-1" if data is None else str(len(data)).encode()
+    if token == "h":
+        return ",".join(f"{name}={_text(data)}" for name, data in record.headers).encode()
+    values = {"t": place.topic, "p": place.partition, "o": record.offset, "T": record.timestamp}
+    return str(values[token]).encode()
+
+
+def filter_of(key: str | None, pattern: str | None, headers: list[str], fields: list[str]) -> Filter:
+    """What a record must pass. Raises `WrongArguments`."""
+    tests: list[Filter] = []
+    if key is not None:
+        wanted_key = key.encode()
+        tests.append(lambda record: record.key == wanted_key)
+    if pattern is not None:
+        try:
+            search = re.compile(pattern.encode()).search
+        except re.error as problem:
+            raise WrongArguments(f"--grep {pattern} is not a regular expression: {problem}") from None
+        tests.append(lambda record: bool(search(record.value or b"") or search(record.key or b"")))
+    tests += [_header_filter(each) for each in headers]
+    tests += [_field_filter(each) for each in fields]
+    return lambda record: all(test(record) for test in tests)
+
+
+def _header_filter(given: str) -> Filter:
+    name, has_value, text = given.partition("=")
+    value = text.encode()
+
+    def matches(header: RecordHeader) -> bool:
+        return header[0] == name and (not has_value or header[1] == value)
+
+    return lambda record: any(matches(each) for each in record.headers)
+
+
+def _field_filter(given: str) -> Filter:
+    path, is_pair, text = given.partition("=")
+    if not is_pair:
+        raise WrongArguments(f"--where {given} is not FIELD=VALUE")
+
+    def matches(record: Record) -> bool:
+        try:
+            found = json.loads(record.value or b"")
+        except ValueError:
+            return False
+        for name in [path] if isinstance(found, dict) and path in found else path.split("."):
+            if not isinstance(found, dict) or name not in found:
+                return False
+            found = found[name]
+        return text == (found if isinstance(found, str) else json.dumps(found))
+
+    return matches

@@ -1,0 +1,94 @@
+"""What `moldau produce` does: records go to the topic in the order of their lines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.broker.cli.daily.config_access import pairs_of
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong
+from moldau.broker.cli.daily.output import plural
+from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape, kind_of, records_of
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.cli.invocation import CommandError
+from moldau.protocol.compression import Codec
+from moldau.tables.client.cluster import Cluster, RefusedByBroker
+from moldau.tables.client.producer import TopicProducer
+from moldau.tables.client.transaction import new_producer
+from moldau.tables.refusals import Refused
+
+BATCH_SIZE: Final = 1 << 19
+"""Bytes of a batch; max.message.bytes of a topic is twice as much by default."""
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""Is sent, and means nothing for a producer without transactions."""
+
+
+def produce(session: Session) -> int:
+    """`produce`: all files, one after the other."""
+    given, client = session.arguments, session.client
+    shape = _shape(session)
+    partitions = client.known_topics([given.topic])[given.topic].partitions
+    if shape.partition is not None and not 0 <= shape.partition < len(partitions):
+        raise Failure(
+            f"topic {given.topic} has no partition {shape.partition}: it has {len(partitions)}", status=EXIT_UNKNOWN
+        )
+    cluster = Cluster(client.settings)
+    count = 0
+    try:
+        producer = TopicProducer(
+            cluster,
+            new_producer(cluster, None, TRANSACTION_TIMEOUT_MS),
+            codec=Codec[given.compression.upper()],
+            batch_size=BATCH_SIZE,
+            delivery_s=client.settings.timeout_s,
+        )
+        try:
+            for file in given.files or [STANDARD_INPUT]:
+                kind = kind_of(file, given.format)
+                _check_kind(session, kind)
+                for record in records_of(file, kind, shape, session.invocation, producer.flush):
+                    producer.send(record)
+            producer.flush()
+        finally:
+            count = producer.count
+    except CommandError as failed:
+        raise _with_count(failed, count) from None
+    except RefusedByBroker as problem:
+        raise _with_count(refused(problem.code, None, problem.what), count) from None
+    except Refused as problem:
+        raise _with_count(Failure(str(problem), status=EXIT_UNREACHABLE), count) from None
+    finally:
+        cluster.close()
+    session.output.say(f"{plural(count, 'record')} to {given.topic}")
+    session.output.object({"topic": given.topic, "records": count})
+    return 0
+
+
+def _with_count(failed: CommandError, count: int) -> Failure:
+    written = f"; {plural(count, 'record')} before that {'is' if count == 1 else 'are'} written" if count else ""
+    return Failure(f"{failed}{written}", *failed.details, status=failed.status)
+
+
+def _shape(session: Session) -> RecordShape:
+    given = session.arguments
+    if given.key is not None and (given.key_separator is not None or given.key_field is not None):
+        wrong("--key is the key of every record: leave out --key-separator and --key-field")
+    return RecordShape(
+        given.topic,
+        None if given.key is None else given.key.encode(),
+        None if given.key_separator is None else given.key_separator.encode(),
+        given.key_field,
+        given.value_field,
+        given.partition,
+        tuple((name, value.encode()) for name, value in pairs_of(given.header, "--header").items()),
+        None if given.timestamp is None else time_ms(given.timestamp, "--timestamp", session.now_ms()),
+        given.tombstones,
+    )
+
+
+def _check_kind(session: Session, kind: str) -> None:
+    given = session.arguments
+    if kind in ("lines", "records") and (given.key_field is not None or given.value_field is not None):
+        wrong(f"--key-field and --value-field are for jsonl, csv and parquet, and this is {kind}")
+    if kind != "lines" and given.key_separator is not None:
+        wrong(f"--key-separator is for lines, and this is {kind}: --key-field names the key")

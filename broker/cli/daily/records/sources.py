@@ -1,0 +1,223 @@
+"""Records from lines, JSON lines, CSV, Parquet and the JSON that `moldau consume` writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import select
+import sys
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from moldau.broker.cli.daily.failures import Failure, WrongArguments
+from moldau.broker.cli.invocation import Invocation
+from moldau.protocol.record_builder import RecordHeader
+from moldau.tables.client.producer import OutgoingRecord
+
+PIECE_SIZE: Final = 1 << 16
+IDLE_S: Final = 0.1
+"""How long standard input may be without a line before what was read is sent."""
+STANDARD_INPUT: Final = "-"
+ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShape:
+    """What becomes of a line or row."""
+
+    topic: str
+    key: bytes | None
+    key_separator: bytes | None
+    key_field: str | None
+    value_field: str | None
+    partition: int | None
+    headers: tuple[RecordHeader, ...]
+    timestamp_ms: int | None
+    has_tombstones: bool
+
+    def record(self, key: bytes | None, value: bytes | None) -> OutgoingRecord:
+        """The record of a key and a value."""
+        if self.has_tombstones and not value:
+            value = None
+        key = self.key if self.key is not None else key
+        return OutgoingRecord(self.topic, self.partition, key, value, self.headers, self.timestamp_ms)
+
+
+def kind_of(file: str, given: str | None) -> str:
+    """The format of a file."""
+    if given is not None:
+        return given
+    return next((kind for ending, kind in ENDINGS.items() if file.lower().endswith(ending)), "lines")
+
+
+def records_of(
+    file: str, kind: str, shape: RecordShape, invocation: Invocation, idle: Callable[[], None]
+) -> Iterator[OutgoingRecord]:
+    """The records of a file. `idle` is called when standard input has no line now. Raises `CommandError`."""
+    if kind == "parquet":
+        invocation.require(("pyarrow",), "arrow")
+        yield from _rows_of_parquet(file, shape)
+        return
+    read = {"lines": _of_line, "jsonl": _of_json, "records": _of_record}.get(kind)
+    with _opened(file) as stream:
+        if read is None:
+            yield from _rows_of_csv(file, stream, shape)
+            return
+        for number, line in enumerate(_lines(stream, idle), 1):
+            try:
+                yield read(line, shape)
+            except ValueError as problem:
+                raise Failure(f"{_name(file)}, line {number}: {problem}") from None
+
+
+def _opened(file: str) -> BinaryIO:
+    if file == STANDARD_INPUT:
+        return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+    try:
+        return open(file, "rb")
+    except OSError as problem:
+        raise WrongArguments(f"{file} cannot be read: {problem.strerror}") from None
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == STANDARD_INPUT else file
+
+
+def _lines(stream: BinaryIO, idle: Callable[[], None]) -> Iterator[bytes]:
+    """The lines without their ends; the last one may lack its end."""
+    held = b""
+    while True:
+        if not select.select([stream], [], [], IDLE_S)[0]:
+            idle()
+            select.select([stream], [], [])
+        piece = stream.read(PIECE_SIZE)
+        if not piece:
+            break
+        *lines, held = (held + piece).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if held:
+        yield held
+
+
+def _of_line(line: bytes, shape: RecordShape) -> OutgoingRecord:
+    if shape.key_separator is None:
+        return shape.record(None, line)
+    key, is_pair, value = line.partition(shape.key_separator)
+    if not is_pair:
+        raise ValueError(f"there is no {shape.key_separator.decode()} between key and value")
+    return shape.record(key, value)
+
+
+def _of_json(line: bytes, shape: RecordShape) -> OutgoingRecord:
+    if shape.key_field is None and shape.value_field is None:
+        _parsed(line)
+        return shape.record(None, line)
+    row = _parsed(line)
+    key = None if shape.key_field is None else _encoded(_field(row, shape.key_field))
+    return shape.record(key, line if shape.value_field is None else _encoded(_field(row, shape.value_field)))
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as problem:
+        raise ValueError(f"it is not JSON ({problem})") from None
+
+
+def _field(row: Any, path: str) -> object:
+    """A field of a row, by a path such as customer.id."""
+    found = row
+    for name in [path] if isinstance(row, dict) and path in row else path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            known = ", ".join(map(str, row)) if isinstance(row, dict) else "none"
+            raise ValueError(f"there is no field {path}; the fields are {known}")
+        found = found[name]
+    return found
+
+
+def _encoded(value: object) -> bytes | None:
+    """A field as a key or a value: a text as it is, anything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=_json_of, separators=(",", ":")).encode()
+
+
+def _json_of(value: object) -> object:
+    """What JSON has no type for: bytes, times, decimals."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat is not None else str(value)
+
+
+def _of_record(line: bytes, shape: RecordShape) -> OutgoingRecord:
+    row = _parsed(line)
+    if not isinstance(row, dict) or not {"value", "value_base64"} & set(row):
+        raise ValueError("it is not a record as 'moldau consume --json' writes it: there is no value")
+    headers: list[RecordHeader] = []
+    for each in row.get("headers") or ():
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            raise ValueError("a header has a name and a value")
+        headers.append((each["name"], _bytes(each, "value")))
+    partition, timestamp = row.get("partition"), row.get("timestamp")
+    return OutgoingRecord(
+        shape.topic,
+        shape.partition if shape.partition is not None else partition if isinstance(partition, int) else None,
+        shape.key if shape.key is not None else _bytes(row, "key"),
+        _bytes(row, "value"),
+        (*headers, *shape.headers),
+        shape.timestamp_ms if shape.timestamp_ms is not None else timestamp if isinstance(timestamp, int) else None,
+    )
+
+
+def _bytes(row: dict[str, Any], name: str) -> bytes | None:
+    encoded = row.get(f"{name}_base64")
+    return b64decode(encoded, validate=True) if encoded is not None else _encoded(row.get(name))
+
+
+def _rows_of_csv(file: str, stream: BinaryIO, shape: RecordShape) -> Iterator[OutgoingRecord]:
+    text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", newline="")  # type: ignore[type-var]
+    reader = csv.reader(text)
+    try:
+        columns = next(reader, None)
+        if columns is None:
+            return
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(columns):
+                raise ValueError(f"there are {len(cells)} cells for {len(columns)} columns")
+            yield _of_row(dict(zip(columns, cells, strict=True)), shape)
+    except (ValueError, csv.Error) as problem:
+        raise Failure(f"{_name(file)}, line {reader.line_num}: {problem}") from None
+
+
+def _of_row(row: dict[str, object], shape: RecordShape) -> OutgoingRecord:
+    key = None if shape.key_field is None else _encoded(_field(row, shape.key_field))
+    value = _as_json(row) if shape.value_field is None else _encoded(_field(row, shape.value_field))
+    return shape.record(key, value)
+
+
+def _rows_of_parquet(file: str, shape: RecordShape) -> Iterator[OutgoingRecord]:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+
+    if file == STANDARD_INPUT:
+        raise WrongArguments("Parquet is read from a file, not from standard input")
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(10_000):
+                for row in batch.to_pylist():
+                    yield _of_row(row, shape)
+    except FileNotFoundError:
+        raise WrongArguments(f"{file} cannot be read: No such file or directory") from None
+    except (ValueError, OSError, pa.ArrowException) as problem:
+        raise Failure(f"{file}: {problem}") from None

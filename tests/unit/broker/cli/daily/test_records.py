@@ -1,0 +1,137 @@
+"""Records by the daily commands: the story that the conformance asks Apache Kafka too, with its facts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from moldau.testing.namespace import Namespace
+from tests.support.daily_command import DailyCommand
+from tests.support.daily_stories import records, send, two_hours_ago
+
+pytestmark = pytest.mark.processes
+
+
+def test_records_of_each_format_and_each_mistake(kafka: Namespace, tmp_path: Path) -> None:
+    facts = records(DailyCommand(kafka.bootstrap_servers), "rec", str(tmp_path))
+    assert facts["csv"] == [{"topic": "rec-a", "records": 4}]
+    by_place = {(each["partition"], each["offset"]): each for each in facts["everything"]}
+    assert by_place[2, 2] == {
+        "topic": "rec-a",
+        "partition": 2,
+        "offset": 2,
+        "timestamp": True,
+        "key": "ada",
+        "value": '{"customer":"ada","amount":"9"}',
+    }
+    assert by_place[0, 0]["value"] == '{"customer":"grace","amount":"5,5"}'
+    assert by_place[1, 0]["headers"] == [{"name": "a", "value": "1"}] and by_place[1, 0]["key"] == "x"
+    assert [by_place[1, 1][name] for name in ("key", "value")] == ["k", "v:w"]
+    assert [by_place[1, 2][name] for name in ("key", "value")] == ["k2", ""]
+    assert [by_place[1, 3][name] for name in ("key", "value")] == ["gone", None]
+    assert by_place[1, 4]["value_base64"] == "/wA="
+    assert facts["copied"] == "9 records to rec-b\n" and len(facts["copy is the same"]) == 8
+    assert facts["form tokens"] == ['rec-a/2/2 ada[3]: {"customer":"ada","amount":"9"}[31] ']
+    assert facts["form csv"][0] == 'rec-a,2,0,TIME,ada,"{""customer"":""ada"",""amount"":""3""}"'
+    assert facts["form line"] == ["  2        2  "]
+    assert facts["chosen by key"] == ["0 0"] and facts["chosen by grep"] == ["2 1"]
+    assert facts["chosen by header"] == facts["chosen by deep field"] == ["1 0"]
+    assert facts["chosen by header value"] == facts["chosen by latest"] == []
+    assert facts["chosen by field"] == ["2 2"] and facts["chosen by both"] == ["2 0"]
+    assert len(facts["chosen by count"]) == 2
+    assert facts["chosen by last"] == ["0 0", "1 4", "2 2"]
+    assert facts["chosen by offset"] == ["1 4"]
+    assert facts["chosen by since"] == [f"1 {offset}" for offset in range(5)]
+    assert sorted(facts["until an hour ago"]) == ["", "0 0", "2 0", "2 1", "2 2"]
+    assert facts["until an offset"] == ["0", "1"]
+    assert [facts["a group begins"], facts["a group goes on"], facts["a group is done"]] == [3, 6, []]
+    assert facts["lag"] == [0, [1, 5, 3]]
+    assert facts["an hour ago"] == 5
+    statuses = {name: fact[0] for name, fact in facts.items() if isinstance(fact, list) and len(fact) == 2}
+    assert [
+        statuses[name] for name in ("unknown topic", "unknown partition", "no such partition", "no such topic")
+    ] == [3] * 4
+    assert [statuses[name] for name in ("bad form", "bad pattern", "future", "no file", "a field of a line")] == [2] * 5
+    assert [statuses[name] for name in ("no separator", "no JSON", "no field", "a short row", "too large")] == [1] * 5
+    assert facts["no field"][1] == "standard input, line 1: there is no field b; the fields are a"
+    assert facts["too large"][1].endswith("a record is larger than max.message.bytes of the topic (MESSAGE_TOO_LARGE)")
+
+
+def test_rows_of_parquet_keep_their_types(kafka: Namespace, tmp_path: Path) -> None:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("rows")
+    rows = {"id": [1, 2], "price": [Decimal("1.50"), None], "data": [b"x", None], "tags": [["a"], []]}
+    parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    assert run.done("produce", topic, str(tmp_path / "rows.parquet"), "--key-field", "id") == f"2 records to {topic}\n"
+    (first, second) = run("consume", topic, "-e", "--json").rows
+    assert [first["key"], first["value"]] == ["1", '{"id":1,"price":"1.50","data":"x","tags":["a"]}']
+    assert second["value"] == '{"id":2,"price":null,"data":null,"tags":[]}'
+    (tmp_path / "no.parquet").write_bytes(b"no")
+    assert run("produce", topic, str(tmp_path / "no.parquet")).status == 1
+    only = run("produce", topic, str(tmp_path / "rows.parquet"), "--value-field", "data")
+    assert only.status == 0 and run("consume", topic, "-e", "--from", "2", "--json").rows[-1]["value"] is None
+
+
+def test_new_records_are_printed_as_they_come_and_lines_are_sent_as_they_are_typed(kafka: Namespace) -> None:
+    topic = kafka.topic("live")
+    moldau = [sys.executable, "-m", "moldau"]
+    to_it = ["-b", kafka.bootstrap_servers]
+    with (
+        subprocess.Popen([*moldau, "consume", topic, *to_it, "-n", "2"], stdout=subprocess.PIPE) as reader,
+        subprocess.Popen([*moldau, "produce", topic, *to_it], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer,
+    ):
+        assert reader.stdout is not None and writer.stdin is not None
+        for line in (b"one\n", b"two\n"):
+            writer.stdin.write(line)
+            writer.stdin.flush()
+            assert reader.stdout.readline() == line
+        assert reader.wait(30) == 0
+        writer.stdin.close()
+        assert writer.wait(30) == 0
+
+
+def test_aborted_records_and_markers_are_left_out_on_demand(kafka: Namespace) -> None:
+    from confluent_kafka import Producer
+
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("transactions")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for value, is_kept in (("aborted", False), ("kept", True), ("aborted too", False)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        (producer.commit_transaction if is_kept else producer.abort_transaction)()
+    assert run.done("consume", topic, "-e").split("\n") == ["aborted", "kept", "aborted too", ""]
+    assert run.done("consume", topic, "-e", "--read-committed") == "kept\n"
+
+
+def test_a_reader_whose_records_are_deleted_goes_on_and_says_so(kafka: Namespace) -> None:
+    run, topic = DailyCommand(kafka.bootstrap_servers), kafka.topic("short")
+    send(kafka.bootstrap_servers, topic, {0: [(str(number), two_hours_ago()) for number in range(5)]})
+    run.done("topic", "delete-records", topic, "--before", "3", "--execute")
+    said = run("consume", topic, "--from", "1", "-e")
+    assert said.out == "3\n4\n" and said.err == f"{topic}-0: offsets 1 to 3 are gone\n"
+
+
+def test_a_batch_larger_than_a_fetch_is_read_from_each_partition(kafka: Namespace) -> None:
+    run = DailyCommand(kafka.bootstrap_servers)
+    topic = kafka.topic("large", partitions=4, settings={"max.message.bytes": 4000000})
+    for partition in range(4):
+        given = "y" * 3_000_000
+        run.done("produce", topic, "-p", str(partition), given=given)
+    lines = run.done("consume", topic, "-e", "-f", "%p %S\\n").split("\n")
+    assert sorted(lines) == ["", *(f"{partition} 3000000" for partition in range(4))]
+
+
+def test_a_closed_pipe_ends_the_command_without_a_word(kafka: Namespace) -> None:
+    topic = kafka.topic("pipe")
+    send(kafka.bootstrap_servers, topic, {0: [("x" * 100, two_hours_ago())] * 20_000})
+    command = f"{sys.executable} -m moldau consume {topic} -b {kafka.bootstrap_servers} -e | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == (b"x" * 100 + b"\n", b"", 0)
