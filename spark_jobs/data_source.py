@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moldau.spark_jobs.options.write_options import WriteOptions
-from moldau.spark_jobs.views.records import FilteringReader, SegmentReader, ViewReader
+from moldau.spark_jobs.views.records import SegmentReader, ViewReader
 from moldau.spark_jobs.views.schemas import columns_of, whole_schema
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.refusals import Refused
@@ -41,8 +41,6 @@ class MoldauDataSource(DataSource):
         columns = columns_of(schema, options)
         if options.table != "records":
             return ViewReader(table_reader(options, columns))
-        if options.pushes_down:
-            return FilteringReader(options, columns)
         return SegmentReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -5,7 +5,7 @@ worker of Spark does once, for all the tasks that it runs.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from moldau.tables.views.records import RecordsReader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql.datasource import Filter
 
 
 class ViewReader(DataSourceReader):
@@ -34,7 +33,10 @@ class ViewReader(DataSourceReader):
 
 
 class SegmentReader(RecordsReader, DataSourceReader):
-    """Reads the table `records`; a job's reader does more with the same tasks."""
+    """Reads the table `records`; a job's reader does more with the same tasks.
+
+    No reader has a method `pushFilters`: PySpark keeps what one query pushed for the next ones (decision 28).
+    """
 
     def partitions(self) -> list[InputPartition]:
         """The partitions of the read, one for each task. Raises `Refused`."""
@@ -43,22 +45,6 @@ class SegmentReader(RecordsReader, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task. Raises `MalformedMessage` for a corrupt batch, `DataLost` and OSError."""
         return self.read_task(task_of(partition))
-
-
-class FilteringReader(SegmentReader):
-    """A reader that accepts predicates.
-
-    It is a separate class, because Spark refuses every query over a reader with a method `pushFilters` while
-    spark.sql.python.filterPushdown.enabled is false, which is its default.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        from moldau.spark_jobs.views.spark_filters import FilterReader
-
-        reader = FilterReader()
-        left = list(reader.accept(filters))
-        self._pushed = reader.pushed
-        return left
 
 
 def task_of(partition: InputPartition) -> Any:

@@ -57,7 +57,6 @@ _KNOWN: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "kafka.isolation.level",
-    "pushdown",
     "snapshot",
     "table",
     "asOf",
@@ -74,7 +73,6 @@ _NOT_OF_STREAMS: Final = (
     "endingTimestamp",
     "snapshot",
     "asOf",
-    "pushdown",
 )
 _WHY_NOT: Final = {
     "kafka.auto.offset.reset": "startingOffsets says where a read begins",
@@ -82,6 +80,8 @@ _WHY_NOT: Final = {
     "kafka.interceptor.classes": "an interceptor may change records",
     "kafka.key.deserializer": "keys are binary; DataFrame operations decode them",
     "kafka.value.deserializer": "values are binary; DataFrame operations decode them",
+    "pushdown": "PySpark keeps the predicates of one query for the next ones; assign, startingOffsets and the other "
+    "bounds choose what is read",
 }
 _WITHOUT_EFFECT: Final = (
     "groupidprefix",
@@ -134,7 +134,6 @@ class ReadOptions:
     fails_on_data_loss: bool = True
     is_committed: bool = False
     """Read like a consumer with isolation.level=read_committed."""
-    pushes_down: bool = False
     snapshot: str | None = None
     """A snapshot as JSON, or the path of a file with one."""
     table: str = "records"
@@ -188,7 +187,6 @@ def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions
         records_per_task_max=positive("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
         fails_on_data_loss=boolean("failOnDataLoss", given.get("failondataloss", "true")),
         is_committed=isolation == "read_committed" or table in _WITHOUT_SELECTION,
-        pushes_down=boolean("pushdown", given.get("pushdown", "false")),
         snapshot=given.get("snapshot"),
         table=table,
         keeps_tombstones=one_of("tombstones", given.get("tombstones", "drop"), ("drop", "keep")) == "keep",
@@ -280,7 +278,7 @@ def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
     if table in _WITHOUT_SELECTION:
         if named:
             raise Refused(f"{named[0]}: table={table} reads {_WITHOUT_SELECTION[table]} and nothing else")
-        return TopicSelection(topics=(_WITHOUT_SELECTION[table],))
+        return TopicSelection(topics=(_WITHOUT_SELECTION[table],), is_optional=True)
     if not named and table in ("topics", "segments"):
         return TopicSelection(is_everything=True)
     if len(named) != 1:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from moldau.tables.origins.port import PartitionOrigin, StoredSegment
 from moldau.tables.planning.bounds import OffsetRange
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EVERYTHING: Final = (-(1 << 63), 1 << 63)
 
 
@@ -62,13 +60,3 @@ class PushedFilters:
 
 def intersection(before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
     return max(before[0], start), min(before[1], end)
-
-
-def number_of(column: str, value: object) -> int | None:
-    """A value as the number with which it is compared; for a timestamp microseconds since the epoch."""
-    if column != "timestamp":
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        return None
-    since = value - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

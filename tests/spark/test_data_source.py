@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def test_a_view_is_a_snapshot_and_the_next_one_sees_more(spark: SparkSession, di
     ("options", "said"),
     [
         ({"checkpointLocation": "5"}, "the option checkpointlocation is not supported"),
+        ({"pushdown": "true"}, "the option pushdown is not supported: PySpark keeps the predicates of one query"),
         ({"subscribe": "u"}, "no partition of u is in the places that are read"),
         ({"endingOffsets": '{"t": {"0": 401, "1": 1}}'}, "the high watermark is 400"),
     ],
@@ -120,21 +122,39 @@ def test_a_corrupt_batch_fails_the_query_and_is_named(spark: SparkSession, direc
     )
 
 
-def test_predicates_are_pushed_down_where_spark_allows_it(spark: SparkSession, directory: Path) -> None:
-    """The source takes them over, times among them: Spark then has no filter left in its plan."""
-    first = load(spark, directory).where("partition = 0 AND offset = 100").first()
-    assert first is not None
-    query = f"partition = 0 AND offset >= 50 AND timestamp < TIMESTAMP '{first.timestamp:%Y-%m-%d %H:%M:%S.%f}'"
-    expected = load(spark, directory).where(query).orderBy("offset").collect()
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        pushed = load(spark, directory, pushdown="true").where(query)
-        plan = pushed._jdf.queryExecution().executedPlan().toString()
-        assert pushed.orderBy("offset").collect() == expected
-        assert 0 < len(expected) < 400
-        assert "Filter (" not in plan, plan
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+@pytest.fixture(params=["true", "false"])
+def pushing(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Spark's setting under which PySpark keeps the predicates of one query for the next ones."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", request.param)
+    yield
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+@pytest.mark.usefixtures("pushing")
+def test_no_query_has_the_predicates_of_another_one(spark: SparkSession, directory: Path) -> None:
+    rows = load(spark, directory)
+    few = rows.where("offset < 5")
+    few.cache()
+    assert [few.count(), rows.count(), rows.where("offset >= 390").count(), few.count()] == [10, 600, 10, 10]
+    few.unpersist()
+    assert [few.union(rows).count(), rows.union(few).count()] == [610, 610]
+    assert rows.where("offset < 7").union(rows.where("partition = 1 AND offset < 3")).count() == 17
+    assert rows.alias("a").join(few.alias("b"), ["partition", "offset"], "left").count() == 600
+    rows.createOrReplaceTempView("rows")
+    queries = ("offset < 5", "true", "timestamp < TIMESTAMP '2000-01-01'", "partition IN (1)")
+    assert [spark.sql(f"SELECT 1 FROM rows WHERE {each}").count() for each in queries] == [10, 600, 0, 200]
+    others = "SELECT 1 FROM rows WHERE rows.offset NOT IN (SELECT offset FROM rows WHERE partition = 1)"
+    assert spark.sql(f"SELECT 1 FROM rows WHERE offset < 5 UNION ALL {others}").count() == 210
+
+
+@pytest.mark.usefixtures("pushing")
+def test_no_stream_has_the_predicates_of_another_one(spark: SparkSession, directory: Path) -> None:
+    source = spark.readStream.format("moldau").option("subscribe", "t").option("startingOffsets", "earliest")
+    rows = source.load(str(directory))
+    for query, expected in (("offset < 5", 10), ("true", 600)):
+        writer = rows.where(query).writeStream.format("memory").queryName("seen").trigger(availableNow=True)
+        assert writer.start().awaitTermination(120)
+        assert spark.sql("SELECT 1 FROM seen").count() == expected
 
 
 def test_tables_are_read_by_sql(spark: SparkSession, directory: Path) -> None:

@@ -18,16 +18,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pytest
-from pyspark.sql import datasource as ds
-from pyspark.sql.types import StructType
 
 import moldau
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.spark_jobs.views.records import FilteringReader
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment_listing import largest_timestamp, list_segments
-from pyspark_moldau import DefaultSource
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory
 
@@ -42,14 +38,6 @@ COMPARISONS: Final[dict[str, Compare]] = {
     ">=": operator.ge,
     "=": operator.eq,
     "<>": operator.ne,
-}
-OF_SPARK: Final[dict[str, Callable[[Any, Any], ds.Filter]]] = {
-    "<": lambda column, bound: ds.LessThan(column, bound),
-    "<=": lambda column, bound: ds.LessThanOrEqual(column, bound),
-    ">": lambda column, bound: ds.GreaterThan(column, bound),
-    ">=": lambda column, bound: ds.GreaterThanOrEqual(column, bound),
-    "=": lambda column, bound: ds.EqualTo(column, bound),
-    "<>": lambda column, bound: ds.Not(ds.EqualTo(column, bound)),
 }
 COLUMNS: Final = ("partition", "offset", "timestamp")
 EPOCH_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -136,22 +124,6 @@ def by_read_topic(place: Path) -> Read:
     return read
 
 
-def by_spark(place: Path) -> Read:
-    source = DefaultSource({"path": str(place), "subscribe": "t", "pushdown": "true"})
-    schema = StructType([source.schema()[name] for name in COLUMNS])
-
-    def read(*bounds: Bound) -> list[Row]:
-        reader = source.reader(schema)
-        assert isinstance(reader, FilteringReader)
-        left = list(reader.pushFilters([OF_SPARK[each.comparison]((each.column,), each.value) for each in bounds]))
-        found = rows_in(batch for task in reader.partitions() for batch in reader.read(task))
-        ours = [each for each in bounds if each.comparison == "<>"]
-        assert len(left) == len(ours), "what is not taken over is left to Spark, and nothing else"
-        return [row for row in found if all(each.holds(row) for each in ours)]
-
-    return read
-
-
 def by_polars(place: Path) -> Read:
     pl = pytest.importorskip("polars")
     frame = moldau.polars(place, "t", threads=0)
@@ -176,9 +148,8 @@ def by_duckdb(place: Path) -> Read:
 
 
 WAYS: Final = {
-    "spark": (by_spark, 1),
     "read_topic": (by_read_topic, 5),
-    "polars": (by_polars, 5),
+    "polars": (by_polars, 1),
     "duckdb": (by_duckdb, 5),
 }
 """What makes a read, and the stride over the bounds. All ways lead to the same plan, so the cheapest takes all bounds;
@@ -210,4 +181,4 @@ def test_a_bound_leaves_out_the_same_of_a_tiered_storage(place: Path, tmp_path: 
     whole = rows_in(moldau.read_topic(tmp_path / "tier", "t", columns=COLUMNS))
     assert len(whole) == sealed[-1].next_base_offset
     bounds = [each for each in bounds_of(place) if each.column == "timestamp"]
-    check(by_spark(tmp_path / "tier"), whole, bounds, 1)
+    check(by_polars(tmp_path / "tier"), whole, bounds, 1)
