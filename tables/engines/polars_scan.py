@@ -60,6 +60,8 @@ def frames_of(
     needed = wanted or scan.columns
     if predicate is not None:
         needed = tuple(name for name in scan.columns if name in {*needed, *predicate.meta.root_names()})
+        empty: Any = DataFrame(scan.restricted(needed, None).schema.empty_table())
+        empty.filter(predicate)  # A predicate that does not fit the types is an error, also if no row is read.
         if rows_max is None and scan.options.table == "records":
             scan = replace(scan, pushed=joined(scan.pushed, bounds_of(predicate)))
     left = rows_max

@@ -1,13 +1,14 @@
 """A topic as a dataset of PyArrow: `scanner` with columns and a filter, planned anew by each scan.
 
-DuckDB and Polars scan a dataset by handing their columns and predicates to `scanner`. What a dataset of files has
-besides (fragments, a partitioning, rows by position) a topic does not have: those methods refuse.
+DuckDB and Polars scan a dataset by handing their columns and predicates to `scanner`; DataFusion asks for fragments and
+scans each: a topic has one. What a dataset of files has besides (a partitioning, rows by position) a topic
+does not have: those methods refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -17,10 +18,6 @@ from moldau.tables.reading.arguments import Place, Topic
 from moldau.tables.reading.topic_scan import TopicScan
 from moldau.tables.reading.topics import scan_of_every_column
 from moldau.tables.refusals import Refused
-from moldau.tables.views.schemas import every_column
-
-COUNTED: Final = "partition"
-"""The column that is read to count rows, where a table has it: it is made, not decoded."""
 
 
 class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hints
@@ -83,14 +80,40 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hint
         """Both datasets in memory, joined by the nearest value."""
         return ds.InMemoryDataset(self.to_table().join_asof(right_dataset.to_table(), *arguments, **options))
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
-        raise Refused("a topic has no fragments: scan it with columns and a filter")
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TopicFragment]:
+        """The one fragment, with the filter."""
+        yield TopicFragment(self if filter is None else self.filter(filter))
 
     def replace_schema(self, schema: pa.Schema) -> NoReturn:
         raise Refused("the columns of a topic have one type: cast the table")
 
     def take(self, indices: Any, *_: Any, **__: Any) -> NoReturn:
         raise Refused("a topic is not read by row numbers: filter by partition and offset")
+
+
+class TopicFragment:
+    """The only fragment of a topic, for engines that scan a dataset fragment by fragment."""
+
+    def __init__(self, whole: TopicDataset) -> None:
+        self._whole = whole
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        return self._whole.schema
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        return self._whole.partition_expression
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        **ignored: Any,
+    ) -> TopicScanner:
+        """See `TopicDataset.scanner`; a schema is the dataset's."""
+        return self._whole.scanner(columns, filter)
 
 
 class TopicScanner(ds.Scanner):  # type: ignore[misc]
@@ -121,12 +144,7 @@ class TopicScanner(ds.Scanner):  # type: ignore[misc]
         return self.to_reader().read_all()
 
     def count_rows(self) -> int:
-        return sum(batch.num_rows for batch in self._scan.restricted((self._counted(),), None).batches())
-
-    def _counted(self) -> str:
-        """The column that is read to count rows. Tables that are not of partitions are made in Python as a whole."""
-        names = [column.name for column in every_column(self._scan.options)]
-        return COUNTED if COUNTED in names else names[0]
+        return sum(batch.num_rows for batch in self._scan.restricted((), None).batches())
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows. The scan ends with them."""

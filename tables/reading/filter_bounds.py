@@ -3,7 +3,8 @@
 An expression cannot be taken apart from Python. But PyArrow answers whether an expression can be true of rows for
 which another one, a guarantee, is known to hold: that is how a dataset leaves out fragments. So a bound is found by
 bisection: the largest x for which no row with an offset up to x can satisfy the filter. Each answer is on the safe
-side: a filter that PyArrow does not understand can be true of any row. The filter is evaluated on the rows in any case.
+side: a filter that PyArrow does not understand can be true of any row, and so can one for which it raises an error, as
+for a float beside an integer that the float cannot hold. The filter is evaluated on the rows in any case.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class FilterBounds:
 
     def _can_hold(self, guarantee: pc.Expression) -> bool:
         """Whether the filter can be true of a row for which the guarantee is."""
-        return bool(self._fragments(self._schema, guarantee))
+        try:
+            return bool(self._fragments(self._schema, guarantee))
+        except pa.ArrowException:
+            return True
 
     def _binds_without(self, name: str) -> bool:
         schema = pa.schema([field for field in self._schema if field.name != name])

@@ -26,6 +26,7 @@ THREADS_MAX: Final = 4
 NOTHING_PUSHED: Final = PushedFilters()
 VALUE: Final = "value"
 """The column that is decoded by schemas."""
+COUNTED: Final = "partition"
 
 
 class Progress(NamedTuple):
@@ -47,7 +48,7 @@ class TopicScan:
 
     options: ReadOptions
     columns: tuple[str, ...]
-    """Names of the table's columns; at least one."""
+    """Names of the table's columns; without one a scan still counts its rows."""
     filter: pc.Expression | None = None
     """Rows for which it is true are kept."""
     pushed: PushedFilters = NOTHING_PUSHED
@@ -66,8 +67,6 @@ class TopicScan:
             if name not in known:
                 meant = did_you_mean(name, known)
                 raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(known)}")
-        if not self.columns:
-            raise Refused("columns names no column")
         return pa.schema([known[name] for name in self.columns])
 
     def _every_field(self) -> pa.Schema:
@@ -98,7 +97,7 @@ class TopicScan:
         if self.batch_rows < 1:
             raise Refused(f"batch_rows: {self.batch_rows} is below 1")
         schema = self.schema
-        needed, pushed = self.columns, self.pushed
+        needed, pushed = self.columns or (self._counted_column(),), self.pushed
         if self.filter is not None:
             bounds = FilterBounds(self.filter, self._every_field())
             needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
@@ -111,6 +110,13 @@ class TopicScan:
         tasks = reader.tasks()
         threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter, decoding).read, self._threads_max())
         return self._counted(threads, tasks)
+
+    def _counted_column(self) -> str:
+        """The column that is read to count rows: one that is made, not decoded, if the table has it. Tables that are
+        not of partitions are made in Python as a whole.
+        """
+        names = [column.name for column in every_column(self.options)]
+        return COUNTED if COUNTED in names else names[0]
 
     def _threads_max(self) -> int:
         if self.threads is None:
@@ -160,9 +166,21 @@ class FilteredTasks:
             if self._decoding is not None:
                 column = self._decoding.decode_column(batch.column(VALUE), *(batch.column(name) for name in PLACE))
                 batch = batch.set_column(batch.schema.get_field_index(VALUE), pa.field(VALUE, column.type), column)
-            kept = batch if self._wanted is None else batch.filter(self._wanted)
+            kept = batch if self._wanted is None else filtered(batch, self._wanted)
             if kept.num_rows:
                 yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+
+
+def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
+    """The rows for which a filter is true. Raises `Refused` if PyArrow cannot evaluate it for a row."""
+    try:
+        return batch.filter(wanted)
+    except pa.ArrowException as problem:
+        raise Refused(
+            f"filter: PyArrow cannot evaluate it for every row: {' '.join(str(problem).split())}. It compares an "
+            "integer with a float as floats of the float's size: compare with an integer, or "
+            "pc.field(name).cast('float64')"
+        ) from None
 
 
 def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:

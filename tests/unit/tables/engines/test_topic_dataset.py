@@ -41,6 +41,21 @@ def test_a_scan_has_the_columns_and_rows_that_are_asked_for(topic: TopicDataset)
     assert pickle.loads(pickle.dumps(topic)).count_rows() == 400
 
 
+def test_a_scan_of_no_column_counts_its_rows(topic: TopicDataset) -> None:
+    """DataFusion's count(*)."""
+    assert topic.to_table([]).shape == (400, 0)
+    assert [batch.num_columns for batch in topic.scanner([], NEWEST).to_batches()] == [0]
+    assert topic.scanner([], NEWEST).to_reader().read_all().num_rows == topic.head(10, []).num_rows == 10
+
+
+def test_a_topic_is_scanned_as_one_fragment(topic: TopicDataset) -> None:
+    """As DataFusion does."""
+    for wanted, rows in ((None, 400), (NEWEST, 10)):
+        (fragment,) = topic.get_fragments(wanted)
+        assert fragment.physical_schema == topic.schema and fragment.partition_expression.equals(pc.scalar(True))
+        assert fragment.scanner(topic.schema, columns=["offset"]).to_table().shape == (rows, 1)
+
+
 @pytest.mark.parametrize("table", ["topics", "segments", "groups", "transactions", "offsets"])
 def test_the_rows_of_each_table_are_counted(tmp_path: Path, table: str) -> None:
     for topic in ("t", "__consumer_offsets", "__transaction_state"):
@@ -53,7 +68,6 @@ def test_the_rows_of_each_table_are_counted(tmp_path: Path, table: str) -> None:
 def test_what_a_topic_does_not_have_is_refused(topic: TopicDataset) -> None:
     whole: Any = topic
     calls: list[Callable[[], object]] = [
-        whole.get_fragments,
         lambda: whole.take([1]),
         lambda: whole.replace_schema(topic.schema),
         lambda: whole.scanner().take([1]),
