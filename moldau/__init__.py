@@ -6,6 +6,7 @@ What reads topics without a broker (`pip install 'moldau[arrow]'`) is imported w
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,8 +51,21 @@ _EXPORTED = {
 def __getattr__(name: str) -> Any:
     for module, names in _EXPORTED.items():
         if name in names:
+            _check_installed(name)
             return getattr(import_module(f"moldau.tables.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _check_installed(name: str) -> None:
+    """Check what a public name needs. Raises ImportError, which names all that is missing."""
+    further = [name] if name in ("duckdb", "polars", "pandas") else []
+    missing = [package for package in ("pyarrow", "numpy", *further) if find_spec(package) is None]
+    if missing:
+        extra = "sql" if further == ["duckdb"] else "arrow"
+        engine = f" {name}" if name in missing and extra == "arrow" else ""
+        raise ImportError(
+            f"moldau.{name} needs {' and '.join(missing)}, not installed here: pip install 'moldau[{extra}]'{engine}"
+        )
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,6 @@ static PyObject *raise(const RecordSpans *self, enum problem problem, const stru
         [LONG_NUMBER] = "a number of too many bytes",
         [FOREIGN_OFFSET] = "a record's offset is not one of its batch",
         [WRONG_SIZE] = "a record is not as long as it says",
-        [LARGE_TIMESTAMP] = "a timestamp is out of range for a column of microseconds in 64 bits",
     };
     if (problem == WRONG_COUNT)
         return PyErr_Format(self->malformed, "%lld records do not fill the %lld bytes of their batch",

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define TIMESTAMP_MS_MAX (INT64_MAX / 1000) /* milliseconds that fit into 64 bits as microseconds */
-#define DELTA_MAX ((int64_t)1 << 61)        /* sums of two timestamps below it do not overflow */
 #define NO_HEADERS (-1)
 
 enum problem {
@@ -19,7 +18,6 @@ enum problem {
     LONG_NUMBER,
     FOREIGN_OFFSET,
     WRONG_SIZE,
-    LARGE_TIMESTAMP,
     WRONG_COUNT,
 };
 
@@ -89,14 +87,14 @@ static inline enum problem read_field(const uint8_t **position, const uint8_t *e
     return NONE;
 }
 
-static inline enum problem to_microseconds(int64_t base, int64_t delta, int64_t *microseconds) {
-    if (base <= -DELTA_MAX || base >= DELTA_MAX || delta <= -DELTA_MAX || delta >= DELTA_MAX)
-        return LARGE_TIMESTAMP;
-    int64_t sum = base + delta;
-    if (sum < -TIMESTAMP_MS_MAX || sum > TIMESTAMP_MS_MAX)
-        return LARGE_TIMESTAMP;
-    *microseconds = sum * 1000;
-    return NONE;
+/* The microseconds of a sum of milliseconds, which wraps as in Java; or the nearest time that 64 bits hold. */
+static inline int64_t to_microseconds(int64_t base, int64_t delta) {
+    int64_t sum = (int64_t)((uint64_t)base + (uint64_t)delta);
+    if (sum > TIMESTAMP_MS_MAX)
+        sum = TIMESTAMP_MS_MAX;
+    if (sum < -TIMESTAMP_MS_MAX)
+        sum = -TIMESTAMP_MS_MAX;
+    return sum * 1000;
 }
 
 static inline void put_field(struct column *column, int64_t row, struct span field) {
@@ -139,8 +137,7 @@ static inline enum problem read_record(struct rows *rows, const struct batch *ba
     rows->offsets[row] = offset;
     if (rows->timestamps != NULL) {
         int64_t time_delta = batch->has_append_time ? 0 : zigzag(time);
-        if ((problem = to_microseconds(batch->base_time, time_delta, &rows->timestamps[row])))
-            return problem;
+        rows->timestamps[row] = to_microseconds(batch->base_time, time_delta);
     }
     put_field(&rows->keys, row, key);
     put_field(&rows->values, row, value);

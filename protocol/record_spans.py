@@ -24,8 +24,6 @@ PAST_BATCH: Final = "a record goes past the end of its batch"
 PAST_RECORD: Final = "a record goes past its end"
 TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """The range of milliseconds that fits into 64 bits as microseconds."""
-DELTA_MAX: Final = 1 << 61
-"""Sums of two timestamps below it do not overflow."""
 
 
 class RecordSpans:
@@ -70,8 +68,8 @@ class RecordSpans:
         were copied, not before.
 
         `base_time` is the batch's first timestamp in milliseconds, or with `has_append_time` that of all its records.
-        Raises `MalformedMessage` where the framing of a record, the count and the end do not agree, or a wanted
-        timestamp is out of range. The contents of headers are not checked.
+        Raises `MalformedMessage` where the framing of a record, the count and the end do not agree. The contents of
+        headers are not checked.
         """
         view = memoryview(data)
         if not 0 <= records_count <= end - start:
@@ -167,9 +165,6 @@ def _zigzag(raw: int) -> int:
 
 
 def _microseconds(base: int, delta: int) -> int:
-    """The microseconds of a sum of milliseconds."""
-    if -DELTA_MAX < base < DELTA_MAX and -DELTA_MAX < delta < DELTA_MAX:
-        timestamp = base + delta
-        if -TIMESTAMP_MS_MAX <= timestamp <= TIMESTAMP_MS_MAX:
-            return timestamp * 1000
-    raise MalformedMessage("a timestamp is out of range for a column of microseconds in 64 bits")
+    """The microseconds of a sum of milliseconds, which wraps as in Java; or the nearest time that 64 bits hold."""
+    wrapped = (base + delta + (1 << 63)) % (1 << 64) - (1 << 63)
+    return min(max(wrapped, -TIMESTAMP_MS_MAX), TIMESTAMP_MS_MAX) * 1000

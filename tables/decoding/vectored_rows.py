@@ -13,11 +13,7 @@ from moldau.protocol.record_batch import TimestampType
 from moldau.tables.decoding.decoded_rows import DecodedRows, headers_column
 from moldau.tables.decoding.record_fields import Integers, RecordFields, read_fields, record_positions
 from moldau.tables.decoding.segment_batches import Chunk
-
-TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
-"""The range of milliseconds that fits into 64 bits as microseconds."""
-DELTA_MAX = 1 << 61
-"""Sums of two timestamps below it do not overflow."""
+from moldau.tables.decoding.times import microseconds_of
 
 
 def decode_vectored(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
@@ -77,10 +73,7 @@ class _VectoredChunk:
             for each, appended in zip(self._headers, is_append_time, strict=True)
         ]
         base = self.chosen(self._of_batch(bases))
-        is_small = (delta > -DELTA_MAX) & (delta < DELTA_MAX) & (base > -DELTA_MAX) & (base < DELTA_MAX)
-        if not bool(is_small.all()) or bool(np.any(np.abs(base + delta) > TIMESTAMP_MS_MAX)):
-            raise MalformedMessage("a timestamp is out of range for a column of microseconds in 64 bits")
-        return pa.array((base + delta) * 1000)
+        return pa.array(microseconds_of(base + delta))  # The sum wraps, as in Java.
 
     def headers(self) -> pa.Array:
         """The column of headers. Raises `MalformedMessage`."""

@@ -1,9 +1,14 @@
-"""Writing Arrow batches as a table of text, JSON lines, CSV, Parquet or Arrow, batch after batch."""
+"""Writing Arrow batches as a table of text, JSON lines, CSV, Parquet or Arrow, batch after batch.
+
+Parquet and Arrow have the values as they are. In the three formats of text a time is ISO 8601 in the years 1 to 9999,
+and else its number of units (microseconds, for the tables of Moldau) since the epoch.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time
@@ -59,13 +64,17 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
 
 
 class JsonLines:
-    """An object a row, with the names of the columns."""
+    """An object a row, with the names of the columns. Raises `Refused` if two columns have one name."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
+        for name in schema.names:
+            if schema.names.count(name) > 1:
+                raise Refused(f"two columns have the name {name}: give each a name of its own (AS)")
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        lines = (json.dumps(row, default=json_value, ensure_ascii=False) for row in shown_rows(batch))
+        names = batch.schema.names
+        lines = (json_text(dict(zip(names, row, strict=True))) for row in shown_rows(batch))
         self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
@@ -76,21 +85,23 @@ class CommaSeparated:
     """A line of names, and a line for each row. Bytes and nested values are texts as in JSON lines."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
-        from pyarrow.csv import CSVWriter  # type: ignore[import-untyped]
-
-        self._kinds = [field.type if is_plain(field.type) else pa.string() for field in schema]
-        self._schema = pa.schema(list(zip(schema.names, self._kinds, strict=True)))
-        self._writer = CSVWriter(stream, self._schema)
+        self._stream = stream
+        self._write(pa.schema([(name, pa.string()) for name in schema.names]).empty_table(), has_names=True)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         columns = [
-            column if is_plain(column.type) else pa.array(map(text_of, shown_values(column)), pa.string())
+            column if is_plain(column) else pa.array(map(text_of, shown_values(column)), pa.string())
             for column in batch.columns
         ]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._write(pa.table(columns, batch.schema.names), has_names=False)
 
     def close(self) -> None:
-        self._writer.close()
+        self._stream.flush()
+
+    def _write(self, rows: pa.Table, *, has_names: bool) -> None:
+        from pyarrow.csv import WriteOptions, write_csv  # type: ignore[import-untyped]
+
+        write_csv(rows, self._stream, WriteOptions(include_header=has_names))
 
 
 class TextTable:
@@ -105,7 +116,7 @@ class TextTable:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         kept = batch.slice(0, TABLE_ROWS_MAX - len(self._rows))
         self._left_out += batch.num_rows - kept.num_rows
-        self._rows += [[shortened(text_of(row[name])) for name in self._names] for row in shown_rows(kept)]
+        self._rows += [[shortened(text_of(value)) for value in row] for row in shown_rows(kept)]
 
     def close(self) -> None:
         widths = [max(map(len, cells)) for cells in zip(self._names, *self._rows, strict=True)]
@@ -141,38 +152,72 @@ WRITERS: Final[dict[str, Callable[[pa.Schema, IO[bytes]], RowWriter]]] = {
 }
 
 
-def is_plain(kind: pa.DataType) -> bool:
-    """Whether CSV has values of a type as they are."""
+def is_plain(column: pa.Array) -> bool:
+    """Whether PyArrow writes the values of a column as they are to CSV."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return all(isinstance(each, datetime | None) for each in shown_values(extremes(column)))
     return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def shown_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as values of Python, by the names of the columns."""
-    columns = [shown_values(column) for column in batch.columns]
-    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+def extremes(column: pa.Array) -> pa.Array:
+    """The smallest and the largest value of a column."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    found = pc.min_max(column)
+    return pa.array([found["min"], found["max"]], column.type)
+
+
+def shown_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """The rows as values of Python."""
+    return zip(*(shown_values(column) for column in batch.columns), strict=True)
 
 
 def shown_values(column: pa.Array) -> list[Any]:
-    """A column as values of Python. Times past the year 9999, which Python does not have, are numbers."""
+    """A column as values of Python; see `shown_value`."""
     try:
         return list(column.to_pylist())
-    except OverflowError:
-        if not pa.types.is_timestamp(column.type):
-            raise
-        return [shown_time(each) for each in column]
+    except (OverflowError, ValueError):
+        return [shown_value(each) for each in column]
 
 
-def shown_time(value: pa.Scalar) -> object:
-    """A time as a value of Python; past the year 9999 its number of units since the epoch."""
+def shown_value(value: pa.Scalar) -> Any:
+    """A value as Python has it; of a time that it does not have (past the year 9999, in nanoseconds) its number of
+    units, at each depth.
+    """
     try:
         return value.as_py()
-    except OverflowError:
+    except (OverflowError, ValueError):
+        kind = value.type
+        if pa.types.is_struct(kind):
+            return {name: shown_value(value[name]) for name in value}
+        if pa.types.is_map(kind):
+            return [(shown_value(each["key"]), shown_value(each["value"])) for each in value.values]
+        if pa.types.is_nested(kind):
+            return [shown_value(each) for each in value.values]
         return value.value
 
 
+def json_text(value: Any) -> str:
+    """A value as JSON."""
+    try:
+        return json.dumps(value, default=json_value, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # A number that JSON does not have.
+        return json.dumps(finite(value), default=json_value, ensure_ascii=False, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """The value with texts (NaN, Infinity, -Infinity) for the floats that JSON does not have, at each depth."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    return [finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def json_value(value: object) -> object:
-    """A value that JSON does not have: bytes are text where they are UTF-8, else an object with their base64; dates and
-    times are ISO 8601, decimals text.
+    """A value that Python's JSON does not have: bytes are text if they are UTF-8, else an object with their base64;
+    dates and times are ISO 8601; a decimal without a fraction, as a sum is, is a number, another one text.
     """
     if isinstance(value, bytes):
         try:
@@ -182,16 +227,16 @@ def json_value(value: object) -> object:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return str(value)
+        return int(value) if value.as_tuple().exponent == 0 else str(value)
     raise Refused(f"{type(value).__name__} has no form in JSON")
 
 
 def text_of(value: object) -> str | None:
-    """A value as one text: JSON, where it is not a text already; None for null."""
+    """A value as one text: JSON, if it is not a text already; None for null."""
     if value is None:
         return None
-    shown = json_value(value) if isinstance(value, bytes | datetime | date | time | Decimal) else value
-    return shown if isinstance(shown, str) else json.dumps(shown, default=json_value, ensure_ascii=False)
+    shown = json_value(value) if isinstance(value, bytes | datetime | date | time | Decimal) else finite(value)
+    return shown if isinstance(shown, str) else json_text(shown)
 
 
 def shortened(text: str | None) -> str:

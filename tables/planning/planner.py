@@ -439,8 +439,13 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
     else:
         wanted = set(selection.topics)
         for topic in selection.topics:
-            if topic not in topics and not selection.is_optional:
-                raise Refused(f"no partition of {topic} is in the places that are read{_missing_text(topic, topics)}")
+            if topic in topics:
+                continue
+            text = f"no partition of {topic} is in the places that are read{_missing_text(topic, topics)}"
+            if not selection.is_optional:
+                raise Refused(text)
+            if topic in MADE_FOR_THE_FIRST:
+                warn(text)
     chosen = [key for key in keys if key[0] in wanted]
     warn_of_gaps(chosen)
     return chosen

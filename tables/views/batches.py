@@ -26,6 +26,7 @@ from moldau.protocol.record_batch import (
     parse_header,
 )
 from moldau.tables.decoding.coverage import Coverage
+from moldau.tables.decoding.times import microseconds_of
 from moldau.tables.origins.port import upgraded_batch
 from moldau.tables.refusals import DataLost, SegmentReplaced
 from moldau.tables.views.records import RecordsReader
@@ -150,7 +151,7 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
     base_time, schema = found["base_timestamp"].astype(np.int64), arrow_schema(BATCHES)
 
     def time(milliseconds: NDArray[np.int64], mask: NDArray[np.bool_] | None = None) -> pa.Array:
-        return pa.array(milliseconds * 1000, mask=mask).view(schema.field("maxTimestamp").type)
+        return pa.array(microseconds_of(milliseconds), mask=mask).view(schema.field("maxTimestamp").type)
 
     columns = {
         "topic": pa.repeat(pa.scalar(wanted.topic), len(rows)),

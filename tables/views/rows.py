@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from moldau.tables.decoding.times import TIME_MS_MAX
+
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 Row: TypeAlias = tuple[object, ...]
 """The values of all columns of a table."""
 ROWS_MAX: Final = 10_000
-TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The last time (ms) that a column of microseconds holds."""
 
 
 def row_batches(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -33,8 +33,7 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, ...]]:
 
 
 def time_of(milliseconds: int | None) -> int | None:
-    """A time as a value of Arrow's timestamp type, in microseconds: a `datetime` ends with the year 9999, and the times
-    of a producer that takes microseconds for milliseconds are past it. None for -1, which means no time, and for what
-    does not fit.
+    """A time as a value of Arrow's timestamp type, in microseconds; see `TIME_MS_MAX`. None for -1, which means no
+    time.
     """
-    return milliseconds * 1000 if milliseconds is not None and 0 <= milliseconds <= TIME_MS_MAX else None
+    return min(milliseconds, TIME_MS_MAX) * 1000 if milliseconds is not None and milliseconds >= 0 else None

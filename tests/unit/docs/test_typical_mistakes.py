@@ -140,8 +140,6 @@ OF_READERS: tuple[tuple[str, Callable[[str], object], str], ...] = (
         lambda data: moldau.read_topic(data, "orders", start="2026-11-20"),  # type: ignore[arg-type]
         "a time with a time zone",
     ),
-    ("groups where there are none", moldau.groups, "a cluster makes this topic for its first group"),
-    ("transactions where there are none", moldau.transactions, "for its first transactional id"),
     ("a directory that is not there", lambda data: moldau.read_topic(f"{data}/no", "orders"), "is not a directory"),
 )
 

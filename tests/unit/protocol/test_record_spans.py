@@ -125,13 +125,6 @@ def test_the_append_time_of_a_batch_is_that_of_its_records(form: ModuleType) -> 
     assert list(times) == [77_000, 77_000]
 
 
-def test_a_wanted_time_out_of_range_is_refused_another_is_not_looked_at(form: ModuleType) -> None:
-    batch = build_batch([Record(b"k", b"v", 5), Record(b"k", b"v", (1 << 62))])
-    with pytest.raises(MalformedMessage, match="timestamp"):
-        read(form, [batch])
-    assert read(form, [batch], (0, 1)).timestamps == [5000]
-
-
 @pytest.mark.parametrize("count", [-1, 1, 3, 1 << 40])
 def test_a_count_that_does_not_fill_the_batch_is_refused(form: ModuleType, count: int) -> None:
     batch = build_batch([Record(b"k", b"v", 5), Record(b"k", b"v", 9)])
@@ -177,8 +170,19 @@ def test_a_size_that_the_end_of_the_batch_cuts_is_past_the_batch(form: ModuleTyp
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_last_millisecond_that_microseconds_hold(form: ModuleType, sign: int) -> None:
+@pytest.mark.parametrize("past", [0, 1, (1 << 63) - 1 - (1 << 63) // 1000])
+def test_a_time_that_microseconds_do_not_hold_is_the_nearest_one_that_they_do(
+    form: ModuleType, sign: int, past: int
+) -> None:
     last = (1 << 63) // 1000
-    assert read(form, [build_batch([Record(b"k", b"v", sign * last)])]).timestamps == [sign * last * 1000]
-    with pytest.raises(MalformedMessage, match="a timestamp is out of range for a column of microseconds in 64 bits"):
-        read(form, [build_batch([Record(b"k", b"v", sign * (last + 1))])])
+    batches = [build_batch([Record(b"k", b"v", time)]) for time in (5, sign * (last + past))]
+    assert read(form, batches).timestamps == [5000, sign * last * 1000]
+
+
+def test_the_sum_of_a_base_and_a_delta_wraps_as_in_java(form: ModuleType) -> None:
+    """A producer computes the delta of two times that are far apart in the same 64 bits."""
+    batch = build_batch([Record(b"k", b"v", 0), Record(b"k", b"v", (1 << 63) - 1)])
+    times = array("q", [0, 0])
+    spans = form.RecordSpans(2, *EVERYTHING, 0, array("q", [0, 0]), times, None)
+    spans.read(batch, HEADER_SIZE, len(batch), 2, 0, 1, 1 << 62, False)
+    assert list(times) == [(1 << 63) // 1000 * 1000, -((1 << 63) // 1000) * 1000]

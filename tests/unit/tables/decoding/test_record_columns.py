@@ -154,9 +154,11 @@ def test_a_record_without_a_time_shows_the_minus_one_of_kafka(tmp_path: Path) ->
     assert row["timestamp"] == -1000
 
 
-def test_a_time_that_microseconds_cannot_say_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MalformedMessage, match="timestamp"):
-        rows_of(tmp_path / "log", [build_batch([Record(b"k", b"v", (1 << 62))])])
+def test_a_time_that_microseconds_cannot_say_is_the_last_one_that_they_can(tmp_path: Path) -> None:
+    times = [0, (1 << 62), (1 << 63) // 1000 + 1]
+    batches = [build_batch([Record(b"k", b"v", each)], base_offset=offset) for offset, each in enumerate(times)]
+    last = (1 << 63) // 1000 * 1000
+    assert [row["timestamp"] for row in rows_of(tmp_path / "log", batches)] == [0, last, last]
 
 
 def test_a_flipped_bit_is_found_and_the_file_is_named(tmp_path: Path) -> None:
