@@ -157,7 +157,11 @@ def is_plain(column: pa.Array) -> bool:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return all(isinstance(each, datetime | None) for each in shown_values(extremes(column)))
-    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    return pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) or is_text(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def extremes(column: pa.Array) -> pa.Array:

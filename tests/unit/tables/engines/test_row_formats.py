@@ -124,6 +124,25 @@ def test_numbers_that_json_does_not_have() -> None:
     assert written(rows, "csv").splitlines()[2] == f"inf,,-1,-0.01,{(1 << 53) + 1}"
 
 
+def test_bytes_and_texts_of_other_layouts() -> None:
+    """Those that queries and files have: of a fixed size, as views, with a dictionary."""
+    columns = {
+        "fixed": pa.array([b"\xff\xfe", b"ab"], pa.binary(2)),
+        "view": pa.array([b"\xff", None], pa.binary_view()),
+        "text": pa.array(["a", ""], pa.string_view()),
+        "coded": pa.array(["a", None], pa.dictionary(pa.int8(), pa.string())),
+    }
+    first, second = lines(pa.table(columns))
+    assert (first["fixed"], first["view"], first["text"], first["coded"]) == (
+        {"base64": "//4="},
+        {"base64": "/w=="},
+        "a",
+        "a",
+    )
+    assert second == {"fixed": "ab", "view": None, "text": "", "coded": None}
+    assert written(pa.table(columns), "csv").splitlines()[2] == '"ab",,"",'
+
+
 def test_two_columns_of_one_name() -> None:
     """As a join in SQL has them."""
     rows = pa.table([[1], [2]], ["a", "a"])
