@@ -65,8 +65,8 @@ def divergence_page() -> str:
 
 
 def protocol_page() -> str:
+    from moldau.broker.apis.catalogue import apis
     from moldau.broker.network.route import ListenerRole
-    from moldau.broker.requests.table import APIS
 
     names = {
         ListenerRole.BROKER: "broker",
@@ -76,13 +76,13 @@ def protocol_page() -> str:
     rows = [
         f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.role]} |"
         + (" yes |" if api.is_advertised else " no |")
-        for api in APIS
+        for api in apis()
     ]
     return "\n".join(
         [
             "# What we speak",
             "",
-            "Computed from `broker/requests/table.py` by `python docs/compute.py`.",
+            "Computed from `broker/apis/catalogue.py` by `python docs/compute.py`.",
             "What is not in this table is not advertised,",
             "and a request for it closes the connection, as in Apache Kafka. What is served and not advertised is so",
             "there as well, as long as nothing receives the metrics of clients.",
@@ -278,8 +278,8 @@ def module_map_page() -> str:
 def long_lists_page() -> str:
     from bench.document import kept_results, read_json
     from bench.rows import LONG_LIST, LONG_LIST_USERS, by_name
-    from moldau.broker.requests.api import lists_of_requests
-    from moldau.broker.requests.table import APIS
+    from moldau.broker.apis.api import lists_of_requests
+    from moldau.broker.apis.catalogue import apis
 
     result = kept_results()
     assert result is not None, "no results of `make bench` are kept"
@@ -298,7 +298,7 @@ def long_lists_page() -> str:
 
     rows = [
         f"| {each.api} | `{each.path}` | {each.treatment} | {times(each.api, each.path)} |"
-        for each in sorted(lists_of_requests(APIS), key=lambda each: (each.api, each.path))
+        for each in sorted(lists_of_requests(apis()), key=lambda each: (each.api, each.path))
     ]
     return "\n".join([*_LISTS_INTRODUCTION, *rows, ""])
 
@@ -306,7 +306,7 @@ def long_lists_page() -> str:
 _LISTS_INTRODUCTION = (
     "# Long lists in requests",
     "",
-    "Computed from the declarations in `protocol/messages/` and from the rows in `broker/requests/table.py` and",
+    "Computed from the declarations in `protocol/messages/` and from `broker/apis/` and",
     "`kraft/controller/apis.py` by `python docs/compute.py`: every list in every request, and what keeps the event",
     "loop free where it is long.",
     "",

@@ -18,13 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from moldau.broker.apis.catalogue import CATALOGUE
 from tests.mutants.catalogue import MUTANTS
 from tests.unit.tidy.import_graph import Graph, import_graph, reachable
 from tests.unit.tidy.sources import module_name, path_of, product, sources, tree_of
 
 BY_NAME: Final = {
     "moldau.broker.cli.command": ("moldau.broker.cli.",),
-    "moldau.broker.requests.handlers": ("moldau.broker.requests.handlers.",),
+    "moldau.broker.apis.catalogue": tuple(f"moldau.broker.apis.{module}" for module, _ in CATALOGUE.values()),
 }
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {
@@ -44,7 +45,7 @@ SUITES: Final = {
 }
 """Folders of `tests/simulation/`, and what each is about; `cluster` runs whole nodes."""
 TESTS_SHOWN_MAX: Final = 2
-HANDLERS: Final = Path("broker/requests/handlers")
+APIS: Final = Path("broker/apis")
 
 
 class Held(NamedTuple):
@@ -125,7 +126,7 @@ def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
         return ["its own"]
     named = importers.get(module_name(path), [])
     tests = [each for each in named if each.startswith("tests.") and ".test_" in each]
-    if not tests and path.parent == HANDLERS:
+    if not tests and path.parent.parent == APIS:
         named = importers.get(f"moldau.protocol.messages.{path.stem}", [])
         tests = [each for each in named if each.startswith("tests.unit.broker.") and ".test_" in each]
     if not tests:

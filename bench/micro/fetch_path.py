@@ -23,6 +23,7 @@ from typing import Any, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, fetch_frame
+from moldau.broker.apis.catalogue import routes
 from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
@@ -35,7 +36,6 @@ from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.table import routes
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.replication.fetch_plan import FetchPlanner

@@ -22,6 +22,7 @@ from typing import Any, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import Producer, SequencedFrames, batch_of, produce_error_position, produce_frame
+from moldau.broker.apis.catalogue import routes
 from moldau.broker.network.connection import RECEIVE_BUFFER_SIZE, Connection
 from moldau.broker.network.connection_resources import ConnectionResources, Transcoder
 from moldau.broker.network.listener import Listener
@@ -33,7 +34,6 @@ from moldau.broker.network.slow_requests import SlowRequests
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.table import routes
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.protocol.primitives import BytesLike

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from moldau.broker.apis.catalogue import LINES, Line
+from moldau.broker.apis.in_process import LocalClient
+from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.console.decoder import Decoder
 from moldau.broker.metadata.cluster_view import ClusterView
@@ -21,10 +24,6 @@ from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener import Listener
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.broker.network.route import ListenerRole, RequestContext
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.authorization.in_process import LocalClient
-from moldau.broker.requests.services import Services
-from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.broker.runtime.worker import Offload
@@ -35,7 +34,7 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 CLIENT_ID: Final = "moldau-console"
 PURPOSE: Final = "console"
 TIMEOUT_MS: Final = 5_000
-ROWS: Final[Mapping[int, Api]] = {row.key: row for row in APIS}
+APIS: Final[Mapping[int, Line]] = {line.key: line for line in LINES.values()}
 Response = TypeVar("Response")
 
 
@@ -88,9 +87,9 @@ class KafkaClient:
 
         Raises `Unanswered`.
         """
-        row = ROWS[spec_of(type(request)).key or 0]
-        served = self.ports.listener.routes[row.key].last_version
-        version = min(row.last, served) if version is None else version
+        line = APIS[spec_of(type(request)).key or 0]
+        served = self.ports.listener.routes[line.key].last_version
+        version = min(spec_of(line.request).versions.last, served) if version is None else version
         waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def answered(answer: object) -> None:
@@ -98,26 +97,26 @@ class KafkaClient:
                 waiting.set_result(answer)
 
         if broker_id is None or broker_id == self.ports.config.node_id:
-            when_ready(self._serve(row, request, version), answered)
+            when_ready(self._serve(line, request, version), answered)
             await asyncio.sleep(0)  # A page that asks this broker many times must not hold the loop.
         else:
-            when_ready(self._send(row, request, version, broker_id), answered)
+            when_ready(self._send(line, request, version, broker_id), answered)
         answer = await waiting
         if isinstance(answer, NoResponse):
             raise Unanswered(f"broker {broker_id}: {answer.name.lower().replace('_', ' ')}")
         assert isinstance(answer, response), f"{type(answer).__name__} answers {type(request).__name__}"
         return answer
 
-    def _context(self, row: Api, version: int) -> RequestContext:
-        return RequestContext(self._connection, self.ports.listener.routes[row.key], version, 0, CLIENT_ID)
+    def _context(self, line: Line, version: int) -> RequestContext:
+        return RequestContext(self._connection, self.ports.listener.routes[line.key], version, 0, CLIENT_ID)
 
-    def _serve(self, row: Api, request: object, version: int) -> object:
-        context = self._context(row, version)
+    def _serve(self, line: Line, request: object, version: int) -> object:
+        context = self._context(line, version)
         if version not in context.route.decoders:
             context.route.load(version)
         return context.route.handle(context, request)
 
-    def _send(self, row: Api, request: object, version: int, broker_id: int) -> object:
+    def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
         """Send a request to another broker, behind the rule of its API."""
         ports = self.ports
         broker = ports.cluster.image.cluster.brokers.get(broker_id)
@@ -134,16 +133,16 @@ class KafkaClient:
             return reply
 
         if self.access.is_unrestricted:
-            return send(self._context(row, version), request)
-        from moldau.broker.requests.authorization.rule import guarded
+            return send(self._context(line, version), request)
+        from moldau.broker.apis.needs import guarded
 
         if isinstance(request, FetchRequest):
             # The handler of Fetch asks the ACLs itself, so the other broker would ask them for this node.
             request.topics = [
                 each for each in request.topics if self.may(AclOperation.READ, ResourceKind.TOPIC, each.topic)
             ]
-        rule = row.rule_of(ListenerRole.BROKER)
-        return guarded(rule, ListenerRole.BROKER, ports.services, send)(self._context(row, version), request)
+        rule = line.api().rule_of(ListenerRole.BROKER)
+        return guarded(rule, ListenerRole.BROKER, ports.services, send)(self._context(line, version), request)
 
 
 def with_own_bytes(message: object) -> object:

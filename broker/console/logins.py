@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from moldau.broker.apis.in_process import LocalClient
 from moldau.broker.config.sasl import sasl_settings
 from moldau.broker.config.tls import ENCRYPTED
 from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts
 from moldau.broker.console.page import Refusal
 from moldau.broker.http.server import HttpRequest
 from moldau.broker.network.route import FrameHook, RequestContext, Route
-from moldau.broker.requests.authorization.in_process import LocalClient
 from moldau.broker.runtime.pending import when_ready
 from moldau.protocol.schema import spec_of
 from moldau.security.access import Access

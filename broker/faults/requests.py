@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from moldau.broker.apis.api import Api, error_replacement
+from moldau.broker.apis.needs import change_response
 from moldau.broker.faults.fault import Fault, Scope, Subject
 from moldau.broker.faults.faults import Faults, text_of
 from moldau.broker.faults.messages import message_from_json
@@ -28,8 +30,6 @@ from moldau.broker.faults.subjects import (
 )
 from moldau.broker.network.replies import encoded
 from moldau.broker.network.route import Handler, ListenerRole, RequestContext
-from moldau.broker.requests.api import Api, error_replacement
-from moldau.broker.requests.authorization.rule import change_response
 from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -38,9 +38,9 @@ from moldau.protocol.schema import default_struct, fields_of, response_class_of
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
     from moldau.broker.network.connection import Connection
     from moldau.broker.network.route import ClientConnection
-    from moldau.broker.requests.services import Services
 
 REFUSALS: Final = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -119,7 +119,7 @@ class FaultyRequests:
         self._loop = loop
         self._name_of = name_of
 
-    def wrap(self, row: Api, role: ListenerRole, services: Services, handle: Handler) -> Handler:
+    def wrap(self, row: Api[Any], role: ListenerRole, services: Services, handle: Handler) -> Handler:
         """The handler of an API behind the faults."""
 
         refusable = RefusableApi(row, role, services, handle)
@@ -234,12 +234,11 @@ class FaultyRequests:
 class RefusableApi:
     """An API of the node, whose rule of authorization gives the answers with errors."""
 
-    def __init__(self, row: Api, role: ListenerRole, services: Services, handle: Handler) -> None:
+    def __init__(self, row: Api[Any], role: ListenerRole, services: Services, handle: Handler) -> None:
         self.handle = handle
         self.response_class = response_class_of(row.request)
         self._services = services
-        asks_controller = row.is_forwardable or role is ListenerRole.CONTROLLER or row.broker_rule is None
-        self._find_rule = row.rule if asks_controller or row.broker_rule is None else row.broker_rule
+        self._rule = row.needs if row.is_forwardable else row.rule_of(role)
 
     def refused(self, scope: Scope, error: ErrorCode, context: RequestContext, request: object) -> object:
         """The answer to a request with this error for all that the scope names."""
@@ -261,7 +260,7 @@ class RefusableApi:
                 response.error_code = error  # The rule may have asked nothing.
             return response
 
-        return change_response(self._find_rule()(self._services, refused, request, self.handle), replaced)
+        return change_response(self._rule(self._services, refused, request, self.handle), replaced)
 
 
 def joined(one: object, other: object) -> object:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from moldau.broker.apis.large_batches import LargeBatches
     from moldau.broker.config.config import Config
     from moldau.broker.coordinators.composition import BrokerCoordinators
     from moldau.broker.metadata.cluster_view import ClusterView
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.log_jobs import LogJobs
     from moldau.broker.replicas.metadata_applier import ReplicationThrottles
     from moldau.broker.replicas.replicas import Replicas
-    from moldau.broker.requests.large_batches import LargeBatches
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher
     from moldau.broker.sharing.share_partitions import SharePartitions

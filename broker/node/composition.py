@@ -8,6 +8,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.apis.catalogue import routes
+from moldau.broker.apis.forwarding import Forwarding
+from moldau.broker.apis.in_process import ClientsInProcess
+from moldau.broker.apis.large_batches import LargeBatches
+from moldau.broker.apis.large_metadata import LargeMetadata
+from moldau.broker.apis.parts import LongRequests
+from moldau.broker.apis.records.rack_aware_selector import RackAwareReplicaSelector
+from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import read_http_address
 from moldau.broker.config.rules import RACK_AWARE
@@ -46,14 +54,6 @@ from moldau.broker.replicas.partition_work import PartitionWork
 from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
-from moldau.broker.requests.authorization.in_process import ClientsInProcess
-from moldau.broker.requests.forwarding import Forwarding
-from moldau.broker.requests.large_batches import LargeBatches
-from moldau.broker.requests.large_metadata import LargeMetadata
-from moldau.broker.requests.parts import LongRequests
-from moldau.broker.requests.rack_aware_selector import RackAwareReplicaSelector
-from moldau.broker.requests.services import Services
-from moldau.broker.requests.table import routes
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
@@ -67,10 +67,10 @@ from moldau.replication.share.sessions import ShareSessions
 from moldau.replication.source import LocalLog
 
 if TYPE_CHECKING:
+    from moldau.broker.apis.api import Wrap
     from moldau.broker.console.service import Console
     from moldau.broker.faults.faults import Faults
     from moldau.broker.metrics.service import Metrics
-    from moldau.broker.requests.api import Wrap
     from moldau.broker.tiering.tiering import Tiering
 
 CONSOLE_BODY_SIZE_MAX: Final = 65_536
@@ -458,7 +458,7 @@ class NodeParts:
         release = self.config.text_or_none("moldau.emulated.release")
         if release is None:
             return found
-        from moldau.broker.requests.releases import limit
+        from moldau.broker.apis.releases import limit
 
         return limit(found, release) if role is ListenerRole.BROKER else found
 

@@ -131,8 +131,8 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
 
 def _faults_of(environment: LocalEnvironment) -> Faults:
     """The faults of a node that takes some."""
+    from moldau.broker.apis.catalogue import responses
     from moldau.broker.faults.faults import Faults
-    from moldau.broker.requests.table import responses
 
     return Faults(responses(), environment.wall_ms)
 
@@ -342,7 +342,7 @@ def load_hot_path() -> None:
     In a checkout the extension modules of the hot path may be exchanged while this process runs: they and their sources
     must not meet in it.
     """
+    from moldau.broker.apis.records import fetch, produce  # noqa: F401
     from moldau.broker.network import direct_output  # noqa: F401
-    from moldau.broker.requests.handlers import fetch, produce  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
     from moldau.storage.compaction import batch_cleaner, offset_map, segments  # noqa: F401

@@ -2,7 +2,7 @@
 
 A new API is one declaration (`protocol/messages/`), one handler (a function of the context and the request to a
 `Decision`) and one row here. A handler whose request type is not that of its row is a type error. An API whose rule of
-authorization or whose lists need more than a row says here has a row in `broker/requests/table.py` too, which counts.
+authorization or whose lists need more than a row says here has a module and a line in `broker/apis/` too, which count.
 """
 
 from __future__ import annotations
@@ -210,7 +210,13 @@ CONTROLLER_APIS: Final = table_of(
             cut=[("filters", "filter_results")],
         ),
         api(DeleteTopicsRequest, delete_topics, is_for_clients=True),
-        api(ElectLeadersRequest, elect_leaders, is_for_clients=True),
+        api(
+            ElectLeadersRequest,
+            elect_leaders,
+            is_for_clients=True,
+            operation=AclOperation.ALTER,
+            cut=[("topic_partitions.partitions", "replica_election_results.partition_result")],
+        ),
         api(ExpireDelegationTokenRequest, expire_token, is_for_clients=True),
         api(
             IncrementalAlterConfigsRequest,

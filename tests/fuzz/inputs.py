@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.primitives import uvarint
 from tests.fuzz import batches
 from tests.fuzz.mutation import mutate
 from tests.fuzz.requests import RequestMaker
+from tests.support.apis import APIS
 
 PRODUCE = next(api for api in APIS if api.name == "Produce")
 METADATA = next(api for api in APIS if api.name == "Metadata")

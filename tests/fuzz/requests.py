@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.table import APIS
+from moldau.broker.apis.api import Api
 from moldau.protocol.compiler import encode
 from moldau.protocol.schema import Field, Wire, fields_of, spec_of
 from tests.fuzz import batches
+from tests.support.apis import APIS
 
 NOW_MS = 1_700_000_000_000
 TEXTS = (
@@ -72,14 +72,14 @@ class RequestMaker:
         self.chance = chance
         self.surroundings = surroundings
 
-    def frame(self, api: Api | None = None) -> bytes:
+    def frame(self, api: Api[Any] | None = None) -> bytes:
         """A whole frame, its size not included."""
         api = api or self.chance.choice(ASKED)
         version = self.chance.randint(api.first, api.last)
         cls = api.request
         return self.header(api, version) + encode(self.message(cls, version), version)
 
-    def header(self, api: Api, version: int) -> bytes:
+    def header(self, api: Api[Any], version: int) -> bytes:
         client_id = self.chance.choice((None, b"", b"fuzz", b"\xff\xfe"))
         size = -1 if client_id is None else len(client_id)
         head = struct.pack(">hhih", api.key, version, self.chance.randrange(1 << 31), size) + (client_id or b"")

@@ -10,12 +10,11 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.frames import request_frame
+from moldau.broker.apis.api import Api
 from moldau.broker.metadata.enveloping import ForwardedClient, sealed_request
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.table import APIS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -23,6 +22,7 @@ from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from moldau.protocol.schema import Field, Wire, fields_in, fields_of
 from moldau.security.principal import Principal
 from tests.limits.stage import Stage
+from tests.support.apis import APIS
 
 COUNT = 100_000
 GIVEN: dict[str, object] = {"max_bytes": 1 << 30, "partition_max_bytes": 1 << 20, "timeout_ms": 30_000, "acks": 1}
@@ -57,7 +57,7 @@ def enveloped_lists() -> Iterator[LongList]:
     return _lists_of(row for row in APIS if row.controller is not None and row.is_forwardable)
 
 
-def _lists_of(rows: Iterable[Api]) -> Iterator[LongList]:
+def _lists_of(rows: Iterable[Api[Any]]) -> Iterator[LongList]:
     for row in rows:
         for path, fields in paths_of(row.request):
             versions = [

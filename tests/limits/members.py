@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from bench.client import Client
 from bench.frames import request_frame
-from moldau.broker.requests.group_rows import MEMBER_TOPICS_MAX
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import (

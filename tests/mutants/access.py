@@ -27,7 +27,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         342,
         "the principal of a client is lost where its broker forwards the request",
-        "broker/requests/forwarding.py",
+        "broker/apis/forwarding.py",
         "client = ForwardedClient(access.principal, context.client_host, context.client_id)",
         "client = ForwardedClient(ANONYMOUS, context.client_host, context.client_id)",
         Hunt.STORIES,
@@ -43,7 +43,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         344,
         "what a producer was once allowed is allowed for ever",
-        "broker/requests/produce_hook.py",
+        "broker/apis/records/produce_hook.py",
         "if not access.allows(AclOperation.WRITE, ResourceKind.TOPIC, topic, logs_denied=False):",
         "if False:",
         Hunt.STORIES,
@@ -51,15 +51,15 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         345,
         "a client that says it is a follower is one",
-        "broker/requests/authorization/visibility.py",
-        "self.replicates = is_follower and cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
+        "broker/apis/visibility.py",
+        "self.replicates = is_follower and on_cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
         "self.replicates = is_follower",
         Hunt.STORIES,
     ),
     Mutant(
         346,
         "a controller that does not lead decides by its ACLs",
-        "broker/requests/authorization/rule.py",
+        "broker/apis/needs.py",
         "if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:",
         "if False:",
         Hunt.METADATA,
@@ -67,15 +67,15 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         347,
         "the ACLs of the broker that forwards a request decide, though it may be fenced",
-        "broker/requests/api.py",
+        "broker/apis/api.py",
         "        if role is ListenerRole.CONTROLLER:\n"
-        "            return self.rule()\n"
-        "        if self.broker_rule is not None:\n"
-        "            return self.broker_rule()\n"
-        "        return authorization.rule.controller_asks if self.is_forwardable else self.rule()\n",
+        "            return self.needs\n"
+        "        if self.broker_needs is not None:\n"
+        "            return self.broker_needs\n"
+        "        return controller_asks if self.is_forwardable else self.needs\n",
         "        if role is ListenerRole.CONTROLLER:\n"
-        "            return authorization.rule.open_to_all if self.is_forwardable else self.rule()\n"
-        "        return self.rule() if self.broker_rule is None else self.broker_rule()\n",
+        "            return controller_asks if self.is_forwardable else self.needs\n"
+        "        return self.needs if self.broker_needs is None else self.broker_needs\n",
         Hunt.METADATA,
     ),
 )

@@ -73,7 +73,7 @@ MUTANTS: Final = (
     Mutant(
         6,
         "acks=all is answered after the leader's own append",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce_reply.py",
         "return partition.awaits_flush or (acks == ACKS_ALL and partition.log.end_offset > partition.high_watermark)",
         "return partition.awaits_flush",
         faults=LEADERSHIP_MOVES,
@@ -438,7 +438,7 @@ MUTANTS: Final = (
     Mutant(
         67,
         "ListOffsets tells the end of the log",
-        "broker/requests/handlers/list_offsets.py",
+        "broker/apis/records/list_offsets.py",
         "        end_offset = partition.last_stable_offset if is_committed else partition.high_watermark\n",
         "        end_offset = partition.last_stable_offset if is_committed else log.end_offset\n",
         faults=LEADERSHIP_MOVES,

@@ -82,7 +82,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         112,
         "acks=1 is answered before the append",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce.py",
         "                result = _append(partition, records, acks, now_ms, context.version)\n",
         "                if acks == 1:\n"
         "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
@@ -133,7 +133,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         117,
         "a low watermark is told before the followers have deleted",
-        "broker/requests/handlers/delete_records.py",
+        "broker/apis/records/delete_records.py",
         "    answer.low_watermark = partition.low_watermark(services.cluster.is_alive)\n",
         "    answer.low_watermark = partition.log.log_start_offset\n",
         Hunt.STORIES,
@@ -158,7 +158,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         121,
         "acks=1 is answered before the record is durable",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce_reply.py",
         "    return partition.awaits_flush or (acks",
         "    return (partition.awaits_flush and acks != 1) or (acks",
         flushes=True,
@@ -167,7 +167,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         122,
         "acks=1 is answered after a sync that failed",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce_reply.py",
         "            if failure is not None:\n                _refuse(",
         "            if False:\n                _refuse(",
         faults=(Fault.DISK_ERROR, Fault.LOSE_DIRECTORY),
@@ -177,7 +177,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         123,
         "acks=1 is answered though the append was refused",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce_reply.py",
         "    if result.error is NONE:\n        return PartitionProduceResponse(",
         "    if result.error in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):\n        return PartitionProduceResponse(",
         faults=(Fault.KILL_LEADER, Fault.MOVE_LEADERS),
@@ -186,7 +186,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         124,
         "acks=1 is answered before a large batch is examined",
-        "broker/requests/handlers/produce.py",
+        "broker/apis/records/produce.py",
         "    return None if request.acks == 0 else reply\n",
         "    if request.acks == 1:\n"
         "        return _finish(broker, context, request, responses, parked, False)\n"
@@ -274,7 +274,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         353,
         "a fetch that causes an append waits for another one",
-        "broker/requests/handlers/fetch.py",
+        "broker/apis/records/fetch.py",
         "        if not fetch.awaits_updates() or fetch.has_further_updates():\n",
         "        if not fetch.awaits_updates():\n",
         Hunt.SCENARIOS,

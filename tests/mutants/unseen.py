@@ -78,7 +78,7 @@ UNSEEN_MUTANTS: Final = (
     Mutant(
         369,
         "a read_committed fetch is woken by the append, and not by the commit",
-        "broker/requests/handlers/fetch.py",
+        "broker/apis/records/fetch.py",
         "    FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,\n",
         "    FetchIsolation.TXN_COMMITTED: LOG_END_OFFSET,\n",
         Hunt.WAITS,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import re
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
+from typing import Any
 
+from moldau.broker.apis.catalogue import LINES
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.image import CurrentImage
@@ -96,8 +96,7 @@ class GroupNode:
 
     def ask(self, request: object, version: int) -> Pending[object]:
         """Hand a request to its handler; the reply, which may be there already."""
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(request).__name__.removesuffix("Request")).lower()
-        handler = importlib.import_module(f"moldau.broker.requests.handlers.{name}").handle
+        handler: Any = LINES[type(request)].api().broker
         context = SimpleNamespace(
             version=version,
             client_id=CLIENT_ID,

@@ -15,12 +15,12 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from moldau.broker.apis.catalogue import responses
 from moldau.broker.config.loading import checked_config
 from moldau.broker.faults.clock import FaultyEnvironment
 from moldau.broker.faults.faults import Faults
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
-from moldau.broker.requests.table import responses
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

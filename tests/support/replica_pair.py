@@ -6,6 +6,7 @@ import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
+from moldau.broker.apis.records import fetch
 from moldau.broker.network.client_quotas import ClientQuotas
 from moldau.broker.network.connection import Connection
 from moldau.broker.network.connection_resources import ConnectionResources
@@ -15,7 +16,6 @@ from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
-from moldau.broker.requests.handlers import fetch
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.replication.fetch_plan import FetchPlanner

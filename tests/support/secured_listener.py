@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from moldau.broker.apis.catalogue import LINES, route
 from moldau.broker.config.sasl import SaslSettings
 from moldau.broker.network.authentication.exchange import MechanismMaker
 from moldau.broker.network.authentication.sasl import SaslGate
@@ -15,14 +16,13 @@ from moldau.broker.network.listener_security import AuthenticationCounts, Listen
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.peer_security import NodeTls
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
-from moldau.broker.requests.api import route
-from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.security.access import Unrestricted
 from moldau.security.principal import USER, Principal
 from moldau.security.tls.certificate_names import subject_name
+from tests.support.apis import APIS
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 
@@ -65,7 +65,7 @@ class SecuredListener:
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:
             if row.key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-                self.routes[row.key] = route(row, ListenerRole.BROKER, cast("Any", None))
+                self.routes[row.key] = route(LINES[row.request], ListenerRole.BROKER, cast("Any", None))
         counts = AuthenticationCounts()
         gate = None
         if mechanisms is not None:

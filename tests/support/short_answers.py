@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moldau.broker.requests.parts import LongRequests
+from moldau.broker.apis.parts import LongRequests
 
 
 def short_answers() -> LongRequests:

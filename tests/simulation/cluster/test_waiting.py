@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moldau.broker.apis.records import fetch
 from moldau.broker.purgatory.purgatory import LOW_WATERMARK
-from moldau.broker.requests.handlers import fetch
 from moldau.replication.source import FetchIsolation
 from tests.simulation.cluster.waiting import run_seed
 from tests.simulation.invariants.observation import Violation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from moldau.broker.network.route import ListenerRole
-from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import encode
 from moldau.protocol.messages.describe_client_quotas import ValueData
 from moldau.protocol.messages.fetch import FetchRequest
@@ -13,6 +12,7 @@ from moldau.security.acl.bindings import PermissionType
 from tests.conformance.acl_requests.asked import CREATED, TEXTS, Ids, comparable, in_versions
 from tests.conformance.acl_requests.of_cluster import of_brokers
 from tests.conformance.scenarios.acls import PHASES, REQUESTS_MIN, UNSEEN, broker_settings, requests
+from tests.support.apis import APIS
 
 IDS = Ids({"orders": b"\1" * 16, "hidden": b"\2" * 16})
 NOT_ASKED = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from moldau.broker.network.authentication.sasl import api_type
-from moldau.broker.requests.table import APIS
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
@@ -52,6 +51,7 @@ from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.protocol.refusals import EXCEPTIONS, refused, refused_unread
 from moldau.protocol.schema import default_struct, response_class_of
+from tests.support.apis import APIS
 
 ERROR, TEXT = ErrorCode.ILLEGAL_SASL_STATE, "text"
 

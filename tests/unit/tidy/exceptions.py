@@ -14,7 +14,6 @@ MODULES: Final[dict[str, str]] = {}
 """Modules of more than 600 lines."""
 
 FOLDERS: Final = {
-    "broker/requests/handlers": "One file answers one API.",
     "protocol/messages": "One file declares one API.",
 }
 """Folders of more than 25 modules; these two grow with the number of APIs, and each file is found by its API's name."""

@@ -5,28 +5,28 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.table import APIS
-from tests.unit.tidy.sources import ROOT, tree_of
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.catalogue import CATALOGUE
+from tests.support.apis import APIS
+from tests.unit.tidy.sources import tree_of
 
-HANDLERS: Final = Path("broker/requests/handlers")
 OPENING: Final = re.compile(r"(\w+) \(API key (\d+), versions? (\d+)(?:-(\d+))?(?:; KIP-\d+(?:, KIP-\d+)*)?\): \S")
 
 
-def module_of(api: Api) -> str:
-    """`ListOffsets` → `list_offsets`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
+MODULES: Final = Counter(module for module, _ in CATALOGUE.values())
+OWN: Final = {
+    CATALOGUE[api.name][0]: api for api in APIS if api.name in CATALOGUE and MODULES[CATALOGUE[api.name][0]] == 1
+}
+"""The APIs that have a module of their own."""
 
 
-OWN: Final = {module: api for api in APIS if (ROOT / HANDLERS / f"{(module := module_of(api))}.py").exists()}
-
-
-def opening_of(api: Api) -> tuple[str, int, int, int]:
+def opening_of(api: Api[Any]) -> tuple[str, int, int, int]:
     return api.name, api.key, api.first, api.last
 
 
@@ -38,7 +38,7 @@ def said(docstring: str) -> tuple[str, int, int, int] | None:
 
 @pytest.mark.parametrize("module", OWN)
 def test_a_handler_opens_with_key_versions_and_kips(module: str) -> None:
-    docstring = ast.get_docstring(tree_of(HANDLERS / f"{module}.py")) or ""
+    docstring = ast.get_docstring(tree_of(Path("broker/apis", f"{module.replace('.', '/')}.py"))) or ""
     print(f"{module}: {docstring.partition(chr(10))[0]!r}, the table has {opening_of(OWN[module])}")
     assert said(docstring) == opening_of(OWN[module])
 

@@ -7,6 +7,7 @@ from typing import SupportsIndex, cast
 
 import pytest
 
+from moldau.broker.apis.cluster import get_telemetry_subscriptions
 from moldau.broker.config.altering import effective
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
@@ -16,7 +17,6 @@ from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import ValueType
 from moldau.broker.config.sources import single_node_defaults
 from moldau.broker.config.values import InvalidValue, linear_match, parse_type
-from moldau.broker.requests.handlers import get_telemetry_subscriptions
 from moldau.kraft.controller.config_control import AlterConfigOperation, edited
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from moldau.broker.apis.own_resources import ConfigChange, alter_own_loggers
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
-from moldau.broker.requests.own_resources import ConfigChange, alter_own_loggers
 from moldau.protocol.errors import ErrorCode
 
 ROOT = Path(__file__).parents[4]

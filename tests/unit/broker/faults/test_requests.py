@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from moldau.broker.apis.api import Api
 from moldau.broker.network.route import ListenerRole
-from moldau.broker.requests.api import Api
-from moldau.broker.requests.table import APIS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -17,6 +16,7 @@ from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.schema import Wire, fields_of, spec_of
+from tests.support.apis import APIS
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_with_faults_and
 
 ERROR = ErrorCode.POLICY_VIOLATION
@@ -61,7 +61,7 @@ def errors_in(value: object) -> set[int]:
 
 
 @pytest.mark.parametrize("row", [row for row in APIS if row.role & ListenerRole.BROKER], ids=lambda row: row.name)
-def test_an_error_is_given_for_each_api(row: Api) -> None:
+def test_an_error_is_given_for_each_api(row: Api[Any]) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         node.faults.add({"scope": {"api": row.name}, "do": {"error": ERROR.name}})

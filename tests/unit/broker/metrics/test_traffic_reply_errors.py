@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from moldau.broker.apis.catalogue import routes
 from moldau.broker.metrics.traffic import counting_encoder, errors_walk
 from moldau.broker.network.route import ListenerRole, Route
-from moldau.broker.requests.table import APIS, routes
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from moldau.protocol.messages.heartbeat import HeartbeatResponse
+from tests.support.apis import APIS
 
 NO_SERVICES = cast("Any", None)
 

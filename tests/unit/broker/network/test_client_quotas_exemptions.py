@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from moldau.broker.apis.forwarding import decide
 from moldau.broker.network.client_quotas import is_exempt
-from moldau.broker.requests.handlers import decision
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchRequest, ReplicaState
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -62,5 +62,5 @@ def test_topics_that_a_broker_creates_by_itself_are_not_counted_at_another_node(
         version=7,
     )
     services = SimpleNamespace(quorum=SimpleNamespace(active_controller=active))
-    decision.handle(cast("Any", services), cast("Any", context), CreateTopicsRequest())
+    decide(cast("Any", services), cast("Any", context), CreateTopicsRequest())
     assert seen == [Requester(Principal("User", "node"), "node-3", True if is_counted else None)]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from moldau.broker.apis.catalogue import LINES, route
 from moldau.broker.network.connection import (
     ITERATION_REQUESTS_MAX,
     UNSENT_SIZE_MAX,
@@ -20,12 +21,10 @@ from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
-from moldau.broker.requests.api import route
-from moldau.broker.requests.table import APIS
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.messages.api_versions import ApiVersionsResponse
+from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
@@ -112,9 +111,7 @@ class Wire:
             ),
         )
         heartbeats.load(0)
-        api_versions = route(
-            next(each for each in APIS if each.key == API_VERSIONS), ListenerRole.BROKER, cast("Any", None)
-        )
+        api_versions = route(LINES[ApiVersionsRequest], ListenerRole.BROKER, cast("Any", None))
         listener = SimpleNamespace(
             request_size_max=request_size_max,
             routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},

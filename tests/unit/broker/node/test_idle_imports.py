@@ -14,6 +14,8 @@ from typing import Final
 
 import pytest
 
+from moldau.broker.apis.catalogue import CATALOGUE
+
 ROOT: Final = Path(__file__).parents[4]
 UNUSED: Final = (
     "_hashlib",
@@ -49,9 +51,12 @@ UNUSED: Final = (
     "tempfile",
     "zstandard",
 )
-HANDLERS: Final = "moldau.broker.requests.handlers."
-ASKED: Final = {HANDLERS + name for name in ("api_versions", "fetch", "produce")}
-"""The handlers that a node holds once a client has asked for its APIs; `main.load_hot_path` says why two of them."""
+MODULES: Final = {f"moldau.broker.apis.{module}" for module, _ in CATALOGUE.values()}
+ASKED: Final = {
+    f"moldau.broker.apis.{name}"
+    for name in ("cluster.api_versions", "cluster.quorum", "records.fetch", "records.produce")
+}
+"""The ones that a node holds once it has told its APIs; `main.load_hot_path` says why. Fetch has that of the quorum."""
 ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 """ApiVersions, version 0."""
 PROGRAM: Final = """
@@ -99,14 +104,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 
 @pytest.mark.processes
 def test_a_plain_node_imports_nothing_that_it_does_not_use(imported: frozenset[str]) -> None:
-    assert "moldau.broker.node.node" in imported and "moldau.broker.requests.table" in imported
+    assert "moldau.broker.node.node" in imported and "moldau.broker.apis.catalogue" in imported
     held = [module for module in imported if any(f"{module}.".startswith(f"{each}.") for each in UNUSED)]
     assert held == []
 
 
 @pytest.mark.processes
 def test_a_handler_is_imported_at_the_first_request_of_its_api(imported: frozenset[str]) -> None:
-    assert {module for module in imported if module.startswith(HANDLERS)} == ASKED
+    assert imported & MODULES == ASKED
 
 
 def test_the_modules_are_those_of_today() -> None:

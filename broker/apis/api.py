@@ -1,0 +1,260 @@
+"""What an API is: a request, its handlers, what a client needs, and the treatment of its lists.
+
+It is declared beside its handler, as `API = Api(FooRequest, broker=handle, needs=…)`.
+
+request class ──▶ key, name, versions           as it is declared in `protocol/messages/`
+broker, controller                               the handler behind listeners of either role
+needs, broker_needs                              the permissions that a client needs
+parts, bounds, one_pass                          how long lists of the request are handled
+errors_before                                    the errors that clients of older versions do not know
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+
+from moldau.broker.apis.lists import bounded
+from moldau.broker.apis.needs import Rule, controller_asks, guarded
+from moldau.broker.apis.parts import Parts, in_parts
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
+from moldau.protocol.compiler import Encoder
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import BytesLike, Chunk
+from moldau.protocol.schema import fields_of, response_class_of, spec_of
+
+Request = TypeVar("Request")
+Handle = Callable[[Services, RequestContext, Request], object]
+"""Handles a request with the services of the node. Returns the response, a `Pending` that becomes it, or None."""
+MakeHook = Callable[[Services, Route], FrameHook]
+RefuseVersion = Callable[[Route], object]
+Wrap = Callable[["Api[Any]", ListenerRole, Services, Handler], Handler]
+"""Wraps the handler of an API."""
+ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
+FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+"""Errors of transactions that older clients do not know, each with the one that they know."""
+
+
+class Listeners(NamedTuple):
+    """The listeners that serve an API, as the catalogue says."""
+
+    role: ListenerRole
+    is_forwardable: bool = False
+    """Whether brokers forward the request, in an Envelope."""
+    is_advertised: bool = True
+    """Whether ApiVersions lists the API."""
+
+
+AT_BROKERS: Final = Listeners(ListenerRole.BROKER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api(Generic[Request]):
+    """One API. mypy reports a handler that takes another request."""
+
+    request: type[Request]
+    broker: Handle[Request] | None = None
+    """The handler at listeners of brokers; None where these do not serve the API."""
+    controller: Handle[Request] | None = None
+    """The handler at listeners of controllers; None where these do not serve the API."""
+    needs: Rule = controller_asks
+    """Decides whether a client may send the request. A broker does not ask it where it forwards the request."""
+    broker_needs: Rule | None = None
+    """The rule at listeners of brokers, where that is another one."""
+    parts: Parts | None = None
+    """How a request with a long list is cut; None where no list is cut."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """The most elements of lists that are handled whole, by path, the outer list first. DIVERGES: a request with more
+    is refused with INVALID_REQUEST; Apache Kafka has no such limits.
+    """
+    one_pass: Mapping[str, str] = field(default_factory=dict)
+    """Lists that are handled whole in one short pass, with what that is: 100,000 elements take less than 20 ms."""
+    hook: MakeHook | None = None
+    """Makes the hook that may answer frames of a connection before they are decoded."""
+    refuse_version: RefuseVersion | None = None
+    """Makes the response to a version that is not served; without it such a request ends its connection."""
+    errors_before: ErrorsBefore = field(default_factory=dict)
+    """By version of the request: errors that clients of earlier versions do not know, each with the error that is sent
+    to these in its place. Handlers answer every version with the newest error.
+    """
+    is_shared: bool = False
+    """Whether the handler gives many requests one response object, which is then encoded once."""
+    listeners: Listeners = AT_BROKERS
+    """Set by the catalogue."""
+
+    @property
+    def key(self) -> int:
+        key = spec_of(self.request).key
+        assert key is not None, f"{self.request.__name__} is declared without an API key"
+        return key
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def first(self) -> int:
+        """The lowest version that is served: the first that the message declares."""
+        return spec_of(self.request).versions.first
+
+    @property
+    def last(self) -> int:
+        return spec_of(self.request).versions.last
+
+    @property
+    def role(self) -> ListenerRole:
+        """The roles of the listeners that serve the API."""
+        return self.listeners.role
+
+    @property
+    def is_forwardable(self) -> bool:
+        return self.listeners.is_forwardable
+
+    @property
+    def is_advertised(self) -> bool:
+        return self.listeners.is_advertised
+
+    def rule_of(self, role: ListenerRole) -> Rule:
+        """The rule behind listeners of this role."""
+        if role is ListenerRole.CONTROLLER:
+            return self.needs
+        if self.broker_needs is not None:
+            return self.broker_needs
+        return controller_asks if self.is_forwardable else self.needs
+
+
+def bind(
+    find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
+) -> Binding:
+    """What a route needs at its first request. `find` imports the module of the API."""
+    api = find()
+    handle = api.broker if role is ListenerRole.BROKER else api.controller
+    assert handle is not None, f"{api.name} is not served behind a listener of this role"
+    answer: Handler = partial(handle, services)
+    if is_guarded:
+        answer = guarded(api.rule_of(role), role, services, answer)
+    if api.bounds:
+        answer = bounded(api.bounds, answer, is_cut=api.parts is not None)
+    if api.parts is not None:
+        answer = in_parts(api.parts, lambda: services.long_requests, answer)
+    if wrap is not None:
+        answer = wrap(api, role, services, answer)
+    return Binding(
+        api.request,
+        response_class_of(api.request),
+        answer,
+        None if api.hook is None or wrap is not None else partial(api.hook, services),
+        api.refuse_version,
+        version_encoder=shared_encoder
+        if api.is_shared
+        else partial(with_known_errors, api)
+        if api.errors_before
+        else None,
+    )
+
+
+def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
+    """An encoder that encodes a response once while the handler answers with that same object."""
+    last: object = None
+    encoded = b""
+
+    def encode_once(response: object, out: list[Chunk]) -> None:
+        nonlocal last, encoded
+        if response is not last:
+            pieces: list[Chunk] = []
+            encode(response, pieces)
+            last, encoded = response, b"".join(cast("list[BytesLike]", pieces))
+        out.append(encoded)
+
+    return encode_once
+
+
+# The errors of older versions
+
+
+def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> Encoder[object]:
+    """An encoder of responses that first replaces the errors that clients of this version do not know."""
+    older: dict[ErrorCode, ErrorCode] = {}
+    for first, errors in row.errors_before.items():
+        if version < first:
+            older.update(errors)
+    if not older:
+        return encode
+    replace = error_replacement(response_class_of(row.request), older)
+    assert replace is not None, f"{row.name} has no errors in its response"
+
+    def encode_known(response: object, out: list[Chunk]) -> None:
+        replace(response)
+        encode(response, out)
+
+    return encode_known
+
+
+def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -> Callable[[object], None] | None:
+    """A function that replaces error codes in a response of this class; None where it has none."""
+    codes = [field.name for field in fields_of(cls) if field.name.endswith("error_code")]
+    inner = [
+        (field.name, field.is_array, deeper)
+        for field in fields_of(cls)
+        if field.struct is not None and (deeper := error_replacement(field.struct, older)) is not None
+    ]
+    if not codes and not inner:
+        return None
+
+    def replace(value: object) -> None:
+        for name in codes:
+            if (code := getattr(value, name)) in older:
+                setattr(value, name, older[code])
+        for name, is_array, deeper in inner:
+            found = getattr(value, name)
+            for each in found or () if is_array else () if found is None else (found,):
+                deeper(each)
+
+    return replace
+
+
+# The lists of all requests
+
+
+class ListOfRequest(NamedTuple):
+    """A list in the requests of an API, and what keeps the event loop free where it is long."""
+
+    api: str
+    path: str
+    treatment: str
+    """Empty where the row of the API does not name the list."""
+
+
+def lists_of_requests(apis: Iterable[Api[Any]]) -> Iterator[ListOfRequest]:
+    """Every list in the declarations of the requests."""
+    for row in apis:
+        for path in list_paths(row.request):
+            yield ListOfRequest(row.name, path, treatment(row, path))
+
+
+def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
+    """The paths of all lists in a message, the outer ones first."""
+    for each in fields_of(cls):
+        if each.is_array:
+            yield prefix + each.name
+        if each.struct is not None:
+            yield from list_paths(each.struct, f"{prefix}{each.name}.")
+
+
+def treatment(row: Api[Any], path: str) -> str:
+    """What a row of the table of APIs says of a list; empty where that is nothing."""
+    texts = []
+    plan = row.parts
+    if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
+        from_text = f", for more than {plan.long_from}" if plan.long_from else ""
+        texts.append(f"parts of {plan.size}{from_text}")
+    if path in row.bounds:
+        texts.append(f"at most {row.bounds[path]}")
+    if path in row.one_pass:
+        texts.append(f"one pass: {row.one_pass[path]}")
+    assert len(texts) <= 1, f"{row.name}.{path} has several treatments"
+    return "".join(texts)

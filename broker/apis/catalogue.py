@@ -1,0 +1,219 @@
+"""The catalogue of the APIs that this server serves, one line an API: its module, and the listeners that serve it.
+
+ApiVersions and `docs/protocol-support.md` are computed from it. Keys and versions are those of the declarations in
+`protocol/messages/`. A module is imported at the first request of its API, so that an idle node holds none of them. An
+API that the controller decides has a row in `kraft/controller/apis.py`; it has a line here only if brokers do more than
+pass it on, or if it needs more than an operation on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from moldau.broker.apis.api import AT_BROKERS, Api, Listeners, Wrap, bind
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import ListenerRole, Route
+from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
+from moldau.protocol.schema import response_class_of, spec_of
+
+BROKER: Final = AT_BROKERS
+UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
+"""ApiVersions does not list the API."""
+CONTROLLER: Final = Listeners(ListenerRole.CONTROLLER)
+BOTH: Final = Listeners(ListenerRole.BOTH)
+FORWARDED: Final = Listeners(ListenerRole.BOTH, is_forwardable=True)
+"""Brokers forward the request, in an Envelope; the controller asks the ACLs."""
+
+CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
+    # Records
+    "Produce": ("records.produce", BROKER),
+    "Fetch": ("records.fetch", BOTH),
+    "ListOffsets": ("records.list_offsets", BROKER),
+    "DeleteRecords": ("records.delete_records", BROKER),
+    "OffsetForLeaderEpoch": ("records.offset_for_leader_epoch", BROKER),
+    "DescribeProducers": ("records.describe_producers", BROKER),
+    # Groups and their offsets
+    "FindCoordinator": ("groups.find_coordinator", BROKER),
+    "StreamsGroupHeartbeat": ("groups.streams_group_heartbeat", BROKER),
+    "StreamsGroupDescribe": ("groups.streams_group_describe", BROKER),
+    "StreamsGroupTopologyDescriptionUpdate": ("groups.streams_group_topology_description_update", BROKER),
+    "OffsetCommit": ("groups.offset_commit", BROKER),
+    "OffsetFetch": ("groups.offset_fetch", BROKER),
+    "JoinGroup": ("groups.join_group", BROKER),
+    "Heartbeat": ("groups.heartbeat", BROKER),
+    "LeaveGroup": ("groups.leave_group", BROKER),
+    "SyncGroup": ("groups.sync_group", BROKER),
+    "DescribeGroups": ("groups.describe_groups", BROKER),
+    "ConsumerGroupHeartbeat": ("groups.consumer_group_heartbeat", BROKER),
+    "ConsumerGroupDescribe": ("groups.consumer_group_describe", BROKER),
+    "ListGroups": ("groups.list_groups", BROKER),
+    "DeleteGroups": ("groups.delete_groups", BROKER),
+    "OffsetDelete": ("groups.offset_delete", BROKER),
+    # Share groups (kip-932)
+    "ShareGroupHeartbeat": ("share.share_group_heartbeat", BROKER),
+    "ShareGroupDescribe": ("share.share_group_describe", BROKER),
+    "DescribeShareGroupOffsets": ("share.share_group_offsets", BROKER),
+    "AlterShareGroupOffsets": ("share.share_group_offsets", BROKER),
+    "DeleteShareGroupOffsets": ("share.share_group_offsets", BROKER),
+    "ShareFetch": ("share.share_fetch", BROKER),
+    "ShareAcknowledge": ("share.share_acknowledge", BROKER),
+    "InitializeShareGroupState": ("share.share_group_state", BROKER),
+    "ReadShareGroupState": ("share.share_group_state", BROKER),
+    "WriteShareGroupState": ("share.share_group_state", BROKER),
+    "DeleteShareGroupState": ("share.share_group_state", BROKER),
+    "ReadShareGroupStateSummary": ("share.share_group_state", BROKER),
+    # Transactions and idempotent producers
+    "InitProducerId": ("transactions.init_producer_id", BROKER),
+    "AddPartitionsToTxn": ("transactions.add_partitions_to_txn", BROKER),
+    "AddOffsetsToTxn": ("transactions.add_offsets_to_txn", BROKER),
+    "EndTxn": ("transactions.end_txn", BROKER),
+    "WriteTxnMarkers": ("transactions.write_txn_markers", BROKER),
+    "TxnOffsetCommit": ("transactions.txn_offset_commit", BROKER),
+    "DescribeTransactions": ("transactions.describe_transactions", BROKER),
+    "ListTransactions": ("transactions.list_transactions", BROKER),
+    # Topics and their replicas
+    "Metadata": ("topics.metadata", BROKER),
+    "CreateTopics": ("topics.create_topics", FORWARDED),
+    "AlterReplicaLogDirs": ("topics.alter_replica_log_dirs", BROKER),
+    "DescribeLogDirs": ("topics.describe_log_dirs", BROKER),
+    "CreatePartitions": ("topics.create_partitions", FORWARDED),
+    "DescribeTopicPartitions": ("topics.describe_topic_partitions", BROKER),
+    "DeleteTopics": ("topics.delete_topics", FORWARDED),
+    # The cluster
+    "ApiVersions": ("cluster.api_versions", BOTH),
+    "DescribeConfigs": ("cluster.describe_configs", BOTH),
+    "AlterConfigs": ("cluster.alter_configs", FORWARDED),
+    "IncrementalAlterConfigs": ("cluster.incremental_alter_configs", FORWARDED),
+    "DescribeClientQuotas": ("cluster.describe_client_quotas", BROKER),
+    "Vote": ("cluster.quorum", CONTROLLER),
+    "BeginQuorumEpoch": ("cluster.quorum", CONTROLLER),
+    "EndQuorumEpoch": ("cluster.quorum", CONTROLLER),
+    "DescribeQuorum": ("cluster.quorum", FORWARDED),
+    "Envelope": ("cluster.envelope", CONTROLLER),
+    "FetchSnapshot": ("cluster.quorum", CONTROLLER),
+    "DescribeCluster": ("cluster.describe_cluster", BOTH),
+    "GetTelemetrySubscriptions": ("cluster.get_telemetry_subscriptions", UNTOLD),
+    "PushTelemetry": ("cluster.push_telemetry", UNTOLD),
+    "ListConfigResources": ("cluster.list_config_resources", BROKER),
+    "AddRaftVoter": ("cluster.quorum", FORWARDED),
+    "RemoveRaftVoter": ("cluster.quorum", FORWARDED),
+    "UpdateRaftVoter": ("cluster.quorum", CONTROLLER),
+    # Logins, tokens, acls and credentials
+    "SaslHandshake": ("security.sasl_handshake", BOTH),
+    "DescribeAcls": ("security.describe_acls", BOTH),
+    "CreateDelegationToken": ("security.create_delegation_token", FORWARDED),
+    "RenewDelegationToken": ("security.renew_delegation_token", FORWARDED),
+    "ExpireDelegationToken": ("security.expire_delegation_token", FORWARDED),
+    "DescribeDelegationToken": ("security.describe_delegation_token", BROKER),
+    "SaslAuthenticate": ("security.sasl_authenticate", BOTH),
+    "DescribeUserScramCredentials": ("security.describe_user_scram_credentials", BROKER),
+}
+
+
+class Line(NamedTuple):
+    """An API as far as a node knows it before the first request."""
+
+    request: type[object]
+    listeners: Listeners
+    module: str | None
+    """None for an API that the controller decides, and that has no module."""
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def key(self) -> int:
+        key = spec_of(self.request).key
+        assert key is not None, f"{self.request.__name__} is declared without an API key"
+        return key
+
+    def api(self) -> Api[Any]:
+        """The API, out of its module."""
+        if self.module is None:
+            from moldau.broker.apis.decided import decided
+
+            return replace(decided(CONTROLLER_APIS[self.request]), listeners=self.listeners)
+        module = import_module(f"{__package__}.{self.module}")
+        apis: Iterable[Api[Any]] = module.APIS if hasattr(module, "APIS") else (module.API,)
+        (found,) = (each for each in apis if each.request is self.request)
+        return replace(found, listeners=self.listeners)
+
+
+def request_of(name: str) -> type[object]:
+    """The class of an API's request: `JoinGroup` is declared in `protocol/messages/join_group.py`."""
+    module = "".join(f"_{each.lower()}" if each.isupper() else each for each in name).removeprefix("_")
+    found: type[object] = getattr(import_module(f"moldau.protocol.messages.{module}"), f"{name}Request")
+    return found
+
+
+def lines_of(
+    catalogue: Mapping[str, tuple[str, Listeners]], decided_rows: Iterable[ControllerApi]
+) -> dict[type[object], Line]:
+    """The lines of all APIs by their request, in the order of their keys; those of a catalogue take precedence over
+    those of the controller.
+    """
+    lines = {row.request: Line(row.request, listeners_of(row), None) for row in decided_rows}
+    for name, (module, listeners) in catalogue.items():
+        request = request_of(name)
+        lines[request] = Line(request, listeners, module)
+    return dict(sorted(lines.items(), key=lambda item: item[1].key))
+
+
+def listeners_of(row: ControllerApi) -> Listeners:
+    """The listeners of an API that the controller decides: brokers forward the requests of clients."""
+    return Listeners(
+        ListenerRole.BOTH if row.is_for_clients else ListenerRole.CONTROLLER, is_forwardable=row.is_forwardable
+    )
+
+
+LINES: Final = lines_of(CATALOGUE, CONTROLLER_APIS.values())
+
+
+@cache
+def apis() -> tuple[Api[Any], ...]:
+    """All APIs in the order of their keys; imports all their modules."""
+    return tuple(line.api() for line in LINES.values())
+
+
+def routes(
+    role: ListenerRole,
+    services: Services,
+    lines: Iterable[Line] = LINES.values(),
+    *,
+    is_guarded: bool = False,
+    wrap: Wrap | None = None,
+) -> dict[int, Route]:
+    """The routes of a listener of this role, by API key; their handlers use `services`. `is_guarded`: an authorizer
+    decides what clients may do. `wrap`: wraps each handler; no hook answers frames then.
+    """
+    return {
+        line.key: route(line, role, services, is_guarded=is_guarded, wrap=wrap)
+        for line in lines
+        if line.listeners.role & role
+    }
+
+
+def route(
+    line: Line, role: ListenerRole, services: Services, *, is_guarded: bool = False, wrap: Wrap | None = None
+) -> Route:
+    """The route by which listeners of this role serve an API."""
+    versions = spec_of(line.request).versions
+    return Route(
+        line.key,
+        line.name,
+        versions.first,
+        versions.last,
+        partial(bind, line.api, role, services, is_guarded=is_guarded, wrap=wrap),
+        is_advertised=line.listeners.is_advertised,
+        is_forwardable=line.listeners.is_forwardable,
+    )
+
+
+def responses() -> dict[str, type[object]]:
+    """The class of the response of each API, by its name."""
+    return {line.name: response_class_of(line.request) for line in LINES.values()}

@@ -1,0 +1,1 @@
+"""The APIs of the cluster: versions, settings, the quorum, telemetry."""

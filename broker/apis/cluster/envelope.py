@@ -1,0 +1,200 @@
+"""Envelope (API key 58, version 0; KIP-590): a broker forwards a client's request to the controller.
+
+The request inside is as the client sent it, with the client's principal and address. Only an API that may be
+forwarded is accepted inside; its response travels back in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Final, cast
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import handler_asks
+from moldau.broker.metadata.enveloping import read_principal
+from moldau.broker.metadata.refusals import error_of
+from moldau.broker.network.replies import EncodedResponse
+from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
+from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
+from moldau.protocol.decoded_size import LongMessage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
+from moldau.security.principal import Principal
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+
+log = logging.getLogger("moldau.connection")
+
+ADDRESS_SIZES: Final = (4, 16)
+
+_HEADER: Final = struct.Struct(">hhih").unpack_from
+_REPLY_HEADER: Final = struct.Struct(">i").pack
+_FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
+
+
+def handle(
+    services: Services, context: RequestContext, request: EnvelopeRequest
+) -> EnvelopeResponse | Pending[EnvelopeResponse]:
+    """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
+    header. What takes long to decode or to encode is decoded or encoded in an executor thread, as outside an envelope.
+    """
+    access = context.access
+    if not access.is_unrestricted and not access.allows(
+        AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME
+    ):
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        principal = read_principal(request.request_principal)
+    except (MalformedMessage, IndexError):
+        return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    try:
+        inner, body = _opened(context, request, principal)
+        message = inner.route.decode_short(inner.version, body, 0)
+    except LongMessage:
+        reply: Pending[EnvelopeResponse] = Pending(waits_for=EXECUTOR)
+        services.spawn(log_failure(_decoded_aside(services, inner, bytes(body), reply), context.client_host))
+        return reply
+    except (MalformedMessage, IndexError):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return _answered(services, inner, message)
+
+
+def _answered(
+    services: Services, inner: RequestContext, message: object
+) -> EnvelopeResponse | Pending[EnvelopeResponse]:
+    """Handle the enclosed request."""
+    inner.route.requests += 1
+    try:
+        response = inner.route.handle(inner, message)
+    except Exception:
+        # A bug of this node. As at the edge of a connection, it ends the request alone: this connection carries
+        # the heartbeats of the broker and the requests of its other clients.
+        log.exception("a handler failed; its request came in an envelope for %s", inner.client_host)
+        return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not isinstance(response, Pending):
+        return _sealed(inner, response)
+    reply: Pending[EnvelopeResponse] = Pending(response.abandon, response.waits_for)
+
+    def seal(response: object) -> None:
+        if inner.is_long and error_of(response) is not ErrorCode.NOT_CONTROLLER:
+            encoding = services.transcoder.encode(inner, response, lambda long: reply.complete(_sealed(inner, long)))
+            services.spawn(log_failure(encoding, inner.client_host))
+        else:
+            reply.complete(_sealed(inner, response))
+
+    response.listen(seal)
+    return reply
+
+
+async def _decoded_aside(
+    services: Services, inner: RequestContext, body: bytes, reply: Pending[EnvelopeResponse]
+) -> None:
+    """Decode the enclosed request in an executor thread, then handle it."""
+
+    def serve(message: object) -> None:
+        answer = _answered(services, inner, message)
+        if isinstance(answer, Pending):
+            reply.on_abandon = answer.abandon
+        when_ready(answer, reply.complete)
+
+    try:
+        await services.transcoder.decode(inner, body, serve)
+    except (MalformedMessage, IndexError):
+        reply.complete(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
+
+
+async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
+    """Do work on a forwarded request; a bug of this node ends the request alone."""
+    try:
+        await work
+    except Exception:
+        log.exception("a handler failed; a broker had forwarded its request for %s", client_host)
+
+
+class EnvelopedClient:
+    """The client of a request in an envelope, in place of the broker whose connection brought it."""
+
+    def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
+        self.access = access
+        self.client_host = client_host
+        self.client_port = 0
+        self.software = ("unknown", "unknown")
+        self.served: dict[tuple[str | bytes, int], int] = {}
+        self.heartbeat_broker_id = -1
+        self.authentication: Authentication | None = None
+        self._connection = connection
+
+    @property
+    def listener(self) -> ServingListener:
+        return self._connection.listener
+
+    def close(self, reason: str) -> None:
+        self._connection.close(reason)
+
+    def sends_files(self) -> bool:
+        return False
+
+    def hold(self) -> None:
+        """Do nothing: the connection between the nodes serves other clients, and carries heartbeats."""
+
+    def throttle(self, delay_ms: int) -> None:
+        """The broker that sent the envelope mutes its client; the connection between the nodes serves others too."""
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        return log_failure(work, self.client_host)
+
+
+def _opened(
+    context: RequestContext, envelope: EnvelopeRequest, principal: Principal
+) -> tuple[RequestContext, memoryview]:
+    """The header of the enclosed request, and the bytes after it. Raises `MalformedMessage`, also for an API that may
+    not be enclosed, or `IndexError`.
+    """
+    if len(envelope.client_host_address) not in ADDRESS_SIZES:
+        raise MalformedMessage("the client's address is none")
+    data = memoryview(envelope.request_data)
+    if len(data) < 10:
+        raise MalformedMessage("the request header is cut short")
+    key, version, correlation_id, client_id_size = _HEADER(data)
+    route = context.listener.routes.get(key)
+    if route is None or not route.is_forwardable or route.load(version) is None:
+        raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")
+    position = 10 + max(0, client_id_size)
+    if position > len(data):
+        raise MalformedMessage("the client id ends outside the request")
+    client_id = str(data[10:position], "utf-8", "replace") if client_id_size >= 0 else None
+    if version >= route.flexible_from:
+        position = skip_tags(data, position)
+    from ipaddress import ip_address
+
+    host = str(ip_address(bytes(envelope.client_host_address)))
+    client = EnvelopedClient(context.connection, context.listener.access_of(principal, host), host)
+    return RequestContext(client, route, version, correlation_id, client_id), data[position:]
+
+
+def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
+    """Put a response into the envelope's response. Where this node does not lead, the error stands in the envelope
+    itself, because the broker that sent it has to look for the leader.
+    """
+    if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    route, version = inner.route, inner.version
+    header = _FLEXIBLE_REPLY_HEADER if version >= route.flexible_from else _REPLY_HEADER
+    chunks: list[Chunk] = [header(inner.correlation_id)]
+    if isinstance(response, EncodedResponse):
+        chunks += response.pieces
+    else:
+        route.encoders[version](response, chunks)
+    return EnvelopeResponse(response_data=b"".join(cast("list[BytesLike]", chunks)))
+
+
+API: Final = Api(
+    EnvelopeRequest,
+    controller=handle,
+    needs=handler_asks,
+)

@@ -1,0 +1,120 @@
+"""GetTelemetrySubscriptions (API key 71, version 0; KIP-714): the metrics that a client is to push.
+
+No receiver of client metrics exists here, so the API is served and not advertised, as in Apache Kafka without a
+receiver.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import open_to_all
+from moldau.broker.config.catalogue import client_metrics_catalogue
+from moldau.broker.config.values import default_value, linear_match
+from moldau.kraft.image.configs import ConfigsImage, ResourceType
+from moldau.protocol.compression import Codec
+from moldau.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from moldau.protocol.primitives import crc32c
+from moldau.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.kraft.image.metadata_image import MetadataImage
+
+ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+
+
+def handle(
+    services: Services, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    # DIVERGES: Apache Kafka remembers each client, and throttles one that asks before its interval has passed.
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = services.environment.entropy(16)
+    subscription = subscription_of(services.cluster.image, context, instance_id)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=subscription.id,
+        accepted_compression_types=list(ACCEPTED_CODECS),
+        push_interval_ms=subscription.push_interval_ms,
+        telemetry_max_bytes=services.config.integer("telemetry.max.bytes"),
+        delta_temporality=True,
+        requested_metrics=subscription.metrics,
+    )
+
+
+def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
+    """The metrics that the client of this connection is to push."""
+    name, version = context.connection.software
+    client = {
+        "client_id": context.client_id or "",
+        "client_instance_id": urlsafe_b64encode(instance_id).decode().rstrip("="),
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": context.client_host,
+        "client_source_port": str(context.connection.client_port),
+    }
+    return subscription_for(image.configs, instance_id, client)
+
+
+METRICS: Final = "metrics"
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+
+
+class MetricsSubscription(NamedTuple):
+    """The metrics that one client has to push, by prefixes of their names; `*` for all of them."""
+
+    id: int
+    push_interval_ms: int
+    metrics: list[str]
+
+
+def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[str, str]) -> MetricsSubscription:
+    """All subscriptions that match the client, merged into one; its id is different for each merged set. `client` holds
+    what a subscription's match may name: client_id, client_software_name and so on."""
+    default_ms = default_value(client_metrics_catalogue()[INTERVAL_MS])
+    assert isinstance(default_ms, int)
+    interval_ms = default_ms
+    metrics: dict[str, None] = {}
+    seen = instance_id
+    for name, settings in _matching(configs, client):
+        interval_ms = min(interval_ms, int(settings.get(INTERVAL_MS, default_ms)))
+        metrics.update(dict.fromkeys(_items(settings.get(METRICS, ""))))
+        seen += repr((name, sorted(settings.items()))).encode()
+    wanted = ["*"] if "*" in metrics else list(metrics)
+    unsigned = crc32c(seen, 0)
+    return MetricsSubscription(unsigned - (1 << 32) if unsigned >> 31 else unsigned, interval_ms, wanted)
+
+
+def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for resource, settings in sorted(configs.by_resource.items()):
+        if resource.type == ResourceType.CLIENT_METRICS and _matches(settings.get(MATCH, ""), client):
+            yield resource.name, settings
+
+
+def _matches(patterns: str, client: Mapping[str, str]) -> bool:
+    for each in _items(patterns):
+        what, _, pattern = each.partition("=")
+        match = linear_match(pattern.strip())
+        if match is None or not match(client.get(what.strip(), "")):
+            return False
+    return True
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+API: Final = Api(
+    GetTelemetrySubscriptionsRequest,
+    broker=handle,
+    needs=open_to_all,
+)

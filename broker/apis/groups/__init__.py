@@ -1,0 +1,1 @@
+"""The APIs of groups and their offsets."""

@@ -1,0 +1,75 @@
+"""ConsumerGroupHeartbeat (API key 68, versions 0-1; KIP-848, KIP-1082): members of a consumer group join, stay and go.
+
+KIP-1082: from version 1 on the member makes its id itself, and may subscribe by a regular expression. The reply waits
+until what the heartbeat changes is committed. Topics of a regular expression are filtered by the ACLs when it is
+resolved.
+
+DIVERGES: a client without rights on the group or the topics is told so also where group.version is 0; Apache Kafka
+answers UNSUPPORTED_VERSION before it asks the ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
+from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
+from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
+from moldau.coordinator.consumer.events import ConsumerHeartbeat
+from moldau.coordinator.consumer.heartbeat import refusal
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.kraft.features import GROUP_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
+    if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
+        return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    fresh_id = "" if request.member_id else services.groups.fresh_id()
+    access = context.access
+
+    def submitted() -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
+        return submit_event(
+            services.groups.runner_of(request.group_id),
+            context.version,
+            lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
+            lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
+        )
+
+    def with_regex() -> object:
+        regex = request.subscribed_topic_regex
+        if not regex:
+            return submitted()
+        reply: Pending[ConsumerGroupHeartbeatResponse] = Pending(waits_for=EXECUTOR)
+        services.groups.compile_regex(regex, lambda: when_ready(submitted(), reply.complete))
+        return reply
+
+    names = request.subscribed_topic_names
+    if not names:
+        return with_regex()
+    return services.long_requests.answer(context, after_hashes(services, names, with_regex))
+
+
+API: Final = Api(
+    ConsumerGroupHeartbeatRequest,
+    broker=handle,
+    needs=all_of(
+        needs(on_group, AclOperation.READ, "group_id"), every(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names")
+    ),
+    bounds={
+        "subscribed_topic_names": MEMBER_TOPICS_MAX,
+        "topic_partitions": MEMBER_TOPICS_MAX,
+        "topic_partitions.partitions": NEW_PARTITIONS_MAX,
+    },
+)

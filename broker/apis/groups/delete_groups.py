@@ -1,0 +1,128 @@
+"""DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
+
+The groups of a request may belong to several shards of this broker: the reply waits for all of them. The state of a
+share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew. Before that
+the group notes it: where it stays, because a member joined meanwhile or a coordinator failed, it initializes its state
+anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import join_answers, submit_event
+from moldau.broker.apis.needs import each_in, on_group
+from moldau.broker.apis.parts import cut
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.share_initialization import delete_states
+from moldau.broker.coordinators.share_state_messages import Answers
+from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
+from moldau.coordinator.group.events import DeleteGroups
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.share.events import DeleteStates, ShareRefusal, StatesToDelete
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.coordinators.groups import GroupRunner
+    from moldau.broker.network.route import RequestContext
+
+SHARE: Final = "share"
+"""The kind of group whose state the share coordinator keeps."""
+GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""The state is deleted, or the share coordinator has deleted it with its topic."""
+
+
+def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
+    """Submit one event to each shard, with all its groups. The groups without a shard here come first."""
+    shards = by_shard(services.groups, request.groups_names)
+    parts = [submit_part(services, context.version, names) for names in shards]
+    parts.sort(key=lambda part: isinstance(part, Pending))
+    return join_answers(
+        parts, lambda parts: DeleteGroupsResponse(results=[result for part in parts for result in part.results])
+    )
+
+
+def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
+    """The groups of each shard; each group whose shard is not here stands for itself."""
+    names: defaultdict[int | str, list[str]] = defaultdict(list)
+    for group_id in dict.fromkeys(group_ids):
+        is_absent = isinstance(groups.runner_of(group_id), ErrorCode)
+        names[group_id if is_absent else groups.partition_of(group_id)].append(group_id)
+    return names.values()
+
+
+def submit_part(
+    services: Services, version: int, names: list[str]
+) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+    """Delete the groups of one shard, and before them the state of the share groups among them."""
+    runner = services.groups.runner_of(names[0])
+    shared = [] if isinstance(runner, ErrorCode) else [name for name in names if is_share_group(runner, name)]
+    if isinstance(runner, ErrorCode) or not shared:
+        return submit(services.groups, version, names)
+    reply: Pending[DeleteGroupsResponse] = Pending(waits_for=COORDINATOR)
+    results: list[DeletableGroupResult] = []
+    waiting = set(shared)
+
+    def noted(group_id: str, answer: object) -> None:
+        if isinstance(answer, StatesToDelete):
+            delete_states(services.share_persister, group_id, answer.states, partial(deleted, group_id))
+        else:
+            assert isinstance(answer, ShareRefusal)
+            ended(group_id, answer.error)
+
+    def deleted(group_id: str, answers: Answers) -> None:
+        ended(group_id, next((each.error for each in answers.values() if each.error not in GONE), None))
+
+    def ended(group_id: str, error: ErrorCode | None) -> None:
+        waiting.remove(group_id)
+        if error is not None:
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        if not waiting:
+            failed = {each.group_id for each in results}
+            left = [name for name in names if name not in failed]
+            when_ready(submit(services.groups, version, left) if left else DeleteGroupsResponse(), joined)
+
+    def joined(response: DeleteGroupsResponse) -> None:
+        reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
+
+    for group_id in shared:
+        answer: object = submit_event(runner, version, partial(delete_states_of, group_id), ShareRefusal)
+        when_ready(answer, partial(noted, group_id))
+    return reply
+
+
+def delete_states_of(group_id: str, waiter: Waiter) -> DeleteStates:
+    return DeleteStates(waiter, group_id)
+
+
+def is_share_group(runner: GroupRunner, group_id: str) -> bool:
+    """Whether a group is a share group that can be deleted."""
+    group = runner.shard.group(group_id)
+    return group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE
+
+
+def submit(groups: Groups, version: int, names: list[str]) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+    """Submit the groups of one shard."""
+    return submit_event(
+        groups.runner_of(names[0]),
+        version,
+        lambda waiter: DeleteGroups(waiter, DeleteGroupsRequest(groups_names=names)),
+        lambda error: DeleteGroupsResponse(
+            results=[DeletableGroupResult(group_id=name, error_code=error) for name in names]
+        ),
+    )
+
+
+API: Final = Api(
+    DeleteGroupsRequest,
+    broker=handle,
+    needs=each_in("groups_names", on_group, AclOperation.DELETE, None, results="results"),
+    parts=cut("groups_names", "results"),
+)

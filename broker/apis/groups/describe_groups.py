@@ -1,0 +1,50 @@
+"""DescribeGroups (API key 15, versions 0-6; KIP-345, KIP-430, KIP-1043): state and members of classic groups.
+
+KIP-430: authorized operations. KIP-345: instance ids. KIP-1043: a group that does not exist is an error from version 6
+on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import each_in, on_group
+from moldau.broker.apis.parts import cut
+from moldau.broker.apis.visibility import GROUP_OPERATIONS, permitted
+from moldau.broker.coordinators.groups import Groups
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from moldau.security.access import AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = [describe(services.groups, group_id, context.version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = permitted(
+                    context.access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
+                )
+    return DescribeGroupsResponse(groups=groups)
+
+
+def describe(groups: Groups, group_id: str, version: int) -> DescribedGroup:
+    runner = groups.runner_of(group_id)
+    if isinstance(runner, ErrorCode):
+        return DescribedGroup(error_code=runner, group_id=group_id, group_state="", protocol_type="", protocol_data="")
+    from moldau.coordinator.classic.group import describe as describe_classic
+
+    return describe_classic(runner.shard.group(group_id), group_id, version)
+
+
+API: Final = Api(
+    DescribeGroupsRequest,
+    broker=handle,
+    needs=each_in("groups", on_group, AclOperation.DESCRIBE, None),
+    parts=cut("groups", is_distinct=True),
+)

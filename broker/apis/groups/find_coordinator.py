@@ -1,0 +1,139 @@
+"""FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699, KIP-932): the broker that coordinates a group or a
+transaction, or keeps the state of a share partition.
+
+KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
+the internal topic that keeps the key. The first request for a coordinator has its topic created.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import REFUSALS, Answer, Need, elements_rule, on_cluster, on_group, on_transactional_id
+from moldau.broker.apis.parts import cut
+from moldau.broker.coordinators.row import KeyType
+from moldau.broker.coordinators.share_state import is_share_key
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.refusals import refused_with_text
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from moldau.broker.apis.services import Services
+    from moldau.broker.config.internal_topics import InternalTopic
+    from moldau.broker.metadata.cluster_view import NodeAddress
+    from moldau.broker.network.route import RequestContext
+
+BATCH_VERSION: Final = 4
+"""From this version on a request has several keys."""
+SHARE_VERSION: Final = 6
+"""From this version on brokers look up the keys of share partitions."""
+NO_NODE: Final = -1
+INVALID_REQUEST: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
+NOT_AVAILABLE: Final = "The coordinator is not available."
+
+
+def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if context.version >= BATCH_VERSION else [request.key]
+    found = find(services, context, keys, request.key_type)
+    return in_version(found, context.version, is_share=request.key_type == KeyType.SHARE)
+
+
+def in_version(found: list[Coordinator], version: int, *, is_share: bool = False) -> FindCoordinatorResponse:
+    """The response in the form that the version of the request defines. From version 4 on there is a message only for
+    keys of an unknown type.
+    """
+    if version >= BATCH_VERSION:
+        for coordinator in found:
+            if coordinator.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE or is_share:
+                coordinator.error_message = ""
+        return FindCoordinatorResponse(coordinators=found)
+    (coordinator,) = found
+    return FindCoordinatorResponse(
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message or ErrorCode.NONE.name,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
+    )
+
+
+def find(services: Services, context: RequestContext, keys: Sequence[str], key_type: int) -> list[Coordinator]:
+    """The coordinators of keys. The leader of each partition of the internal topic is looked up once."""
+    coordinator = services.coordinators.of_key_type(key_type)
+    is_share = key_type == KeyType.SHARE
+    if coordinator is None or (is_share and context.version < SHARE_VERSION):
+        return [refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST) for key in keys]
+    nodes: dict[int, NodeAddress | None] = {}
+    found = []
+    for key in keys:
+        if is_share and not is_share_key(key):
+            found.append(refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST))
+            continue
+        index = coordinator.partition_of(key)
+        if index not in nodes:
+            nodes[index] = _leader(services, context, coordinator.topic, index)
+        node = nodes[index]
+        found.append(
+            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+            if node is None
+            else Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
+        )
+    return found
+
+
+def _leader(services: Services, context: RequestContext, topic: InternalTopic, index: int) -> NodeAddress | None:
+    """The address of the leader of a partition; None where there is none yet, or it cannot be reached."""
+    partition = services.cluster.image.topics.partition(topic.name, index)
+    if partition is None:
+        services.topics.create_internal(topic)
+        return None
+    if services.replicas.error_of(topic.name, index) is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # its log is being created
+        return None
+    live = services.cluster.live_nodes(context.listener.name)
+    return next((node for node in live if node.id == partition.leader), None)
+
+
+def refused(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=message)
+
+
+def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for a key of share state, which only brokers look up.
+    A type of keys that the version does not have is refused to every client.
+    """
+    assert isinstance(request, FindCoordinatorRequest)
+    kind = request.key_type
+    if kind not in (KeyType.GROUP, KeyType.TRANSACTION) and (kind != KeyType.SHARE or context.version < SHARE_VERSION):
+        return answer(context, request)
+    if request.coordinator_keys:
+        rule = elements_rule("coordinator_keys", "coordinators", lambda services, context, key: _coordinated(kind, key))
+        return rule(services, context, request, answer)
+    if context.version >= BATCH_VERSION:
+        return answer(context, request)
+    need = _coordinated(kind, request.key)
+    if need.is_met(context.access):
+        return answer(context, request)
+    return refused_with_text(request, context.version, REFUSALS[need.kind])
+
+
+def _coordinated(kind: int, key: str) -> Need:
+    if kind == KeyType.GROUP:
+        return on_group(AclOperation.DESCRIBE, key)
+    if kind == KeyType.TRANSACTION:
+        return on_transactional_id(AclOperation.DESCRIBE, key)
+    return on_cluster(AclOperation.CLUSTER_ACTION)
+
+
+API: Final = Api(
+    FindCoordinatorRequest,
+    broker=handle,
+    needs=allowed,
+    parts=cut("coordinator_keys", "coordinators"),
+)

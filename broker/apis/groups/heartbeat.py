@@ -1,0 +1,46 @@
+"""Heartbeat (API key 12, versions 0-4; KIP-345): keeps a member of a classic group in its session.
+
+KIP-345: static members, from version 3 on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.needs import needs, on_group
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.classic.events import Heartbeat
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(
+    services: Services, context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse | Pending[HeartbeatResponse]:
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Heartbeat(waiter, request),
+        lambda error: refusal(request.group_id, error),
+    )
+
+
+def refusal(group_id: str, error: ErrorCode) -> HeartbeatResponse:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Sessions begin when the group is loaded, as in Apache Kafka: until then no member can miss one.
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=error if group_id else ErrorCode.INVALID_GROUP_ID)
+
+
+API: Final = Api(
+    HeartbeatRequest,
+    broker=handle,
+    needs=needs(on_group, AclOperation.READ, "group_id"),
+)

@@ -1,0 +1,49 @@
+"""JoinGroup (API key 11, versions 0-9; KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814): enter a classic group.
+
+KIP-62 (rebalance timeout), KIP-345 (static members), KIP-394 (ids before joining), KIP-559 (protocol type), KIP-800
+(reason), KIP-814 (a leader that skips the assignment). The reply waits until the rebalance is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.needs import needs, on_group
+from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.coordinator.classic.events import Join
+from moldau.coordinator.classic.rebalance import join_refusal
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(
+    services: Services, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Pending[JoinGroupResponse]:
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Join(waiter, request, client_id, client_host, services.groups.fresh_id()),
+        lambda error: refusal(request, context.version, error),
+        waits_for=MEMBERS,
+    )
+
+
+def refusal(request: JoinGroupRequest, version: int, error: ErrorCode) -> JoinGroupResponse:
+    return join_refusal(version, error if request.group_id else ErrorCode.INVALID_GROUP_ID, request.member_id)
+
+
+API: Final = Api(
+    JoinGroupRequest,
+    broker=handle,
+    needs=needs(on_group, AclOperation.READ, "group_id"),
+    bounds={"protocols": ENTRIES_MAX},
+)

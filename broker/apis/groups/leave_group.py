@@ -1,0 +1,44 @@
+"""LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): remove members from a classic group.
+
+KIP-345 (several members in one request, static members by instance id), KIP-800 (reason).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.needs import needs, on_group
+from moldau.broker.apis.parts import cut
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.classic.events import Leave
+from moldau.coordinator.classic.membership import BATCH_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(
+    services: Services, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
+    if context.version < BATCH_VERSION:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Leave(waiter, request),
+        lambda error: LeaveGroupResponse(error_code=error if request.group_id else ErrorCode.INVALID_GROUP_ID),
+    )
+
+
+API: Final = Api(
+    LeaveGroupRequest,
+    broker=handle,
+    needs=needs(on_group, AclOperation.READ, "group_id"),
+    parts=cut("members"),
+)

@@ -1,0 +1,49 @@
+"""ListGroups (API key 16, versions 0-5; KIP-518, KIP-848): the groups of all kinds that this broker coordinates.
+
+KIP-518 (filter by state), KIP-848 (filter by type).
+
+DESCRIBE on the cluster shows all groups, DESCRIBE on a group shows that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import on_group, unless, visible
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.parts import Answering
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> object:
+    return services.long_requests.answer(context, _listed(services, request))
+
+
+def _listed(services: Services, request: ListGroupsRequest) -> Answering:
+    """The list is complete or an error: while a shard is loading, its groups are not known."""
+    response = ListGroupsResponse()
+    for runner in services.groups.runners:
+        if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ListGroupsResponse(error_code=runner.refusal)
+        if runner.refusal is not ErrorCode.NONE:
+            continue
+        for entry in runner.shard.list_groups(request.states_filter, request.types_filter):
+            yield
+            if entry is not None:
+                response.groups.append(entry)
+    return response
+
+
+API: Final = Api(
+    ListGroupsRequest,
+    broker=handle,
+    needs=unless(AclOperation.DESCRIBE, visible("groups", on_group, AclOperation.DESCRIBE, "group_id")),
+    bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
+)

@@ -1,0 +1,271 @@
+"""OffsetFetch (API key 9, versions 1-10; KIP-447, KIP-709, KIP-848): reads the committed offsets of groups.
+
+KIP-447: with `require_stable` the response waits until earlier commits are decided, and says UNSTABLE_OFFSET_COMMIT of
+a partition with an offset in an open transaction. KIP-709: several groups in one request. KIP-848: member epochs, and
+topic ids from version 10 on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import join_answers, submit_event
+from moldau.broker.apis.needs import Answer, change_response, divided, on_group, on_topic, topic_by_id, with_field
+from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, Parts
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.group.events import FetchStableOffsets
+from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from moldau.protocol.refusals import refused_with_text
+from moldau.protocol.schema import ZERO_UUID
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+GROUPS_VERSION: Final = 8
+"""From this version on a request has several groups."""
+GROUP_ERROR_VERSION: Final = 2
+"""Before this version only partitions have an error code."""
+TOPIC_ID_VERSION: Final = 10
+"""From this version on requests name topics by id."""
+
+
+def handle(
+    services: Services, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
+    version = context.version
+    groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
+    if not groups:
+        return OffsetFetchResponse()
+    answers = [fetch_offsets(services, group, version, require_stable=request.require_stable) for group in groups]
+    return join_answers(answers, lambda answers: in_version(answers, version))
+
+
+def fetch_offsets(
+    services: Services, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
+) -> OffsetFetchResponseGroup | Pending[OffsetFetchResponseGroup]:
+    """Fetch the offsets of one group of a request."""
+    cluster = services.cluster
+    response_of = partial(with_unknown, cluster, by_name(cluster, group, version), version)
+    runner = services.groups.runner_of(group.group_id)
+    if not isinstance(runner, ErrorCode) and not require_stable:
+        return response_of(runner.shard.offsets(group))
+    return submit_event(
+        runner,
+        version,
+        lambda waiter: FetchStableOffsets(waiter, group),
+        lambda error: refused(group, error, version),
+        response_of,
+    )
+
+
+def with_unknown(
+    cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
+) -> OffsetFetchResponseGroup:
+    """The offsets of a group, with the ids of the topics and the results of topics that do not exist."""
+    assert isinstance(response, OffsetFetchResponseGroup)
+    if version >= TOPIC_ID_VERSION:
+        response.topics = [topic for topic in response.topics if identify(cluster, topic)]
+    response.topics.extend(unknown)
+    return response
+
+
+def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
+    """Add the topic's id; False where the topic does not exist any more."""
+    known = cluster.image.topics.by_name(topic.name)
+    if known is None:
+        return False
+    topic.topic_id = known.id
+    return True
+
+
+def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """A request of versions 1 to 7 in the form of the later ones."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def by_name(cluster: ClusterView, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
+    """Replace the topic ids of a request by names. Returns the results for the ids that do not exist."""
+    if version < TOPIC_ID_VERSION or group.topics is None:
+        return []
+    unknown: list[OffsetFetchResponseTopics] = []
+    known: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics:
+        found = cluster.image.topics.by_id.get(topic.topic_id)
+        if found is None:
+            unknown.append(no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    group.topics = known
+    return unknown
+
+
+def refused(group: OffsetFetchRequestGroup, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
+    if version >= GROUP_ERROR_VERSION:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+    topics = [no_offsets(topic, error) for topic in group.topics or ()]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=error)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    """The response in the form that the version of the request defines."""
+    if version >= GROUPS_VERSION:
+        if version < TOPIC_ID_VERSION:
+            for topic in (topic for group in groups for topic in group.topics):
+                topic.topic_id = ZERO_UUID
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )
+
+
+def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """DESCRIBE on each group and each topic. A request for all offsets of a group gets those of the allowed topics."""
+    assert isinstance(request, OffsetFetchRequest)
+    if context.version < GROUPS_VERSION:
+        return _offsets_of_one(services, context, request, answer)
+    denied_groups: dict[int, OffsetFetchResponseGroup] = {}
+    asked = []
+    denied_topics: list[list[OffsetFetchResponseTopics]] = []
+    for place, each in enumerate(request.groups):
+        if not on_group(AclOperation.DESCRIBE, each.group_id).is_met(context.access):
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            denied_groups[place] = OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
+            continue
+        allowed, denied = _divided(services, context, each)
+        asked.append(allowed)
+        denied_topics.append(denied)
+
+    def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        found = iter(zip(response.groups, denied_topics, asked, strict=True))
+        groups = []
+        for place in range(len(request.groups)):
+            if place in denied_groups:
+                groups.append(denied_groups[place])
+                continue
+            answered, denied, wish = next(found)
+            if wish.topics is None:
+                answered.topics = _visible(services, context, answered.topics)
+            elif answered.error_code == ErrorCode.NONE:
+                answered.topics.extend(denied)
+            groups.append(answered)
+        response.groups = groups
+        return response
+
+    return change_response(answer(context, with_field(request, "groups", asked)), add)
+
+
+def _divided(
+    services: Services, context: RequestContext, each: OffsetFetchRequestGroup
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """The group with the topics that are allowed, and refusals for the others."""
+    if each.topics is None:
+        return each, []
+    allowed, denied = divided(services, context, each.topics, _described)
+    refusals = [no_offsets(wish, error) for wish, error in denied]
+    return with_field(each, "topics", allowed), refusals
+
+
+_described = topic_by_id(AclOperation.DESCRIBE, TOPIC_ID_VERSION)
+
+
+def _visible(
+    services: Services, context: RequestContext, told: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """The topics that the client may describe; not those whose id is unknown by now."""
+    wishes = ((each, _described(services, context, each)) for each in told)
+    return [each for each, need in wishes if need is not None and need.is_met_quietly(context.access)]
+
+
+def _offsets_of_one(services: Services, context: RequestContext, request: OffsetFetchRequest, answer: Answer) -> object:
+    """The rule for the versions that ask for one group (1 to 7)."""
+    access, asked = context.access, single_group(request)
+    if not on_group(AclOperation.DESCRIBE, request.group_id).is_met(access):
+        return refused_with_text(request, context.version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if request.topics is None:
+
+        def shown(response: OffsetFetchResponse) -> OffsetFetchResponse:
+            response.topics = [
+                each for each in response.topics if on_topic(AclOperation.DESCRIBE, each.name).is_met_quietly(access)
+            ]
+            return response
+
+        return change_response(answer(context, request), shown)
+    allowed = [each for each in request.topics if on_topic(AclOperation.DESCRIBE, each.name).is_met(access)]
+    names = {each.name for each in allowed}
+    denied = [
+        no_offsets(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in asked.topics or () if each.name not in names
+    ]
+
+    def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
+        if denied and response.error_code == ErrorCode.NONE:
+            group_of_denied = OffsetFetchResponseGroup(group_id=request.group_id, topics=denied)
+            response.topics.extend(in_version([group_of_denied], context.version).topics)
+        return response
+
+    return change_response(answer(context, with_field(request, "topics", allowed)), add)
+
+
+API: Final = Api(
+    OffsetFetchRequest,
+    broker=handle,
+    needs=allowed,
+    parts=Parts(
+        (
+            ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
+            ListPath("topics.partition_indexes", "topics.partitions"),
+        ),
+        size=LIGHT_SIZE,
+    ),
+)

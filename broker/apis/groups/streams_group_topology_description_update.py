@@ -1,0 +1,56 @@
+"""StreamsGroupTopologyDescriptionUpdate (API key 93, version 0; KIP-1331): descriptions of topologies are not stored.
+
+In Apache Kafka a plugin in Java stores them, and without one it answers as here. The heartbeats ask no member for one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.groups.streams_group_heartbeat import FEATURE
+from moldau.broker.apis.needs import needs, on_group
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+NO_PLUGIN: Final = "The broker has no streams group topology description plugin configured."
+
+
+def handle(
+    services: Services,
+    context: RequestContext,
+    request: StreamsGroupTopologyDescriptionUpdateRequest,
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    is_on = bool(services.cluster.image.features.levels.get(FEATURE, 0))
+    return StreamsGroupTopologyDescriptionUpdateResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_PLUGIN if is_on else None
+    )
+
+
+NODE_LISTS: Final = ("source_topics", "stores", "successors")
+"""The lists of a node in the description of a topology."""
+
+API: Final = Api(
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    broker=handle,
+    needs=needs(on_group, AclOperation.READ, "group_id"),
+    bounds={
+        f"topology_description.{part}": ENTRIES_MAX
+        for part in (
+            "subtopologies",
+            "subtopologies.nodes",
+            *(f"subtopologies.nodes.{each}" for each in NODE_LISTS),
+            "global_stores",
+            *(f"global_stores.{node}.{each}" for node in ("source", "processor") for each in NODE_LISTS),
+        )
+    },
+)

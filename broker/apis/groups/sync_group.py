@@ -1,0 +1,65 @@
+"""SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
+
+KIP-345 (static members), KIP-559 (protocol type and name). The reply waits until the leader's assignment is
+committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.needs import Answer, all_of, needs, on_group
+from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.coordinator.classic.events import Sync
+from moldau.coordinator.classic.rebalance import sync_refusal
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from moldau.protocol.refusals import refused
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(
+    services: Services, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
+    return submit_event(
+        services.groups.runner_of(request.group_id),
+        context.version,
+        lambda waiter: Sync(waiter, request),
+        lambda error: refusal(request.group_id, error),
+        waits_for=MEMBERS,
+    )
+
+
+def refusal(group_id: str, error: ErrorCode) -> SyncGroupResponse:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # DIVERGES: what the member waits for is lost, so it has to join again. Apache passes this error on, which
+        # consumers take for a fatal one when they sync.
+        return sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS)
+    return sync_refusal(error if group_id else ErrorCode.INVALID_GROUP_ID)
+
+
+PROTOCOL_VERSION: Final = 5
+"""From this version on members name the protocol."""
+
+
+def names_protocol(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """As in Apache Kafka, a request without the protocol's type or name is refused before the ACLs are asked."""
+    assert isinstance(request, SyncGroupRequest)
+    lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
+    if lacks:
+        return refused(request, context.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return answer(context, request)
+
+
+API: Final = Api(
+    SyncGroupRequest,
+    broker=handle,
+    needs=all_of(names_protocol, needs(on_group, AclOperation.READ, "group_id")),
+    one_pass={"assignments": "the assignments become those of the members, of which group.max.size bounds the number"},
+)

@@ -1,0 +1,326 @@
+"""A rule: a function that runs before the handler of an API and asks the ACLs.
+
+    request ──▶ rule ──▶ handler, with the elements that are allowed ──▶ rule: refusals are added ──▶ response
+                  └──▶ the response that refuses everything
+
+A node without an authorizer has no rules at all: its handlers are called directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from moldau.broker.apis.parts import consumed
+from moldau.broker.network.route import ListenerRole
+from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.kraft.controller.apis import CONTROLLER_APIS
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.refusals import refused_elements, refused_with_text
+from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.parts import Answering
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+Answer = Callable[["RequestContext", object], object]
+"""The handler behind a rule."""
+Rule = Callable[["Services", "RequestContext", object, Answer], object]
+"""Answers as a handler does: with the response, with a `Pending` that becomes it, or with None."""
+Response = TypeVar("Response")
+Element = TypeVar("Element")
+
+
+class Need(NamedTuple):
+    """A permission that a request needs: an operation on a resource."""
+
+    operation: AclOperation
+    kind: ResourceKind
+    name: str
+
+    def is_met(self, access: Access) -> bool:
+        return access.allows(self.operation, self.kind, self.name)
+
+    def is_met_quietly(self, access: Access) -> bool:
+        """Whether the permission is there; a refusal is not logged, because another permission may still allow the
+        request.
+        """
+        return access.allows(self.operation, self.kind, self.name, logs_denied=False)
+
+
+REFUSALS: Final = {
+    ResourceKind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error of a client that may not do something to a resource of the kind."""
+
+
+def on_cluster(operation: AclOperation) -> Need:
+    return Need(operation, ResourceKind.CLUSTER, CLUSTER_NAME)
+
+
+def on_topic(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.TOPIC, name)
+
+
+def on_group(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.GROUP, name)
+
+
+def on_transactional_id(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceKind.TRANSACTIONAL_ID, name)
+
+
+def change_response(response: object, change: Callable[[Response], Response]) -> object:
+    """The result of a handler with a change that is applied to the response, at once or when the response is there."""
+    if not isinstance(response, Pending):
+        return change(response)  # type: ignore[arg-type]
+    reply: Pending[Response] = Pending(response.abandon, response.waits_for)
+    response.listen(lambda response: reply.complete(change(response)))
+    return reply
+
+
+def with_field(request: Response, name: str, value: object) -> Response:
+    """A copy of a request with one field replaced. The request itself must stay unchanged, because hooks compare it."""
+    changed = copy(request)
+    setattr(changed, name, value)
+    return changed
+
+
+# Rules that ask nothing here
+
+
+def open_to_all(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """No permission is needed."""
+    return answer(context, request)
+
+
+def handler_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """The handler asks the ACLs itself, because the permission depends on what it finds while it answers."""
+    return answer(context, request)
+
+
+def controller_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """A broker asks no ACLs: it forwards the request, and the controller asks them."""
+    return answer(context, request)
+
+
+# Rules of what a request needs
+
+Of = Callable[[AclOperation, str], Need]
+"""Makes the need for a named resource: `on_topic`, `on_group` or `on_transactional_id`."""
+NeedOf = Callable[["Services", "RequestContext", Any], "Need | None"]
+"""What an element of a request needs; None: nothing."""
+
+
+def all_of(*rules: Rule) -> Rule:
+    """The rules one after the other: what one refuses, the next ones do not see."""
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        behind = answer
+        for rule in reversed(rules):
+            behind = partial(_ask_next, rule, services, behind)
+        return behind(context, request)
+
+    return ask
+
+
+def _ask_next(rule: Rule, services: Services, behind: Answer, context: RequestContext, request: object) -> object:
+    return rule(services, context, request, behind)
+
+
+def needs_cluster(operation: AclOperation) -> Rule:
+    """The operation is needed on the cluster."""
+    need = on_cluster(operation)
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        if need.is_met(context.access):
+            return answer(context, request)
+        return refused_with_text(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    return ask
+
+
+def unless(operation: AclOperation, rule: Rule) -> Rule:
+    """A client with the operation on the cluster may send the request; to others the rule applies."""
+    need = on_cluster(operation)
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        if need.is_met_quietly(context.access):
+            return answer(context, request)
+        return rule(services, context, request, answer)
+
+    return ask
+
+
+def needs(of: Of, operation: AclOperation, field: str) -> Rule:
+    """The operation is needed on the resource that a field of the request names."""
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        need = of(operation, getattr(request, field))
+        if need.is_met(context.access):
+            return answer(context, request)
+        return refused_with_text(request, context.version, REFUSALS[need.kind])
+
+    return ask
+
+
+def every(of: Of, operation: AclOperation, field: str) -> Rule:
+    """The operation is needed on each resource of a list of names; without one of them the whole request is refused.
+    The names are looked at in slices.
+    """
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        names = dict.fromkeys(getattr(request, field) or ())
+
+        def answering() -> Answering:
+            for name in names:
+                yield
+                need = of(operation, name)
+                if not need.is_met(context.access):
+                    return refused_with_text(request, context.version, REFUSALS[need.kind])
+            return answer(context, request)
+
+        return services.long_requests.answer(context, answering()) if names else answer(context, request)
+
+    return ask
+
+
+def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = "name", *, results: str = "") -> Rule:
+    """The operation is needed on the resource of each element of a list: on the one that a field names, or on the
+    element, a name, itself. `results`: the list of the response, if that has another name.
+    """
+
+    def need_of(services: Services, context: RequestContext, element: object) -> Need:
+        return of(operation, element if field is None else getattr(element, field))  # type: ignore[arg-type]
+
+    return elements_rule(elements, results or elements, need_of)
+
+
+def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
+    """What a topic of a request needs if topics travel by id from version `since` on. An unknown id needs nothing: the
+    answer is the usual error, because it reveals no topic.
+    """
+
+    def need_of(services: Services, context: RequestContext, element: Any) -> Need | None:
+        if context.version < since:
+            return on_topic(operation, element.name)
+        known = services.cluster.image.topics.by_id.get(element.topic_id)
+        return None if known is None else on_topic(operation, known.name)
+
+    return need_of
+
+
+def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
+    """What each element of a list of the request needs. The refused elements come after the results of the allowed
+    ones, unless the whole request failed. A permission that several elements need is decided and logged once.
+    """
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        allowed, denied = divided(services, context, getattr(request, elements), need_of)
+        if not denied:
+            return answer(context, request)
+        refusals = refusals_of(context, request, elements, results, denied)
+        asked = with_field(request, elements, allowed)
+        return change_response(answer(context, asked), partial(_with_refusals, results, refusals))
+
+    return ask
+
+
+def divided(
+    services: Services, context: RequestContext, elements: Iterable[Element], need_of: NeedOf
+) -> tuple[list[Element], list[tuple[Element, ErrorCode]]]:
+    """The elements that are allowed, and the others, each with the error that refuses it."""
+    allowed, denied = [], []
+    met: dict[Need | None, bool] = {None: True}
+    for element in elements:
+        need = need_of(services, context, element)
+        if need not in met:
+            assert need is not None
+            met[need] = need.is_met(context.access)
+        if need is None or met[need]:
+            allowed.append(element)
+        else:
+            denied.append((element, REFUSALS[need.kind]))
+    return allowed, denied
+
+
+def refusals_of(
+    context: RequestContext, request: object, elements: str, results: str, denied: Sequence[tuple[object, ErrorCode]]
+) -> list[Any]:
+    """The results of elements that are refused, in their order."""
+    refusals: list[Any] = []
+    for error, same in groupby(denied, key=itemgetter(1)):
+        part = with_field(request, elements, [element for element, _ in same])
+        refusals += refused_elements(part, context.version, error, results)
+    return refusals
+
+
+def _with_refusals(results: str, refusals: list[object], response: object) -> object:
+    if not getattr(response, "error_code", ErrorCode.NONE):
+        getattr(response, results).extend(refusals)
+    return response
+
+
+def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
+    """The response has only those elements of a list for whose resource the client has the operation. They may be many:
+    they are chosen in slices.
+    """
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        access = context.access
+
+        def chosen(whole: object) -> Answering:
+            shown = []
+            for element in consumed(getattr(whole, results)):
+                yield
+                if of(operation, getattr(element, field)).is_met_quietly(access):
+                    shown.append(element)
+            setattr(whole, results, shown)
+            return whole
+
+        response = answer(context, request)
+        if not isinstance(response, Pending):
+            return services.long_requests.answer(context, chosen(response))
+        reply: Pending[object] = Pending(response.abandon, response.waits_for)
+
+        def choose(whole: object) -> None:
+            chosen_answer = services.long_requests.answer(context, chosen(whole))
+            if isinstance(chosen_answer, Pending):
+                reply.on_abandon = chosen_answer.abandon
+            when_ready(chosen_answer, reply.complete)
+
+        response.listen(choose)
+        return reply
+
+    return ask
+
+
+def guarded(
+    rule: Rule, role: ListenerRole, services: Services, answer: Answer
+) -> Callable[[RequestContext, object], object]:
+    """The handler of an API behind its rule. `answer` is the handler, `role` the role of the listener: one of
+    the two.
+    """
+    is_for_leader = role is ListenerRole.CONTROLLER
+
+    def handle(context: RequestContext, request: object) -> object:
+        if is_for_leader and type(request) in CONTROLLER_APIS and services.quorum.active_controller is None:
+            # The metadata of a controller that does not lead may be old: what it knows of ACLs decides nothing.
+            return refused_with_text(request, context.version, ErrorCode.NOT_CONTROLLER)
+        access = context.access
+        begins = access.begin_request()
+        try:
+            return rule(services, context, request, answer)
+        finally:
+            if begins and not context.is_long:  # A long answer goes on in slices, and ends the request itself.
+                access.end_request()
+
+    return handle

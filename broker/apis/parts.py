@@ -1,0 +1,559 @@
+"""Long requests: a request whose lists have more elements than a part is handled part by part.
+
+    request ──▶ parts of at most `size` elements ──▶ rule and handler, for each part ──▶ their responses, joined
+                 the first ones at once, the others in later iterations of the loop
+
+To the rule and the handler of an API each part is a request of its own. The connection handles its next request after
+the last part, so its requests keep their order. Between parts other clients, heartbeats and timers get their turn: of
+all long requests of a node one has a slice of `SLICE_NS` in an iteration of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from moldau.broker.apis.list_lengths import LengthGuard, exceeds, weight
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.schema import fields_of
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import Handler, RequestContext
+
+SIZE: Final = 32
+"""The most elements of a part: their handler takes about a millisecond."""
+LIGHT_SIZE: Final = 128
+"""The same where a handler looks each element up in a dictionary, and does no more."""
+RECORDS_SIZE: Final = 256
+"""Elements of a part whose handler writes records: that many are one batch."""
+SLICE_NS: Final = 2_000_000
+"""The time (ns) of the event loop after which other work has its turn."""
+SLICE_PARTS_MAX: Final = 16
+"""The most parts in a slice, also where the clock says that no time has passed: a simulated one does not move."""
+FREED_PARTS_MAX: Final = 256
+"""The most parts in a slice that are dropped."""
+JOINED_AT_ONCE: Final = 256
+"""Responses of parts that are joined without a pause, and keys that are freed without one."""
+
+
+ANSWERED_AT_ONCE: Final = 128
+"""The most elements of an answer that is given at once."""
+STEP: Final = 32
+"""Elements of a longer answer between two looks at the clock."""
+ANSWER_SLICE_NS: Final = 500_000
+"""The slice (ns) of such an answer: its elements are kept, so that a collection of garbage may fall into it."""
+SORTED_AT_ONCE: Final = 64
+"""The most names that are sorted without a pause."""
+Answering = Generator[None, None, object]
+"""Makes a response: yields at every element that it looks at, and returns the response."""
+
+
+class ListPath(NamedTuple):
+    """A list of a request that is cut into parts, and the list of the response with the results of its elements.
+
+    Each is a path of field names; elements are counted at its end. `topics.partitions` cuts a list of topics, and the
+    partitions of a topic that has more than a part.
+    """
+
+    request: str
+    response: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How the requests of an API are cut."""
+
+    lists: tuple[ListPath, ...]
+    size: int = SIZE
+    long_from: int = 0
+    """The number of elements above which a request is cut, where that is more than `size`."""
+    open_max: int = 0
+    """The most parts that wait for their response at a time; 0 for any number."""
+    is_distinct: bool = False
+    """Whether an element that was named before is left out: its result may be large, and clients look at one of them.
+    DIVERGES: Apache Kafka repeats it.
+    """
+    groups_results: bool = False
+    """Whether the results of all parts are grouped in the same few elements, such as log directories."""
+    refuses: Callable[[object], Handler | None] | None = None
+    """Gives the handler that refuses the parts of a request that has too many elements; None where it has not."""
+    is_exempt: Callable[[RequestContext, object], bool] | None = None
+    """Whether a long request is handled whole nevertheless."""
+
+    def is_long(self, request: object) -> bool:
+        """Whether a request has more elements than a part."""
+        return exceeds(request, self.names, max(self.size, self.long_from))
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the fields on the way to each list."""
+        return tuple(tuple(each.request.split(".")) for each in self.lists)
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        """The parts of a request, whose lists are consumed; None where the next part takes long to find.
+
+        The response to a part is sent to the generator; where `open_max` is not 1, maybe what becomes the response.
+        """
+        names = [each.request.partition(".")[0] for each in self.lists]
+        for each in self.lists:
+            path = each.request.split(".")
+            elements = getattr(request, path[0])
+            if not elements:
+                continue
+            rest, seen = consumed(elements), set[object]()
+            for piece in pieces(distinct(rest, seen) if self.is_distinct else rest, path[1:], self.size):
+                part = copy(request)
+                for name in names:
+                    if getattr(request, name) is not None:
+                        setattr(part, name, [])
+                setattr(part, path[0], piece.elements)
+                yield RequestPart(part, each, piece.continues)
+            while seen:
+                for _ in range(min(len(seen), JOINED_AT_ONCE)):
+                    seen.pop()
+                yield None
+
+
+def cut(
+    request: str,
+    response: str | None = None,
+    *,
+    size: int = SIZE,
+    open_max: int = 0,
+    is_distinct: bool = False,
+    groups_results: bool = False,
+    refuses: Callable[[object], Handler | None] | None = None,
+) -> Parts:
+    """How requests with one list are cut: the paths of the list and of its results, which are equal by default."""
+    return Parts(
+        (ListPath(request, response or request),),
+        size,
+        open_max=open_max,
+        is_distinct=is_distinct,
+        groups_results=groups_results,
+        refuses=refuses,
+    )
+
+
+class RequestPart(NamedTuple):
+    """A part of a request."""
+
+    request: object
+    path: ListPath
+    continues: bool
+    """Whether its only element is another piece of the last element of the part before."""
+
+
+class Pause(NamedTuple):
+    """A wait (ms) after which the parts begin anew: the responses before it do not count."""
+
+    wait_ms: int
+
+
+class ListPiece(NamedTuple):
+    """Successive elements of a list, or one piece of an element with more elements inside than a part."""
+
+    elements: list[object]
+    continues: bool
+
+
+def pieces(
+    elements: Iterable[object], inner: Sequence[str], size: int, *, consumes: bool = True
+) -> Iterator[ListPiece]:
+    """Cut a list into pieces of at most `size` elements, counted at the end of the path. `consumes`: the lists inside
+    an element that is cut are consumed.
+    """
+    piece: list[object] = []
+    left = size
+    for element in elements:
+        need = weight(element, inner, 0, size)
+        if need > left and piece:
+            yield ListPiece(piece, continues=False)
+            piece, left = [], size
+        if need <= left:
+            piece.append(element)
+            left -= need
+            continue
+        is_first = True
+        inside = getattr(element, inner[0])
+        for below in pieces(consumed(inside) if consumes else inside, inner[1:], size, consumes=consumes):
+            cut = copy(element)
+            setattr(cut, inner[0], below.elements)
+            yield ListPiece([cut], continues=not is_first)
+            is_first = False
+    if piece:
+        yield ListPiece(piece, continues=False)
+
+
+def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, object, Iterator[str]]:
+    """Sort the names from `first` on, with a pause after every few; the generator returns them in order."""
+    runs: list[list[str]] = []
+    left = iter(names)
+    while run := [*islice(left, SORTED_AT_ONCE)]:
+        runs.append(sorted(name for name in run if name >= first))
+        yield
+    return heapq.merge(*runs)
+
+
+def consumed(elements: list[object]) -> Iterator[object]:
+    """The elements of a list, each of which is removed from it: to free them all at once would take long."""
+    elements.reverse()
+    while elements:
+        yield elements.pop()
+
+
+def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
+    """The elements, each once: texts, or structs that differ in a field that is not a list. `seen` gets their keys."""
+    for element in elements:
+        key: object = element
+        if not isinstance(element, str):
+            key = tuple(getattr(element, field.name) for field in fields_of(type(element)) if not field.is_array)
+        if key not in seen:
+            seen.add(key)
+            yield element
+
+
+class JoinedResponse:
+    """The response to a request, joined of those to its parts."""
+
+    def __init__(self, plan: Parts) -> None:
+        self._plan = plan
+        self.response: object | None = None
+
+    def add(self, part: RequestPart, response: object) -> bool:
+        """Add the response to a part. False where it refuses the whole request: then it is the response."""
+        whole = self.response
+        if whole is None:
+            self.response = response
+            return True
+        if getattr(response, "error_code", 0):
+            self.response = response
+            return False
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > getattr(whole, "throttle_time_ms", 0):
+            whole.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+        path = part.path.response.split(".")
+        extend(whole, response, path, continues=part.continues, groups=self._plan.groups_results)
+        if hasattr(whole, "next_cursor"):
+            whole.next_cursor = response.next_cursor  # type: ignore[attr-defined]
+        if hasattr(whole, "node_endpoints"):
+            known = {each.node_id for each in whole.node_endpoints}
+            whole.node_endpoints += [each for each in response.node_endpoints if each.node_id not in known]  # type: ignore[attr-defined]
+        return True
+
+
+def extend(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
+    """Append a list of results to that of the parts before. `continues`: the first result may be about the same element
+    as the last one before. `groups`: any may, and there are few.
+    """
+    name, inner = path[0], path[1:]
+    added = cast("list[object] | None", getattr(more, name))
+    results = cast("list[object] | None", getattr(whole, name))
+    if not results or not added:
+        if added:
+            setattr(whole, name, added)
+        return
+    if not inner or not (continues or groups):
+        results.extend(added)
+        return
+    known = results if groups else results[-1:]
+    for each in added:
+        same = next((before for before in known if _is_same(before, each)), None)
+        if same is None:
+            results.append(each)
+        else:
+            extend(same, each, inner, continues=True)
+        known = results if groups else []
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two results are about the same element: they differ in lists at most."""
+    return all(
+        getattr(one, field.name) == getattr(other, field.name) for field in fields_of(type(one)) if not field.is_array
+    )
+
+
+def is_last_refused(response: object, path: ListPath) -> bool:
+    """Whether the last element of a response is refused as a whole, and has no results of the elements inside."""
+    name, _, inner = path.response.partition(".")
+    elements = getattr(response, name, None)
+    if not inner or not elements:
+        return False
+    return bool(getattr(elements[-1], "error_code", 0)) and not getattr(elements[-1], inner.partition(".")[0])
+
+
+class LongRequests:
+    """The long requests of a node: they take turns on the event loop."""
+
+    def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
+        self._loop = loop
+        self._spawn = spawn
+        self.clock_ns = environment.precise_ns
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.handled_count = 0
+
+    def begin(self, work: Coroutine[object, object, None]) -> None:
+        self.handled_count += 1
+        self._spawn(work, "a long request")
+
+    def answer(self, context: RequestContext, answering: Answering) -> object:
+        """The response that a generator returns, or what becomes it: for a short request with a long answer.
+
+        What is not done after `ANSWERED_AT_ONCE` elements goes on in slices, between which others have their turn. An
+        executor thread then encodes the response, and the connection handles its next request. The decisions of all
+        slices are told to the audit log together.
+        """
+        begins, is_answered = context.access.begin_request(), True
+        try:
+            for _ in range(ANSWERED_AT_ONCE):
+                next(answering)
+            is_answered = False
+        except StopIteration as done:
+            return done.value
+        finally:
+            if begins and is_answered:
+                context.access.end_request()
+        context.is_long = True
+        context.connection.hold()
+        reply: Pending[object] = Pending(answering.close)
+        self.begin(context.connection.hold_during(self._further_elements(context, answering, reply, begins)))
+        return reply
+
+    async def _further_elements(
+        self, context: RequestContext, answering: Answering, reply: Pending[object], begins: bool
+    ) -> None:
+        # The rule of the API leaves the end of a long request to this one, a request that is handled in parts does not.
+        ends = context.access.begin_request() or begins or not context.is_part
+        try:
+            while True:
+                await self.turn()
+                end_ns = self.clock_ns() + ANSWER_SLICE_NS
+                for _ in range(SLICE_PARTS_MAX):
+                    for _ in range(STEP):
+                        next(answering)
+                    if self.clock_ns() >= end_ns:
+                        break
+        except StopIteration as done:
+            if done.value is not None:  # None: the client is gone, and the generator is closed
+                if isinstance(done.value, Pending):
+                    reply.on_abandon = done.value.abandon
+                when_ready(done.value, reply.complete)
+        finally:
+            if ends:
+                context.access.end_request()
+
+    async def turn(self) -> None:
+        """Wait until the other long requests that wait had a slice, and what else waits on the loop had its turn."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(future)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+        await future
+
+    def _next(self) -> None:
+        future = self._waiting.popleft()
+        if self._waiting:
+            self._loop.call_soon(self._next)
+        if not future.done():
+            future.set_result(None)
+
+
+class LongRequest:
+    """One request that is handled in parts."""
+
+    def __init__(
+        self, plan: Parts, turns: LongRequests, context: RequestContext, request: object, answer: Handler
+    ) -> None:
+        self._plan = plan
+        self._turns = turns
+        self._context = context
+        self._answer = (plan.refuses(request) if plan.refuses is not None else None) or answer
+        self._parts = plan.of(request)
+        self._answered: list[tuple[RequestPart, object]] = []
+        """The parts with their responses, or with what becomes them."""
+        self._unanswered = 0
+        self._are_all_begun = False
+        self._joined = JoinedResponse(plan)
+        self._reply: Pending[object] = Pending(self._abandon)
+        self._is_abandoned = False
+        self._pause_ms = 0
+        self._is_refused = False
+        """Whether a part was refused as a whole."""
+        self._is_element_refused = False
+        """Whether the last part was refused as a whole element: the further pieces of that element need not be asked.
+        """
+        self._room: asyncio.Future[None] | None = None
+        """Done when the controller has answered a part."""
+        self._expects_response = getattr(request, "acks", 1) != 0
+
+    def begin(self) -> object:
+        """Handle the first parts. Returns the response or what becomes it; None where the client expects none."""
+        context = self._context
+        context.is_part = True
+        begins = context.access.begin_request()
+        try:
+            self._slice()
+        finally:
+            if begins and (self._are_all_begun or self._is_refused or sys.exception() is not None):
+                context.access.end_request()
+        if self._is_refused:
+            context.connection.hold()
+            self._turns.begin(context.connection.hold_during(self._free_parts()))
+            return self._refusal() if self._expects_response else None
+        if not self._are_all_begun:
+            context.is_long = True
+            context.connection.hold()
+            self._turns.begin(context.connection.hold_during(self._further_slices(begins)))
+        elif not self._unanswered and len(self._answered) <= JOINED_AT_ONCE:
+            self._join()
+            return self._joined.response if self._expects_response else None
+        else:
+            self._end()
+        return self._reply if self._expects_response else None
+
+    def _slice(self) -> None:
+        """Handle parts for the time of a slice."""
+        clock_ns = self._turns.clock_ns
+        end_ns = clock_ns() + SLICE_NS
+        for _ in range(SLICE_PARTS_MAX):
+            if self._is_full:
+                return
+            try:
+                part = self._parts.send(self._answered[-1][1] if self._answered else None)
+            except StopIteration:
+                self._are_all_begun = True
+                return
+            if self._is_abandoned:
+                self._are_all_begun = True
+                return
+            if isinstance(part, Pause):
+                self._pause_ms = part.wait_ms
+                self._answered = []
+                return
+            if part is not None and not (part.continues and self._is_element_refused):
+                self._handle(part)
+                if self._is_refused:
+                    return
+            if clock_ns() >= end_ns:
+                return
+
+    def _handle(self, part: RequestPart) -> None:
+        response = self._answer(self._context, part.request)
+        place = len(self._answered)
+        self._answered.append((part, response))
+        if type(response) is Pending:
+            self._unanswered += 1
+            cast("Pending[object]", response).listen(partial(self._complete, place))
+        elif getattr(response, "error_code", 0) and not self._unanswered:
+            # The error of the whole request is that of all of its parts: the others need not be asked.
+            self._is_refused = True
+        else:
+            self._is_element_refused = is_last_refused(response, part.path)
+
+    @property
+    def _is_full(self) -> bool:
+        return 0 < self._plan.open_max <= self._unanswered
+
+    def _complete(self, place: int, response: object) -> None:
+        self._answered[place] = self._answered[place][0], response
+        self._unanswered -= 1
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        if self._are_all_begun:
+            self._end()
+
+    def _refusal(self) -> object:
+        """The last response, which refuses the whole request."""
+        ((_, response),) = self._answered[-1:]
+        self._answered = []
+        return response
+
+    async def _free_parts(self) -> None:
+        """Drop the parts that are not asked, in slices: to free all elements at once would take long."""
+        if self._plan.open_max:
+            self._parts.close()  # Its parts follow from the responses.
+        clock_ns = self._turns.clock_ns
+        is_over = False
+        while not is_over:
+            await self._turns.turn()
+            end_ns = clock_ns() + SLICE_NS
+            for _ in range(FREED_PARTS_MAX):
+                is_over = next(self._parts, self) is self
+                if is_over or clock_ns() >= end_ns:
+                    break
+
+    async def _further_slices(self, begins: bool) -> None:
+        try:
+            while not self._are_all_begun and not self._is_refused:
+                if self._is_full:
+                    self._room = asyncio.get_running_loop().create_future()
+                    await self._room
+                pause_ms, self._pause_ms = self._pause_ms, 0
+                if pause_ms:
+                    await asyncio.sleep(pause_ms / 1000)
+                await self._turns.turn()
+                self._slice()
+        finally:
+            if begins:
+                self._context.access.end_request()
+        if self._is_refused:
+            if not self._is_abandoned and self._expects_response:
+                self._reply.complete(self._refusal())
+            await self._free_parts()
+            return
+        self._end()
+
+    def _end(self) -> None:
+        """Join the responses once all are there."""
+        if self._unanswered or self._is_abandoned or not self._expects_response:
+            return
+        if len(self._answered) <= JOINED_AT_ONCE:
+            self._join()
+            self._reply.complete(self._joined.response)
+        else:
+            self._turns.begin(self._join_later())
+
+    def _join(self, count_max: int = JOINED_AT_ONCE) -> None:
+        """Join the responses of some parts. One that refuses the whole request is the last one."""
+        for part, response in self._answered[:count_max]:
+            if not self._joined.add(part, response):
+                self._answered = []
+        del self._answered[:count_max]
+
+    async def _join_later(self) -> None:
+        self._context.is_long = True
+        while self._answered and not self._is_abandoned:
+            self._join()
+            await self._turns.turn()
+        if not self._is_abandoned:
+            self._reply.complete(self._joined.response)
+
+    def _abandon(self) -> None:
+        """The client is gone."""
+        self._is_abandoned = True
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        for _, response in self._answered:
+            if type(response) is Pending:
+                cast("Pending[object]", response).abandon()
+
+
+def in_parts(plan: Parts, turns: Callable[[], LongRequests], answer: Handler) -> Handler:
+    """A handler that handles long requests in parts. `turns` gives the long requests of the node."""
+
+    def answer_long(context: RequestContext, request: object) -> object:
+        if plan.is_exempt is not None and plan.is_exempt(context, request):
+            return answer(context, request)
+        return LongRequest(plan, turns(), context, request, answer).begin()
+
+    return LengthGuard(plan.names, max(plan.size, plan.long_from), answer, answer_long).handle

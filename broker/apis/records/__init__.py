@@ -1,0 +1,1 @@
+"""The APIs of records: produce, fetch, and the offsets of partitions."""

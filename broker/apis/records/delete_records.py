@@ -1,0 +1,144 @@
+"""DeleteRecords (API key 21, versions 0-2; KIP-107): moves a partition's log start offset forward.
+
+The new log start offset is at most the high watermark. The leader deletes at once. The response waits in the purgatory
+until the low watermark has reached the same offset, that is until all live replicas have deleted the records: then no
+later leader has them. A follower learns the leader's log start offset from a fetch response, and sends its own with
+its next fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import each_in, on_topic
+from moldau.broker.apis.parts import cut
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation
+from moldau.broker.runtime.pending import REPLICAS, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from moldau.replication.partition import Partition
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+UP_TO_HIGH_WATERMARK: Final = -1
+"""The value of an offset that stands for the high watermark: delete everything up to it."""
+NO_LOW_WATERMARK: Final = -1
+
+
+class DeletionUnderWay(NamedTuple):
+    """A partition, the offset before which its records are deleted here, and its answer."""
+
+    partition: Partition
+    offset: int
+    answer: DeleteRecordsPartitionResult
+
+
+def handle(
+    services: Services, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
+    """Delete records. The response is there at once where no other replica has to delete them too."""
+    waiting: list[DeletionUnderWay] = []
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        result = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(result)
+        for requested in {each.partition_index: each for each in topic.partitions}.values():
+            answer = DeleteRecordsPartitionResult(
+                partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK
+            )
+            result.partitions.append(answer)
+            found = _partition(services, topic.name, requested.partition_index)
+            offset = _delete(found, requested.offset) if isinstance(found, Partition) else found
+            if isinstance(offset, ErrorCode):
+                _refuse(answer, offset)
+                continue
+            assert isinstance(found, Partition)
+            deleted = DeletionUnderWay(found, offset, answer)
+            if not _settle(services, deleted):
+                waiting.append(deleted)
+    return _wait(services, request.timeout_ms, response, waiting) if waiting else response
+
+
+def _partition(services: Services, topic: str, index: int) -> Partition | ErrorCode:
+    """The partition, or the error for which nothing is deleted."""
+    if topic in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    partition = services.replicas.get(topic, index)
+    if partition is None:
+        return services.replicas.error_of(topic, index)
+    if not partition.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if not partition.log.config.is_deleted_by_retention and partition.log.config.is_compacted:
+        return ErrorCode.POLICY_VIOLATION
+    return partition
+
+
+def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
+    """Delete the records before an offset. Returns the offset before which this replica has no records any more, or the
+    error.
+    """
+    offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
+    if offset < 0:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    refusal = partition.delete_before(offset)
+    return offset if refusal is ErrorCode.NONE else refusal
+
+
+def _wait(
+    services: Services,
+    timeout_ms: int,
+    response: DeleteRecordsResponse,
+    deleted: Sequence[DeletionUnderWay],
+) -> Pending[DeleteRecordsResponse]:
+    waiting = list(deleted)
+
+    def attempt(is_last: bool) -> DeleteRecordsResponse | None:
+        waiting[:] = [each for each in waiting if not _settle(services, each)]
+        if waiting and not is_last:
+            return None
+        for each in waiting:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    operation = DelayedOperation(services.purgatory, "DeleteRecords", timeout_ms, attempt, REPLICAS)
+    partitions = [each.partition for each in deleted]
+    operation.watch(partitions, LOW_WATERMARK)
+    operation.watch(partitions, HIGH_WATERMARK)  # finds followers that are not alive any more, and were not in sync
+    return operation.reply
+
+
+def _settle(services: Services, deleted: DeletionUnderWay) -> bool:
+    """Put the low watermark, or an error, into the answer; False where a live replica still has some of the records."""
+    partition, answer = deleted.partition, deleted.answer
+    if partition not in services.replicas:
+        _refuse(answer, services.replicas.error_of(partition.topic, partition.index))
+        return True
+    if not partition.is_leader:
+        _refuse(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return True
+    answer.low_watermark = partition.low_watermark(services.cluster.is_alive)
+    return answer.low_watermark >= deleted.offset
+
+
+def _refuse(answer: DeleteRecordsPartitionResult, error: ErrorCode) -> None:
+    answer.error_code = error
+    answer.low_watermark = NO_LOW_WATERMARK
+
+
+API: Final = Api(
+    DeleteRecordsRequest,
+    broker=handle,
+    needs=each_in("topics", on_topic, AclOperation.DELETE),
+    parts=cut("topics.partitions"),
+)

@@ -1,0 +1,414 @@
+"""Fetch (API key 1, versions 4-18; KIP-227, KIP-392, KIP-516, KIP-595, KIP-903, KIP-951): reads records.
+
+KIP-227: fetch sessions. KIP-392: reads from followers. KIP-516: topic ids. KIP-595: diverging epochs. KIP-903: broker
+epochs. KIP-951: current leaders. The handler opens the session, plans what to read, reads or waits in the purgatory,
+and answers. `replication/` decides what is read and what the session includes. This module adds what needs a broker:
+the wait, an executor thread for lookups that need the disk, and the records themselves (`fetched_records.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.cluster.quorum import handle as to_quorum
+from moldau.broker.apis.needs import handler_asks, needs_cluster
+from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
+from moldau.broker.apis.records.current_leaders import FIRST_FETCH_VERSION, add_to_fetch
+from moldau.broker.apis.records.fetched_records import read_records, sends_from_file
+from moldau.broker.network.client_quotas import is_exempt
+from moldau.broker.purgatory.purgatory import (
+    HIGH_WATERMARK,
+    LAST_STABLE_OFFSET,
+    LOG_END_OFFSET,
+    DelayedOperation,
+)
+from moldau.broker.runtime.pending import DATA, DISK, Pending
+from moldau.protocol.compiler import encoder_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.primitives import Chunk
+from moldau.replication.fetch_plan import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    PlannedRead,
+    isolation_of,
+    without_records,
+)
+from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX, FetchContext, is_of_follower
+from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
+from moldau.replication.partition import Partition
+from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
+from moldau.security.access import AclOperation
+from moldau.storage.files.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.apis.visibility import FetchPermissions
+    from moldau.broker.network.route import RequestContext
+    from moldau.security.access import Access
+    from moldau.security.quotas.throttling import ClientThrottle
+
+log = logging.getLogger("moldau.fetch")
+
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
+AWAITED: Final = {
+    FetchIsolation.LOG_END: LOG_END_OFFSET,
+    FetchIsolation.HIGH_WATERMARK: HIGH_WATERMARK,
+    FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
+}
+"""What has to move before more can be read."""
+SIZE_SIZE: Final = 4
+"""Bytes of the size before a frame: they count."""
+NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
+COLD_LOOKUPS_MAX: Final = 16
+"""Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
+
+
+def handle(
+    services: Services, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Pending[FetchResponse]:
+    """Fetch: the response at once where enough bytes are there, otherwise later."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    now_ms = services.environment.monotonic_ms()
+    is_follower = is_of_follower(request) and (context.access.is_unrestricted or is_exempt(context, request))
+    fetch = services.fetch_sessions.open(request, context.version, now_ms, is_follower=is_follower)
+    if fetch.error is not NONE:
+        return FetchResponse(error_code=fetch.error)
+    return Fetch(services, context, request, fetch).answer(now_ms)
+
+
+def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """The response that refuses the whole request. Before version 7 it has no error of its own, so each partition gets
+    the error.
+    """
+    responses = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[without_records(requested.partition, error) for requested in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error, responses=responses)
+
+
+class Fetch:
+    """One request until its response is there; the `FetchRoom` of its plans."""
+
+    __slots__ = (
+        "_agreeing",
+        "_context",
+        "_fetch",
+        "_lookups_left",
+        "_permissions",
+        "_quota",
+        "_remote_deadline_ms",
+        "_replica",
+        "_request",
+        "_services",
+    )
+
+    def __init__(self, services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._fetch = fetch
+        self._replica = replica_of(request)
+        self._permissions: FetchPermissions | None = None
+        """None where nothing is restricted."""
+        if not context.access.is_unrestricted:
+            self._restrict(context.access)
+        self._quota = services.quotas.fetch if self._replica is None else None
+        """The byte rates of consumers; None where there are none, and for a follower."""
+        self._lookups_left = COLD_LOOKUPS_MAX
+        self._remote_deadline_ms: int | None = None
+        """When the fetch waits no longer for remote storage; None before the first such wait."""
+        self._agreeing: dict[PartitionKey, None] = {}
+        """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
+
+    def _restrict(self, access: Access) -> None:
+        from moldau.broker.apis.visibility import FetchPermissions
+
+        is_follower = self._replica is not None
+        self._permissions = FetchPermissions(access, self._services.cluster, is_follower=is_follower)
+        if not self._permissions.replicates:
+            self._replica = None
+
+    @property
+    def size_max(self) -> int:
+        size_max, quota = self._services.fetch_size_max, self._quota
+        return size_max if quota is None else fetch_size_max(quota, self._context, size_max)
+
+    @property
+    def memory(self) -> int:
+        return self._services.reply_memory.room()
+
+    @property
+    def awaits_remote(self) -> bool:
+        deadline_ms = self._remote_deadline_ms
+        return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
+
+    def sends_from_file(self, place: FileSlice) -> bool:
+        return sends_from_file(self._context.connection, place)
+
+    def answer(self, now_ms: int) -> FetchResponse | Pending[FetchResponse]:
+        services, request, fetch = self._services, self._request, self._fetch
+        if self._replica is not None:
+            self._agreeing = update_fetch_states(
+                services.replicas, services.in_sync_changes, self._replica, fetch.wanted, now_ms, fetch.updates
+            )
+            if request.max_wait_ms > 0 and request.min_bytes > 0 and self._has_all():
+                self._agreeing = {}
+                return self._wait()
+        return self._attempt(request.max_wait_ms <= 0) or self._wait()
+
+    def _has_all(self) -> bool:
+        """Whether a follower is at the log end offset of all its partitions, and has deleted what the leader has. Its
+        fetch then waits, without a plan of what to read.
+        """
+        fetch = self._fetch
+        if not fetch.awaits_updates() or fetch.has_further_updates():
+            return False
+        replicas, agreeing = self._services.replicas, self._agreeing
+        for key, requested in fetch.wanted:
+            partition = replicas.find(key) if key in agreeing else None
+            if partition is None or requested.fetch_offset != partition.log.end_offset:
+                return False
+            if requested.log_start_offset < partition.log.log_start_offset:
+                return False
+        return True
+
+    def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
+        """The response; None where there are fewer bytes than the client asks for and its wait is not over."""
+        request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
+        fetch.refresh_wanted()
+        waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}
+        wanted, refusals = fetch.wanted, NO_REFUSALS
+        if self._permissions is not None:
+            wanted, refusals = self._permissions.divided(wanted)
+        reads = planner.plan(request, self._context.version, wanted, self._replica, agreeing, self, waits)
+        if isinstance(reads, PageCacheMiss):
+            return self._warm(reads, is_last)
+        if isinstance(reads, PendingRemoteRead):
+            return self._await_remote(reads, is_last)
+        reads.extend(refusals)
+        size = sum(read.size for read in reads)
+        quota = self._quota
+        min_bytes = request.min_bytes if quota is None else min(request.min_bytes, self.size_max)
+        has_enough = size >= min_bytes or any(read.is_urgent for read in reads) or fetch.reports_deletion(reads)
+        if is_last or has_enough or not (reads or fetch.awaits_updates()):
+            if self._replica is not None:
+                planner.count_throttled(reads)
+            elif quota is not None:
+                throttle_ms = fetch_throttle_ms(quota, self._context, reads, self._services.environment.monotonic_ms())
+                if throttle_ms:
+                    return self._services.fetch_sessions.throttled(fetch, throttle_ms)
+            return read_records(self._services, self._context.connection, reads, partial(self._respond, reads))
+        return None
+
+    def _wait(self) -> Pending[FetchResponse]:
+        purgatory, wait_ms, updates = self._services.purgatory, self._request.max_wait_ms, self._fetch.updates
+        if self._replica is not None:
+            wait_ms = purgatory.followers.wait_ms(wait_ms)
+        operation: DelayedOperation[FetchResponse] = DelayedOperation(purgatory, "Fetch", wait_ms, self._attempt, DATA)
+        if updates is not None:
+            operation.watch_updates(updates)
+        else:
+            isolation = isolation_of(self._request, self._replica)
+            operation.watch(self._wanted(), AWAITED[isolation])
+        if self._replica is not None:
+            purgatory.followers.add(operation)
+        return operation.reply
+
+    def _wanted(self) -> list[Partition]:
+        replicas = self._services.replicas
+        return [found for key, _ in self._fetch.wanted if (found := replicas.find(key)) is not None]
+
+    def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[FetchResponse]:
+        """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
+        reply: Pending[FetchResponse] = Pending(waits_for=DISK)
+        self._lookups_left -= 1
+
+        def plan_again() -> None:
+            answer = self._attempt(is_last) or self._wait()
+            if isinstance(answer, Pending):
+                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
+                answer.listen(reply.complete)
+            else:
+                reply.complete(answer)
+
+        async def warm() -> None:
+            try:
+                await self._services.environment.offload(cold.place.warm)
+            except OSError as error:
+                log.error("an index cannot be read for a fetch: %s", error)
+                cold.log.fail_unless_passing(error)
+                self._lookups_left = 0
+            # In the next iteration of the loop: by then the partition of a log that failed is offline.
+            asyncio.get_running_loop().call_soon(plan_again)
+
+        self._services.spawn(warm())
+        return reply
+
+    def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
+        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over. In the second
+        case the read goes on, and the client's next fetch finds its records.
+        """
+        reply: Pending[FetchResponse] = Pending(waits_for=DISK)
+        services = self._services
+        now_ms = services.environment.monotonic_ms()
+        if self._remote_deadline_ms is None:
+            self._remote_deadline_ms = now_ms + services.settings.config.integer("remote.fetch.max.wait.ms")
+        is_over = False
+
+        def plan_again() -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            timer.cancel()
+            answer = self._attempt(is_last or not self.awaits_remote) or self._wait()
+            if isinstance(answer, Pending):
+                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
+                answer.listen(reply.complete)
+            else:
+                reply.complete(answer)
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(self._remote_deadline_ms - now_ms, 0) / 1000, plan_again)
+        remote.when_done(partial(_soon, loop, plan_again))
+        return reply
+
+    def _respond(self, reads: list[PlannedRead]) -> FetchResponse:
+        response = self._fetch.respond(reads)
+        if self._context.version >= FIRST_FETCH_VERSION and any(read.data.error_code != NONE for read in reads):
+            add_to_fetch(self._services, self._context.listener.name, response)
+        return response
+
+
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    loop.call_soon(callback)
+
+
+# The byte rate of consumers: asked before records are read, so that a client above its quota gets none (KIP-219).
+
+
+def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int) -> int:
+    """The most bytes of records in one response: never more than the client's quota allows over all windows."""
+    most = quota.value_max(context.principal.name, context.client_id or "")
+    return size_max if most is None else min(size_max, int(most))
+
+
+def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
+    """How long the client has to wait, in ms. Where the result is 0, the bytes of the response are counted in
+    its rate.
+    """
+    user, client_id = context.principal.name, context.client_id or ""
+    size = response_size(reads, context.version)
+    throttle_ms = quota.record(user, client_id, size, now_ms)
+    if throttle_ms > 0:
+        quota.refund(user, client_id, size, now_ms)
+    return throttle_ms
+
+
+def response_size(reads: Iterable[PlannedRead], version: int) -> int:
+    """The size in bytes of the response for these planned reads, whose records are not read yet."""
+    topics: dict[object, FetchableTopicResponse] = {}
+    records_size = 0
+    for read in reads:
+        topic, _ = read.key
+        named = topics.get(topic)
+        if named is None:
+            named = topics[topic] = (
+                FetchableTopicResponse(topic=topic)
+                if isinstance(topic, str)
+                else FetchableTopicResponse(topic_id=topic)
+            )
+        named.partitions.append(read.data)
+        records_size += read.size
+    pieces: list[Chunk] = []
+    encoder_of(FetchResponse, version)(FetchResponse(responses=list(topics.values())), pieces)
+    return SIZE_SIZE + sum(map(len, pieces)) + records_size
+
+
+TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
+EXAMINED_AT_ONCE: Final = 4_096
+"""Topics of a fetch that are looked at without a pause."""
+FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParts(Parts):
+    """How the fetches of consumers are cut. DIVERGES: records that arrive while such a fetch waits are sent when its
+    wait is over; Apache Kafka sends them at once.
+    """
+
+    lists: tuple[ListPath, ...] = (TOPICS, FORGOTTEN)
+    long_from: int = SESSION_PARTITIONS_MAX
+    open_max: int = 1
+    is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        assert isinstance(request, FetchRequest)
+        if request.session_epoch > 0:
+            yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
+            return
+        topics: list[FetchTopic] = []
+        for first in range(0, len(request.topics), EXAMINED_AT_ONCE):
+            # No result is about a topic without partitions.
+            topics += [each for each in request.topics[first : first + EXAMINED_AT_ONCE] if each.partitions]
+            yield None
+        if not topics:
+            yield RequestPart(_changed(request, topics=[]), TOPICS, continues=False)
+            return
+        for wait_ms in (request.max_wait_ms, 0):
+            left = request.max_bytes
+            for piece in pieces(topics, ["partitions"], self.size, consumes=False):
+                part = _changed(
+                    request, session_epoch=FINAL_EPOCH, max_wait_ms=0, max_bytes=left, topics=piece.elements
+                )
+                response = yield RequestPart(part, TOPICS, piece.continues)
+                left -= records_size(response)
+                if left <= 0 or _has_failed(response):
+                    break
+            if wait_ms <= 0 or request.min_bytes <= 0 or left < request.max_bytes or _has_failed(response):
+                return
+            yield Pause(wait_ms)
+
+
+def _changed(request: FetchRequest, **fields: object) -> FetchRequest:
+    part = copy(request)
+    part.forgotten_topics_data = []
+    for name, value in fields.items():
+        setattr(part, name, value)
+    return part
+
+
+def records_size(response: object) -> int:
+    """The bytes of the records in a response."""
+    assert isinstance(response, FetchResponse)
+    return sum(len(data.records) for topic in response.responses for data in topic.partitions if data.records)
+
+
+def _has_failed(response: object) -> bool:
+    """Whether the whole request failed, or the client is throttled."""
+    return isinstance(response, FetchResponse) and (response.error_code != 0 or response.throttle_time_ms > 0)
+
+
+API: Final = Api(
+    FetchRequest,
+    broker=handle,
+    controller=to_quorum,
+    needs=needs_cluster(AclOperation.CLUSTER_ACTION),
+    broker_needs=handler_asks,
+    parts=FetchParts(),
+)

@@ -1,0 +1,251 @@
+"""ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): finds an offset.
+
+The offset of a timestamp (KIP-79) or of a special position: earliest, latest, that of the largest timestamp (KIP-734),
+those of tiered storage (KIP-405, KIP-1005, KIP-1023). A time is looked for in remote storage first. A leader that does
+not know its high watermark yet answers no latest offset (KIP-207). Requests and responses carry leader epochs
+(KIP-320).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import each_in, on_topic
+from moldau.broker.apis.parts import cut
+from moldau.broker.runtime.pending import DISK, Pending
+from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.schema import VERSION_MAX
+from moldau.replication.partition import Partition
+from moldau.security.access import AclOperation
+from moldau.storage.log.log import Log
+from moldau.storage.tiered.port import RemoteStorageError, error_of
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.tiering.remote_source import RemoteOffsets
+
+log = logging.getLogger("moldau.tiering")
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSIONS: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that brought each special position; clients that speak less cannot mean it."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+CONSUMER_REPLICA_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+    """Find the offsets. The response is there at once where no partition needs remote storage."""
+    remote: list[RemoteSearch] = []
+    asked = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for requested in topic.partitions:
+            times = asked.pop((topic.name, requested.partition_index), 0)
+            if times == 0:
+                continue  # the request names the partition several times, and it was refused already
+            partition = services.replicas.find((topic.name, requested.partition_index))
+            if times > 1:
+                answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
+            elif partition is None:
+                answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
+            elif services.remote_offsets is not None and _is_search(partition, requested):
+                remote.append(RemoteSearch(partition, requested, answers, len(answers)))
+                answers.append(_answer(request, context.version, requested, partition))
+            else:
+                answers.append(_answer(request, context.version, requested, partition))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    response = ListOffsetsResponse(topics=topics)
+    return _search_remotely(services, request, response, remote) if remote else response
+
+
+class RemoteSearch(NamedTuple):
+    """A partition whose answer may be an offset in remote storage."""
+
+    partition: Partition
+    requested: ListOffsetsPartition
+    answers: list[ListOffsetsPartitionResponse]
+    slot: int
+    """Of the answer in `answers`, which holds what the local log says."""
+
+
+def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
+    return requested.timestamp >= 0 and partition.log.local_start_offset > partition.log.log_start_offset
+
+
+def _search_remotely(
+    services: Services,
+    request: ListOffsetsRequest,
+    response: ListOffsetsResponse,
+    searches: list[RemoteSearch],
+) -> Pending[ListOffsetsResponse]:
+    """Look up times in remote storage, for the partitions without an error. An offset found there is earlier than any
+    in the local log, and so replaces that.
+    """
+    offsets = services.remote_offsets
+    assert offsets is not None
+    reply: Pending[ListOffsetsResponse] = Pending(waits_for=DISK)
+    timeout_ms = services.settings.config.integer("remote.list.offsets.request.timeout.ms")
+    if request.timeout_ms > 0:
+        timeout_ms = request.timeout_ms
+
+    async def search() -> None:
+        left = deque(searches)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while left:
+                    await _search(offsets, left[0])
+                    left.popleft()
+        for each in left:
+            each.answers[each.slot] = _refused(each.requested, ErrorCode.REQUEST_TIMED_OUT)
+        reply.complete(response)
+
+    services.spawn(search())
+    return reply
+
+
+async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
+    answer = each.answers[each.slot]
+    if answer.error_code != ErrorCode.NONE:
+        return
+    try:
+        found = await offsets.find(each.partition, each.requested.timestamp)
+    except RecordSizeExceeded:
+        each.answers[each.slot] = _refused(each.requested, ErrorCode.INVALID_RECORD)
+        return
+    except (RemoteStorageError, OSError) as error:
+        log.error(
+            "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
+        )
+        each.answers[each.slot] = _refused(each.requested, error_of(error))
+        return
+    if found is not None:
+        answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+
+
+def _earliest_pending_upload(log: Log) -> int:
+    """The first offset that is not in remote storage; -1 where the topic is not tiered, and while it is not known what
+    is in remote storage.
+    """
+    if not log.config.is_tiered or (not log.tiered_end_offset and log.local_start_offset > log.log_start_offset):
+        return NO_OFFSET
+    return max(log.tiered_end_offset, log.log_start_offset)
+
+
+POSITIONS: Final[dict[int, Callable[[Log], int]]] = {
+    EARLIEST: lambda log: log.log_start_offset,
+    EARLIEST_LOCAL: lambda log: log.local_start_offset,
+    LATEST_TIERED: lambda log: log.tiered_end_offset - 1 if log.config.is_tiered else NO_OFFSET,
+    EARLIEST_PENDING_UPLOAD: _earliest_pending_upload,
+}
+"""The positions that a log knows without a search."""
+
+
+def _refused(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=error)
+
+
+def _answer(
+    request: ListOffsetsRequest, version: int, requested: ListOffsetsPartition, partition: Partition
+) -> ListOffsetsPartitionResponse:
+    refusal = partition.check_leader_epoch(requested.current_leader_epoch)
+    if refusal is not ErrorCode.NONE:
+        return _refused(requested, refusal)
+    leadership = partition.leadership
+    if leadership is None:
+        return _refused(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if requested.timestamp < 0 and version < FIRST_VERSIONS.get(requested.timestamp, VERSION_MAX):
+        return _refused(requested, ErrorCode.UNSUPPORTED_VERSION)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR)
+    its_log = partition.log
+    end_offset = its_log.end_offset
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        is_committed = request.isolation_level == READ_COMMITTED
+        end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
+    answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    # The high watermark counts also where the consumer reads to the last stable offset: a transaction may stay open.
+    # A new leader does not know yet up to where its log is committed: an offset from it could later decrease.
+    is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
+    if requested.timestamp == LATEST and is_behind:
+        return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
+    if requested.timestamp == LATEST:
+        answer.offset = end_offset
+        answer.leader_epoch = partition.leader_epoch
+    elif requested.timestamp in POSITIONS:
+        offset = POSITIONS[requested.timestamp](its_log)
+        if requested.timestamp == EARLIEST_PENDING_UPLOAD and offset >= end_offset:
+            if is_behind:
+                return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
+            offset = NO_OFFSET  # As in Apache Kafka: there is no such record that the client may read.
+        epoch = its_log.epochs.epoch_of(offset) if offset >= 0 else None
+        answer.offset = offset
+        answer.leader_epoch = NO_EPOCH if epoch is None else epoch
+    else:
+        try:
+            found = (
+                its_log.offset_of_max_timestamp()
+                if requested.timestamp == MAX_TIMESTAMP
+                else its_log.offset_for_timestamp(requested.timestamp)
+            )
+        except OSError as error:
+            its_log.fail_unless_passing(error)
+            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
+        except RecordSizeExceeded:
+            return _refused(requested, ErrorCode.INVALID_RECORD)
+        except MalformedMessage as malformed:
+            its_log.damaged(str(malformed))
+            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
+        if found is not None and found.offset < end_offset:
+            answer.timestamp = found.timestamp
+            answer.offset = found.offset
+            answer.leader_epoch = found.leader_epoch
+        elif is_behind:
+            return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)
+    return answer
+
+
+API: Final = Api(
+    ListOffsetsRequest,
+    broker=handle,
+    needs=each_in("topics", on_topic, AclOperation.DESCRIBE),
+    parts=cut("topics.partitions"),
+    errors_before={5: {ErrorCode.OFFSET_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE}},
+)

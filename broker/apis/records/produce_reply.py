@@ -1,0 +1,127 @@
+"""The reply to a Produce: what an append becomes in it, and when it is sent.
+
+It is sent once the records are committed (acks=all), or durable if a topic asks for that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.records.current_leaders import FIRST_PRODUCE_VERSION, add_to_produce
+from moldau.broker.purgatory.purgatory import AppendedRecords, DelayedOperation, DelayedProduce
+from moldau.broker.runtime.pending import FLUSH, Pending
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from moldau.replication.partition import ACKS_ALL
+from moldau.storage.log.append import AppendResult
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.replication.partition import Partition
+
+NONE: Final = ErrorCode.NONE
+"""Looked up once: an enum's member costs as much as a call."""
+TOPIC_ID_VERSION: Final = 13
+"""From this version on topics travel by id."""
+
+
+def finish(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    responses: list[TopicProduceResponse],
+    parked: list[AppendedRecords],
+    has_failed: bool,
+) -> ProduceResponse | Pending[ProduceResponse] | None:
+    """Answer, or wait in the purgatory until the records are committed, or durable where a topic asks for that."""
+    if has_failed:
+        context.route.count_errors(
+            each.error_code for topic in responses for each in topic.partition_responses if each.error_code
+        )
+    acks = request.acks
+    for each in parked:
+        if each.partition.awaits_flush:
+            services.flusher.flush(each.partition.log)
+    if acks == 0:
+        if has_failed:
+            context.connection.close("a produce with acks=0 failed; closing is the only way to say so")
+        return None
+    response = ProduceResponse(responses=responses)
+    if not parked:
+        if has_failed:
+            _add_leaders(services, context, response)
+        return response
+    add_leaders = partial(_add_leaders, services, context, response)
+    purgatory = services.purgatory
+    if acks == ACKS_ALL:
+        return DelayedProduce(purgatory, request.timeout_ms, response, parked, add_leaders, has_failed=has_failed).reply
+    operation: DelayedOperation[ProduceResponse] = DelayedOperation(
+        purgatory, "Produce", None, lambda is_last: None, FLUSH
+    )
+
+    def flushed() -> None:
+        for each in parked:
+            failure = each.partition.log.failure
+            if failure is not None:
+                _refuse(each.answer, str(failure))
+        if has_failed:
+            add_leaders()
+        operation.complete(response)
+
+    services.flusher.when_durable([each.partition.log for each in parked], flushed)
+    return operation.reply
+
+
+def _add_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
+    """Name the current leaders in a response with errors, where the client's version knows them."""
+    if context.version >= FIRST_PRODUCE_VERSION:
+        add_to_produce(services, context.listener.name, response)
+
+
+def must_wait(partition: Partition, acks: int) -> bool:
+    return partition.awaits_flush or (acks == ACKS_ALL and partition.log.end_offset > partition.high_watermark)
+
+
+def _refuse(answer: PartitionProduceResponse, message: str) -> None:
+    """Answer with KAFKA_STORAGE_ERROR: the disk failed before the records were durable, so they may be lost."""
+    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    answer.error_message = message
+
+
+def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
+    if result.error is NONE:
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+    answer = PartitionProduceResponse(index=index, base_offset=-1)
+    fill(answer, result)
+    return answer
+
+
+def fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
+    """Put the results into the response.
+
+    DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, so that a producer can log
+    it.
+    """
+    answer.error_code = result.error
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+        for each in result.record_errors
+    ]
+    answer.error_message = result.error_message

@@ -1,0 +1,1 @@
+"""The APIs of logins, tokens, ACLs and credentials."""

@@ -1,0 +1,90 @@
+"""DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290): the ACLs that a filter selects, by the pattern they are on.
+
+Without an authorizer there are none to list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import needs_cluster
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from moldau.security.access import AclOperation
+from moldau.security.acl.bindings import AclFilter
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.parts import Answering
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.kraft.image.metadata_image import MetadataImage
+
+DICTIONARIES: Final = 256
+"""Of the patterns that were seen: with 100,000 patterns each has 400."""
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
+
+def handle(services: Services, context: RequestContext, request: DescribeAclsRequest) -> object:
+    if not services.has_authorizer:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    if wanted.has_unknown_pattern or wanted.has_unknown_entry:
+        # DIVERGES: Apache Kafka closes the connection on a filter of an unknown type.
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The filter is not known.")
+    return services.long_requests.answer(context, _described(services.cluster.image, wanted))
+
+
+def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
+    response = DescribeAclsResponse()
+    # Many small dictionaries: to let one grow would take long.
+    described: list[dict[tuple[int, str, int], DescribeAclsResource]] = [{} for _ in range(DICTIONARIES)]
+    for binding in image.acls.by_id.values():
+        yield
+        if not wanted.matches(binding):
+            continue
+        pattern = (binding.kind, binding.name, binding.pattern_type)
+        resources = described[hash(pattern) % DICTIONARIES]
+        resource = resources.get(pattern)
+        if resource is None:
+            resource = resources[pattern] = DescribeAclsResource(
+                resource_type=binding.kind,
+                resource_name=binding.name,
+                pattern_type=binding.pattern_type,
+                acls=[],
+            )
+            response.resources.append(resource)
+        resource.acls.append(
+            AclDescription(
+                principal=binding.principal,
+                host=binding.host,
+                operation=binding.operation,
+                permission_type=binding.permission,
+            )
+        )
+    for resources in described:
+        while resources:
+            resources.popitem()  # All at once would take long.
+            yield
+    return response
+
+
+API: Final = Api(
+    DescribeAclsRequest,
+    broker=handle,
+    controller=handle,
+    needs=needs_cluster(AclOperation.DESCRIBE),
+)

@@ -1,0 +1,93 @@
+"""The services of a node for its handlers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from moldau.broker.apis.forwarding import Forwarding
+from moldau.broker.apis.large_batches import LargeBatches
+from moldau.broker.apis.large_metadata import LargeMetadata
+from moldau.broker.apis.parts import LongRequests
+from moldau.broker.config.config import Config
+from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.latest_offsets import LatestOffsets
+from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.registry import CoordinatorRegistry
+from moldau.broker.coordinators.share_persister import ShareStatePersister
+from moldau.broker.coordinators.share_state import ShareCoordinator
+from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
+from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.metadata.quorum import Quorum
+from moldau.broker.metadata.topic_creation import TopicCreation
+from moldau.broker.network.client_quotas import ClientQuotas
+from moldau.broker.network.connection_resources import Transcoder
+from moldau.broker.network.memory import ReplyMemory, RequestMemory
+from moldau.broker.purgatory.purgatory import Purgatory
+from moldau.broker.replicas.in_sync_changes import InSyncChanges
+from moldau.broker.replicas.local_logs import LocalLogs
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.flusher import Flusher
+from moldau.broker.runtime.tasks import Spawn
+from moldau.broker.sharing.share_partitions import SharePartitions
+from moldau.replication.fetch_plan import FetchPlanner
+from moldau.replication.fetch_session import FetchSessions
+from moldau.replication.share.sessions import ShareSessions
+from moldau.security.quotas.sampled_rate import Windows
+
+if TYPE_CHECKING:
+    from moldau.broker.tiering.remote_source import RemoteOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All services, made once, in `broker/node/`. They are used only on the event loop."""
+
+    node_id: int
+    config: Config
+    """The configuration at the start; `settings` includes dynamic changes."""
+    environment: Environment
+    spawn: Spawn
+    cluster: ClusterView
+    settings: DynamicConfig
+    quorum: Quorum
+    controller: Forwarding
+    topics: TopicCreation
+    producer_ids: ProducerIds
+    logs: LocalLogs
+    replicas: Replicas
+    flusher: Flusher
+    in_sync_changes: InSyncChanges
+    coordinators: CoordinatorRegistry
+    groups: Groups
+    transactions: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
+    markers: MarkerWriter
+    share_state: ShareCoordinator
+    share_persister: ShareStatePersister
+    latest_offsets: LatestOffsets
+    share_sessions: ShareSessions
+    share_partitions: SharePartitions
+    purgatory: Purgatory
+    request_memory: RequestMemory
+    reply_memory: ReplyMemory
+    transcoder: Transcoder
+    fetch_sessions: FetchSessions
+    fetch_planner: FetchPlanner
+    fetch_size_max: int
+    """fetch.max.bytes, in bytes."""
+    remote_offsets: RemoteOffsets | None
+    """Lookups in remote storage; None where tiered storage is off."""
+    large_batches: LargeBatches
+    large_metadata: LargeMetadata
+    long_requests: LongRequests
+    told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
+    """The last responses of ApiVersions, each with what it was made of: by listener, and whether it tells features
+    whose lowest level is 0.
+    """
+    quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
+    has_authorizer: bool = False
+    """Whether an authorizer decides what clients may do."""

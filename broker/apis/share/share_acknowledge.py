@@ -1,0 +1,229 @@
+"""ShareAcknowledge (API key 79, versions 1-2; KIP-932, KIP-1222): a member of a share group tells the fate of records.
+
+KIP-1222: from version 2 on a lock may be renewed. The answer comes when the share coordinator has stored the changes.
+`acknowledge` serves the acknowledgements in a ShareFetch too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.records.current_leaders import current_leader, endpoints_of
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.kraft.features import SHARE_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from moldau.protocol.messages.share_fetch import FetchPartition
+from moldau.replication.share.changes import RENEW, AcknowledgementBatch
+from moldau.replication.share.sessions import FINAL_EPOCH, SESSION_PARTITIONS_MAX, SessionKey, SessionPartition
+from moldau.security.access import AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+RENEW_VERSION: Final = 2
+"""From this version on locks may be renewed."""
+MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Outcome(NamedTuple):
+    """What became of the acknowledgements of one partition."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+Outcomes: TypeAlias = dict[SessionPartition, Outcome]
+AboutPartition: TypeAlias = AcknowledgePartition | FetchPartition
+
+
+def handle(services: Services, context: RequestContext, request: ShareAcknowledgeRequest) -> object:
+    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    error = refusal_of(services, context, group_id, member_id)
+    if error is not ErrorCode.NONE:
+        return ShareAcknowledgeResponse(error_code=error)
+    assert group_id is not None and member_id is not None
+    key = SessionKey(group_id, member_id)
+    error = services.share_sessions.acknowledge(key, epoch)
+    if error is not ErrorCode.NONE:
+        return ShareAcknowledgeResponse(error_code=error)
+    reply: Pending[ShareAcknowledgeResponse] = Pending(waits_for=COORDINATOR)
+    named = (
+        (SessionPartition(topic.topic_id, each.partition_index), each)
+        for topic in request.topics
+        for each in topic.partitions
+    )
+
+    def ended(outcomes: Outcomes) -> None:
+        if epoch == FINAL_EPOCH:
+            release_session(services, key)
+        reply.complete(response_of(services, context, group_id, outcomes))
+
+    def acknowledging() -> Answering:
+        yield from acknowledge(services, context, key, named, ended, is_renewal=request.is_renew_ack)
+        return reply
+
+    return services.long_requests.answer(context, acknowledging())
+
+
+def refusal_of(services: Services, context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
+    """The error of a request of a member, before its session is looked up."""
+    if services.cluster.image.features.levels.get(SHARE_VERSION, 0) < 1:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if group_id is None:
+        return ErrorCode.INVALID_REQUEST
+    if not context.access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def release_session(services: Services, key: SessionKey) -> None:
+    """End the session of a member, and release what it has acquired."""
+    for topic_id, index in services.share_sessions.remove(key):
+        shared = services.share_partitions.find(ShareKey(key.group_id, topic_id, index))
+        if shared is not None:
+            shared.release(key.member_id)
+    if not services.share_sessions.has_group(key.group_id):
+        # The offsets of the group may be set anew now: what was in flight is forgotten.
+        services.share_partitions.group_left(key.group_id)
+
+
+def acknowledge(
+    services: Services,
+    context: RequestContext,
+    key: SessionKey,
+    named: Iterable[tuple[SessionPartition, AboutPartition]],
+    ended: Callable[[Outcomes], None],
+    *,
+    is_renewal: bool,
+) -> Iterator[None]:
+    """Acknowledge, and call `ended` once with the outcome for each partition. Yields at every partition."""
+    outcomes: Outcomes = {}
+    wanted: dict[SessionPartition, list[AcknowledgementBatch]] = {}
+    for partition, about in named:
+        batches = list(batches_of(about))
+        error = error_of(services, context, partition, batches, is_renewal=is_renewal)
+        if error is not ErrorCode.NONE:
+            outcomes[partition] = Outcome(error)
+        else:
+            wanted[partition] = batches
+        yield
+    if not any(wanted.values()):
+        # Where nothing is acknowledged, partitions without batches are not answered.
+        wanted.clear()
+    open_count = len(wanted)
+    if not open_count:
+        ended(outcomes)
+        return
+
+    def answered(partition: SessionPartition, error: ErrorCode, message: str | None) -> None:
+        nonlocal open_count
+        outcomes[partition] = Outcome(error, message)
+        open_count -= 1
+        if not open_count:
+            ended(outcomes)
+
+    for partition, batches in wanted.items():
+        shared = services.share_partitions.find(ShareKey(key.group_id, *partition))
+        if not batches:
+            answered(partition, ErrorCode.NONE, None)
+        elif shared is None:
+            answered(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        else:
+            shared.acknowledge(key.member_id, batches, partial(answered, partition))
+        yield
+
+
+def batches_of(about: AboutPartition) -> Iterator[AcknowledgementBatch]:
+    for each in about.acknowledgement_batches:
+        yield AcknowledgementBatch(each.first_offset, each.last_offset, each.acknowledge_types)
+
+
+def error_of(
+    services: Services,
+    context: RequestContext,
+    partition: SessionPartition,
+    batches: Sequence[AcknowledgementBatch],
+    *,
+    is_renewal: bool,
+) -> ErrorCode:
+    """The error of the acknowledgements of one partition, before its share partition is looked up."""
+    topic = services.cluster.image.topics.by_id.get(partition.topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    last_type = RENEW if context.version >= RENEW_VERSION else RENEW - 1
+    end_offset = -1
+    for first, last, types in batches:
+        is_ordered = end_offset <= first <= last
+        fits = len(types) == 1 or (types and last - first == len(types) - 1)
+        if not is_ordered or not fits or not all(0 <= each <= last_type for each in types):
+            return ErrorCode.INVALID_REQUEST
+        if RENEW in types and not is_renewal:
+            return ErrorCode.INVALID_REQUEST
+        end_offset = last
+    if not context.access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if partition.partition in topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def response_of(
+    services: Services, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
+) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    leaders = []
+    for (topic_id, index), (error, message) in outcomes.items():
+        data = PartitionData(
+            partition_index=index,
+            error_code=error,
+            error_message=message,
+            current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+        )
+        if error in MOVED:
+            leader = current_leader(services, (topic_id, index))
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+            leaders.append(leader)
+        topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(data)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=services.share_partitions.settings_of(group_id).limits.lock_duration_ms,
+        responses=list(topics.values()),
+        node_endpoints=[
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in endpoints_of(services, context.listener.name, leaders)
+        ]
+        if leaders
+        else [],
+    )
+
+
+SHARED_MAX: Final = 10_000
+"""The most acknowledgements in a request of a share session: about as many records are in flight at most."""
+
+API: Final = Api(
+    ShareAcknowledgeRequest,
+    broker=handle,
+    needs=handler_asks,
+    bounds={
+        "topics": SESSION_PARTITIONS_MAX,
+        "topics.partitions": SESSION_PARTITIONS_MAX,
+        "topics.partitions.acknowledgement_batches": SHARED_MAX,
+        "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
+    },
+)

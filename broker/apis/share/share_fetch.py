@@ -1,0 +1,578 @@
+"""ShareFetch (API key 78, versions 1-2; KIP-932, KIP-1206, KIP-1222): acquires records for a member of a share group.
+
+KIP-1206: a strict limit on the records. KIP-1222: a request that renews locks fetches nothing. The records are found as
+those of a Fetch are: in the local log or in remote storage, up to the bound of the group's isolation level. Then the
+share partitions decide which of them the member acquires, and the response has the record batches that hold these.
+
+    session ──▶ acknowledgements ─────────────────────────────────────────────┐
+            └─▶ plan ──▶ enough bytes? ──▶ read ──▶ acquire ──▶ cut batches ──┴──▶ response
+                  ▲           └ no: wait for commits, released records, a loaded share partition
+                  └────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.records.current_leaders import CurrentLeader, current_leader, endpoints_of
+from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max
+from moldau.broker.apis.share.share_acknowledge import (
+    MOVED,
+    SHARED_MAX,
+    Outcomes,
+    acknowledge,
+    refusal_of,
+    release_session,
+)
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation
+from moldau.broker.runtime.pending import DATA, Pending
+from moldau.broker.sharing.share_partitions import SharedPartition
+from moldau.coordinator.share_state.state import ShareKey
+from moldau.protocol.compiler import encoder_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
+from moldau.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from moldau.protocol.primitives import BytesLike, Chunk
+from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead
+from moldau.replication.share.acquisition import AcquireWish, cut, fetched_batches
+from moldau.replication.share.sessions import (
+    FINAL_EPOCH,
+    SESSION_PARTITIONS_MAX,
+    SessionKey,
+    SessionPartition,
+    ShareFetchContext,
+    ShareFetchWish,
+)
+from moldau.replication.source import PageCacheMiss, PendingRemoteRead
+from moldau.security.access import AclOperation, ResourceKind
+from moldau.storage.files.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+log = logging.getLogger("moldau.share")
+
+RENEW_VERSION: Final = 2
+"""From this version on a request may renew locks, and its limit on records may be strict."""
+RECORD_LIMIT: Final = 1
+"""The acquire mode with a strict limit."""
+CONSUMER_VERSION: Final = 10
+"""The version of Fetch as which the reads are planned: consumers read from the leader."""
+PLANNED_MAX: Final = 128
+"""The most share partitions that are read at once. Each request begins with another partition of its session."""
+NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+"""The leader where a response names none.
+
+DIVERGES: Apache Kafka leaves zeros, here and in ShareAcknowledge. franz-go follows them beside any error, such as that
+of a late acknowledgement: its member fetches from a broker 0 from then on, which may not exist.
+"""
+Fetched: TypeAlias = dict[SessionPartition, PartitionData]
+
+
+def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> object:
+    group_id, member_id = request.group_id, request.member_id
+    error = refusal_of(services, context, group_id, member_id)
+    is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
+    if error is ErrorCode.NONE and is_renewal:
+        limits = {"maxBytes": request.max_bytes, "minBytes": request.min_bytes}
+        limits |= {"maxRecords": request.max_records, "maxWaitMs": request.max_wait_ms}
+        message = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value)
+        if message:
+            return ShareFetchResponse(
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=message + "if isRenewAck is true.",
+                acquisition_lock_timeout_ms=0,
+            )
+    if error is not ErrorCode.NONE:
+        return refused(error)
+    assert group_id is not None and member_id is not None
+    wish = wish_of(request, SessionKey(group_id, member_id))
+    found = services.share_sessions.open(wish)
+    if found.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+        return refused_later(services, request, found.error)
+    if found.error is not ErrorCode.NONE:
+        return refused(found.error)
+    fetch = ShareFetch(services, context, request, wish, found, is_renewal=is_renewal)
+    return services.long_requests.answer(context, fetch.answering())
+
+
+def refused(error: ErrorCode, throttle_ms: int = 0) -> ShareFetchResponse:
+    return ShareFetchResponse(throttle_time_ms=throttle_ms, error_code=error, acquisition_lock_timeout_ms=0)
+
+
+def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCode) -> Pending[ShareFetchResponse]:
+    """Refuse a request after its wait, so that its client does not repeat it at once."""
+    operation: DelayedOperation[ShareFetchResponse] = DelayedOperation(
+        services.purgatory, "ShareFetch", request.max_wait_ms, lambda is_last: refused(error) if is_last else None, DATA
+    )
+    return operation.reply
+
+
+def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
+    partitions = [
+        (SessionPartition(topic.topic_id, each.partition_index), bool(each.acknowledgement_batches))
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    return ShareFetchWish(
+        key,
+        request.share_session_epoch,
+        tuple(partition for partition, _ in partitions),
+        tuple(
+            SessionPartition(each.topic_id, index)
+            for each in request.forgotten_topics_data
+            for index in each.partitions
+        ),
+        any(has_batches for _, has_batches in partitions),
+    )
+
+
+def has_unread(shared: SharedPartition) -> bool:
+    """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
+    return shared.machine.next_fetch_offset() != shared.partition.high_watermark
+
+
+class ShareFetch:
+    """One request until its response is there; the `FetchRoom` of its plans."""
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        wish: ShareFetchWish,
+        found: ShareFetchContext,
+        *,
+        is_renewal: bool,
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._wish = wish
+        self._found = found
+        self._session = services.share_sessions.find(wish.key)
+        self._is_renewal = is_renewal
+        self._settings = services.share_partitions.settings_of(wish.key.group_id)
+        self._quota = services.quotas.fetch
+        self._shared: dict[SessionPartition, SharedPartition] = {}
+        self._fetched: Fetched = {}
+        self._outcomes: Outcomes | None = None
+        self._is_fetched = False
+        self._throttle_ms = 0
+        self._lookups_left = COLD_LOOKUPS_MAX
+        self._remote_deadline_ms: int | None = None
+        self._reply: Pending[ShareFetchResponse] = Pending(self._abandon, DATA)
+        self._operation: DelayedOperation[Fetched] | None = None
+
+    # The room of a plan
+
+    @property
+    def size_max(self) -> int:
+        size_max, quota = self._services.fetch_size_max, self._quota
+        return size_max if quota is None else fetch_size_max(quota, self._context, size_max)
+
+    @property
+    def memory(self) -> int:
+        return self._services.reply_memory.room()
+
+    @property
+    def awaits_remote(self) -> bool:
+        deadline_ms = self._remote_deadline_ms
+        return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
+
+    def sends_from_file(self, place: FileSlice) -> bool:
+        """The headers of batches are looked at, so that all records are copied."""
+        return False
+
+    # The two halves of the request
+
+    @property
+    def _has_session(self) -> bool:
+        """Whether the session of the request goes on: it may end, or begin anew, while the request waits.
+
+        DIVERGES: Apache Kafka acquires records for a session that has ended, and they wait for the end of their locks.
+        """
+        return self._services.share_sessions.find(self._wish.key) is self._session
+
+    def answering(self) -> Answering:
+        """Yields at every partition that is looked at."""
+        try:
+            yield from self._begin()
+        except GeneratorExit:
+            self._abandon()
+            raise
+        return self._reply
+
+    def _begin(self) -> Iterator[None]:
+        request, wish = self._request, self._wish
+        if wish.has_acknowledgements:
+            named = (
+                (SessionPartition(topic.topic_id, each.partition_index), each)
+                for topic in request.topics
+                for each in topic.partitions
+            )
+            yield from acknowledge(
+                self._services, self._context, wish.key, named, self._acknowledged, is_renewal=request.is_renew_ack
+            )
+        else:
+            self._outcomes = {}
+        if self._is_renewal or wish.epoch == FINAL_EPOCH:
+            self._ended(self._fetched)
+            return
+        yield from self._find_partitions()
+        if not self._shared or request.max_records <= 0 or request.max_bytes <= 0:
+            self._ended(self._fetched)
+        else:
+            fetched = self._attempt(request.max_wait_ms <= 0) or self._wait()
+            if isinstance(fetched, Pending):
+                fetched.listen(self._ended)
+            else:
+                self._ended(fetched)
+
+    def _acknowledged(self, outcomes: Outcomes) -> None:
+        self._outcomes = outcomes
+        if self._is_fetched:
+            self._respond()
+
+    def _ended(self, fetched: Fetched) -> None:
+        self._fetched, self._is_fetched = fetched, True
+        if self._outcomes is not None:
+            self._respond()
+
+    def _abandon(self) -> None:
+        """The connection is lost, and with it the session of the member.
+
+        DIVERGES: Apache Kafka also notices a lost connection while no ShareFetch waits; here the locks end then.
+        """
+        if self._operation is not None:
+            self._operation.end()
+        if self._has_session:
+            release_session(self._services, self._wish.key)
+
+    # Fetching
+
+    def _find_partitions(self) -> Iterator[None]:
+        """Find the share partitions."""
+        services, access, group_id = self._services, self._context.access, self._wish.key.group_id
+        topics = services.cluster.image.topics.by_id
+        for partition in self._found.partitions:
+            topic = topics.get(partition.topic_id)
+            if topic is None:
+                self._fail(partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.name):
+                self._fail(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif partition.partition not in topic.partitions:
+                self._fail(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                shared = services.share_partitions.get(ShareKey(group_id, *partition))
+                if isinstance(shared, ErrorCode):
+                    self._fail(partition, shared)
+                else:
+                    self._shared[partition] = shared
+            yield
+
+    def _fail(self, partition: SessionPartition, error: ErrorCode) -> None:
+        self._fetched[partition] = empty(partition, error)
+
+    def _attempt(self, is_last: bool) -> Fetched | Pending[Fetched] | None:
+        """What is fetched; None where there are fewer bytes than the client asks for and its wait is not over."""
+        if not self._has_session:
+            return self._fetched
+        for partition, shared in [*self._shared.items()]:
+            if shared.error is not None:
+                del self._shared[partition]
+                self._fail(partition, shared.error)
+        able = {
+            partition: shared
+            for partition, shared in self._shared.items()
+            if shared.is_active and not shared.is_read and shared.machine.can_acquire
+        }
+        ready = dict(islice(((each, shared) for each, shared in able.items() if has_unread(shared)), PLANNED_MAX))
+        if not ready:
+            if not is_last and self._shared:
+                return None
+            return self._fetched | nothing_of(able)
+        reads = self._plan(ready)
+        if isinstance(reads, PageCacheMiss):
+            return self._warm(reads, is_last)
+        if isinstance(reads, PendingRemoteRead):
+            return self._await_remote(reads, is_last)
+        size = sum(read.size for read in reads)
+        min_bytes = min(self._request.min_bytes, self.size_max)
+        if not is_last and size < min_bytes and not any(read.is_urgent for read in reads):
+            return None
+        self._throttle_ms = self._throttled_ms(0)
+        if self._throttle_ms:
+            return self._fetched
+        self._fetched |= nothing_of(able)
+        return self._read(ready, reads)
+
+    def _throttled_ms(self, size: int) -> int:
+        """Count bytes of the response in the rate of the client. Returns how long it has to wait, in ms.
+
+        DIVERGES: a client above its quota acquires nothing, and one that exceeds it with this response gets its records
+        before it is muted. In Apache Kafka it acquires them, gets none, and they are locked until their locks expire.
+        """
+        if self._quota is None:
+            return 0
+        now_ms = self._services.environment.monotonic_ms()
+        return self._quota.record(self._context.principal.name, self._context.client_id or "", size, now_ms)
+
+    def _plan(
+        self, ready: dict[SessionPartition, SharedPartition]
+    ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
+        """Plan the reads as those of a consumer; each share partition may give an equal part of the bytes. No more is
+        read than the wanted records take, and the least that the client waits for: they are few beside the bytes that a
+        client allows.
+        """
+        size_max = min(self._request.max_bytes, self.size_max)
+        records, size_min = self._request.max_records, min(self._request.min_bytes, size_max)
+        isolation = READ_COMMITTED if self._settings.reads_committed else READ_UNCOMMITTED
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size_max, isolation_level=isolation, topics=[])
+        wanted = []
+        for place, (partition, shared) in enumerate(ready.items()):
+            share = size_max // len(ready) + size_max % len(ready) * (place == 0)
+            size = shared.read_size(records)
+            wish = FetchPartition(
+                partition=partition.partition,
+                fetch_offset=shared.machine.next_fetch_offset(),
+                partition_max_bytes=share if size is None else min(share, max(size, size_min)),
+            )
+            wanted.append(((partition.topic_id, partition.partition), wish))
+        waits = self._lookups_left == 0
+        return self._services.fetch_planner.plan(request, CONSUMER_VERSION, wanted, None, {}, self, waits)
+
+    def _wait(self) -> Pending[Fetched]:
+        operation: DelayedOperation[Fetched] = DelayedOperation(
+            self._services.purgatory, "ShareFetch", self._request.max_wait_ms, self._attempt, DATA
+        )
+        self._operation = operation
+        awaited = LAST_STABLE_OFFSET if self._settings.reads_committed else HIGH_WATERMARK
+        operation.watch([shared.partition for shared in self._shared.values()], awaited)
+        for shared in self._shared.values():
+            shared.awaited_by(operation)
+        return operation.reply
+
+    def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[Fetched]:
+        """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
+        reply: Pending[Fetched] = Pending()
+        self._lookups_left -= 1
+
+        async def warm() -> None:
+            try:
+                await self._services.environment.offload(cold.place.warm)
+            except OSError as error:
+                log.error("an index cannot be read for a share fetch: %s", error)
+                cold.log.fail_unless_passing(error)
+                self._lookups_left = 0
+            asyncio.get_running_loop().call_soon(self._attempt_again, reply, is_last)
+
+        self._services.spawn(warm())
+        return reply
+
+    def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[Fetched]:
+        """Plan once more when the read of remote storage has ended, or remote.fetch.max.wait.ms is over."""
+        reply: Pending[Fetched] = Pending()
+        now_ms = self._services.environment.monotonic_ms()
+        if self._remote_deadline_ms is None:
+            self._remote_deadline_ms = now_ms + self._services.settings.config.integer("remote.fetch.max.wait.ms")
+        is_over = False
+
+        def again() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                self._attempt_again(reply, is_last or not self.awaits_remote)
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(self._remote_deadline_ms - now_ms, 0) / 1000, again)
+        remote.when_done(partial(_soon, loop, again))
+        return reply
+
+    def _attempt_again(self, reply: Pending[Fetched], is_last: bool) -> None:
+        fetched = self._attempt(is_last) or self._wait()
+        if isinstance(fetched, Pending):
+            fetched.listen(reply.complete)
+        else:
+            reply.complete(fetched)
+
+    # Reading and acquiring
+
+    def _read(
+        self, ready: dict[SessionPartition, SharedPartition], reads: Sequence[PlannedRead]
+    ) -> Fetched | Pending[Fetched]:
+        found: list[tuple[PlannedRead, BytesLike | None]] = []
+        try:
+            for read in reads:
+                place = read.place
+                found.append((read, None if place is None else place.file.pread_cached(place.size, place.position)))
+        except OSError:
+            return self._read_on_executor(ready, reads)
+        if any(read.place is not None and data is None for read, data in found):
+            return self._read_on_executor(ready, reads)
+        return self._acquire(ready, [(read, data or b"") for read, data in found])
+
+    def _read_on_executor(
+        self, ready: dict[SessionPartition, SharedPartition], reads: Sequence[PlannedRead]
+    ) -> Pending[Fetched]:
+        """Read on an executor thread; meanwhile no other fetch reads the same share partitions."""
+        reply: Pending[Fetched] = Pending()
+        for shared in ready.values():
+            shared.is_read = True
+
+        async def read_all() -> None:
+            found: list[tuple[PlannedRead, BytesLike]] = []
+            for read in reads:
+                data: BytesLike = b""
+                if read.place is not None:
+                    try:
+                        data = await self._services.environment.offload(read.place.read)
+                    except OSError as error:
+                        assert read.partition is not None
+                        log.error("%s-%d cannot be read: %s", read.partition.topic, read.partition.index, error)
+                        read.partition.log.fail_unless_passing(error)
+                        read.data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                found.append((read, data))
+            for shared in ready.values():
+                shared.is_read = False
+            reply.complete(self._acquire(ready, found))
+            for shared in ready.values():
+                shared.wake()
+
+        self._services.spawn(read_all())
+        return reply
+
+    def _acquire(
+        self, ready: dict[SessionPartition, SharedPartition], found: Sequence[tuple[PlannedRead, BytesLike]]
+    ) -> Fetched:
+        """Acquire what was read, as far as the limits of the request allow."""
+        if not self._has_session:
+            return self._fetched
+        left = self._request.max_records
+        is_strict = self._context.version >= RENEW_VERSION and self._request.share_acquire_mode == RECORD_LIMIT
+        for read, data in found:
+            topic_id, index = read.key
+            assert isinstance(topic_id, bytes)
+            partition = SessionPartition(topic_id, index)
+            shared = ready[partition]
+            error = shared.error if shared.error is not None else ErrorCode(read.data.error_code)
+            answer = self._fetched[partition] = empty(partition, error)
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                # The records were deleted, by retention or on request: what is left is fetched next.
+                shared.machine.log_start_moved(shared.partition.log.log_start_offset)
+                answer.error_code = ErrorCode.NONE
+            if error is not ErrorCode.NONE or not data:
+                continue
+            batches = list(fetched_batches(data))
+            if batches:
+                records = batches[-1].batch.last_offset - batches[0].batch.first_offset + 1
+                shared.was_read(batches[-1].end_position, records)
+            else:
+                shared.was_read(0, 0)
+            aborted = [(each.first_offset, each.producer_id) for each in read.data.aborted_transactions or ()]
+            wish = AcquireWish(self._wish.key.member_id, left, self._request.batch_size, is_strict, read.fetch_offset)
+            acquired, count = shared.acquire(wish, [each.batch for each in batches], aborted)
+            if acquired:
+                left -= count
+                answer.records = cut(data, batches, acquired)
+                answer.acquired_records = [
+                    AcquiredRecords(first_offset=first, last_offset=last, delivery_count=delivery_count)
+                    for first, last, delivery_count in acquired
+                ]
+        return self._fetched
+
+    # The response
+
+    def _respond(self) -> None:
+        assert self._outcomes is not None
+        session, answers = self._found.session, {}
+        if not self._throttle_ms:
+            for partition, answer in self._fetched.items():
+                if session is None or session.must_respond(
+                    partition, has_records=bool(answer.records), has_error=bool(answer.error_code)
+                ):
+                    answers[partition] = answer
+        for partition, (error, message) in self._outcomes.items():
+            answer = answers.setdefault(partition, empty(partition, ErrorCode.NONE))
+            answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
+        response = ShareFetchResponse(
+            throttle_time_ms=self._throttle_ms,
+            acquisition_lock_timeout_ms=self._settings.limits.lock_duration_ms,
+        )
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        leaders: list[CurrentLeader] = []
+        for (topic_id, index), answer in answers.items():
+            if answer.error_code in MOVED:
+                leader = current_leader(self._services, (topic_id, index))
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+                leaders.append(leader)
+            topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(answer)
+        response.responses = list(topics.values())
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in endpoints_of(self._services, self._context.listener.name, leaders)
+        ]
+        if self._wish.epoch == FINAL_EPOCH:
+            release_session(self._services, self._wish.key)
+        if self._quota is not None and not self._throttle_ms:
+            response.throttle_time_ms = self._throttled_ms(response_size(response, self._context.version))
+        self._reply.complete(response)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    loop.call_soon(callback)
+
+
+def response_size(response: ShareFetchResponse, version: int) -> int:
+    """Bytes of a response without its header. Records are not copied for this."""
+    pieces: list[Chunk] = []
+    encoder_of(ShareFetchResponse, version)(response, pieces)
+    return SIZE_SIZE + sum(map(len, pieces))
+
+
+def nothing_of(partitions: Iterable[SessionPartition]) -> Fetched:
+    """No records of these partitions."""
+    return {each: empty(each, ErrorCode.NONE) for each in partitions}
+
+
+def empty(partition: SessionPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=partition.partition,
+        error_code=error,
+        acknowledge_error_code=ErrorCode.NONE,
+        current_leader=NO_LEADER,
+        records=b"",
+    )
+
+
+API: Final = Api(
+    ShareFetchRequest,
+    broker=handle,
+    needs=handler_asks,
+    bounds={
+        "topics": SESSION_PARTITIONS_MAX,
+        "topics.partitions": SESSION_PARTITIONS_MAX,
+        "topics.partitions.acknowledgement_batches": SHARED_MAX,
+        "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
+        "forgotten_topics_data": SESSION_PARTITIONS_MAX,
+        "forgotten_topics_data.partitions": SESSION_PARTITIONS_MAX,
+    },
+)

@@ -1,0 +1,56 @@
+"""ShareGroupHeartbeat (API key 76, version 1; KIP-932): members of a share group join, stay and go.
+
+The reply waits until what the heartbeat changes is committed.
+
+DIVERGES: a client without rights on the group or the topics is told so also where share.version is 0; Apache Kafka
+answers UNSUPPORTED_VERSION before it asks the ACLs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import after_hashes, submit_event
+from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.share.events import ShareHeartbeat
+from moldau.coordinator.share.heartbeat import Refusal, refused
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.features import SHARE_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+
+def handle(services: Services, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
+    if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
+        return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
+    client_id, client_host = context.client_id or "", f"/{context.client_host}"
+
+    def submitted() -> ShareGroupHeartbeatResponse | Pending[ShareGroupHeartbeatResponse]:
+        return submit_event(
+            services.groups.runner_of(request.group_id),
+            context.version,
+            lambda waiter: ShareHeartbeat(waiter, request, client_id, client_host),
+            lambda error: refused(Refusal(error)),
+        )
+
+    names = request.subscribed_topic_names
+    if not names:
+        return submitted()
+    return services.long_requests.answer(context, after_hashes(services, names, submitted))
+
+
+API: Final = Api(
+    ShareGroupHeartbeatRequest,
+    broker=handle,
+    needs=all_of(
+        needs(on_group, AclOperation.READ, "group_id"), every(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names")
+    ),
+    bounds={"subscribed_topic_names": ENTRIES_MAX},
+)

@@ -1,0 +1,367 @@
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets (API keys 90 to 92; KIP-932, KIP-1226).
+
+The group says which share partitions it has, the share coordinator keeps their start offsets. KIP-1226: the lag counts
+the records after the start offset whose delivery is not complete; the leader of the partition gives the latest offset.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import ReplyToken, join_answers
+from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.parts import cut
+from moldau.broker.coordinators.share_initialization import (
+    delete_states,
+    initialize_states,
+    read_summaries,
+    succeeded,
+)
+from moldau.broker.coordinators.share_state_messages import Answers
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.share.events import (
+    AlterOffsets,
+    DeleteOffsets,
+    ListStates,
+    OffsetsToAlter,
+    ShareRefusal,
+    StatesDeleted,
+    StatesInitialized,
+    StatesToDelete,
+)
+from moldau.coordinator.share_state.events import StateAnswer
+from moldau.kraft.features import SHARE_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from moldau.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from moldau.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from moldau.protocol.schema import ZERO_UUID
+from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
+from moldau.security.access import AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.coordinator.group.group import AboutGroup
+
+UNKNOWN: Final = "This server does not host this topic-partition."
+NOTHING_TO_DELETE: Final = "There is no offset information to delete."
+NOT_KNOWN: Final = -1
+
+DENIED: Final = "Group authorization failed."
+
+
+def submit(
+    services: Services,
+    group_id: str,
+    event_of: Callable[[Waiter], AboutGroup],
+    answered: Callable[[object], None],
+) -> None:
+    """Step the group's machine, and call `answered` with its answer, or with a `ShareRefusal`."""
+    runner = services.groups.runner_of(group_id)
+    if not group_id:
+        answered(ShareRefusal(ErrorCode.INVALID_GROUP_ID))
+    elif isinstance(runner, ErrorCode):
+        answered(ShareRefusal(runner))
+    else:
+        runner.submit(event_of(Waiter(ReplyToken(answered, lambda answer: answer), 0)))
+
+
+def is_off(services: Services) -> bool:
+    return not services.cluster.image.features.levels.get(SHARE_VERSION, 0)
+
+
+# Describing
+
+
+def describe(
+    services: Services, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> Pending[DescribeShareGroupOffsetsResponse]:
+    groups = [describe_group(services, context, group) for group in request.groups]
+    return join_answers(groups, lambda described: DescribeShareGroupOffsetsResponse(groups=described))
+
+
+def describe_group(
+    services: Services, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup | Pending[DescribeShareGroupOffsetsResponseGroup]:
+    described = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
+    error = ErrorCode.NONE
+    if is_off(services):
+        error = ErrorCode.UNSUPPORTED_VERSION
+    elif not context.access.allows(AclOperation.DESCRIBE, ResourceKind.GROUP, group.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if error is not ErrorCode.NONE:
+        described.error_code = error
+        return described
+    reply: Pending[DescribeShareGroupOffsetsResponseGroup] = Pending(waits_for=COORDINATOR)
+    description = Description(services, context, described, reply)
+    if group.topics is None:
+        submit(services, group.group_id, lambda waiter: ListStates(waiter, group.group_id), description.listed)
+    else:
+        description.named((topic.topic_name, topic.partitions) for topic in group.topics)
+    return reply
+
+
+class Description:
+    """The description of one group until all its offsets are there."""
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        described: DescribeShareGroupOffsetsResponseGroup,
+        reply: Pending[DescribeShareGroupOffsetsResponseGroup],
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._described = described
+        self._reply = reply
+        self._lags_left = 0
+
+    def listed(self, answer: object) -> None:
+        """The group has told its share partitions; those of topics that the client may not describe are left out."""
+        if isinstance(answer, ShareRefusal):
+            self._described.error_code, self._described.error_message = answer
+            self._reply.complete(self._described)
+            return
+        assert isinstance(answer, Mapping)
+        self._read({topic_id: sorted(answer[topic_id]) for topic_id in answer if self._may_see(topic_id)})
+
+    def _may_see(self, topic_id: bytes) -> bool:
+        topic = self._services.cluster.image.topics.by_id.get(topic_id)
+        return topic is not None and self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
+
+    def named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
+        """The client has named share partitions. A topic that does not exist has no offsets."""
+        states: dict[bytes, list[int]] = {}
+        for name, partitions in topics:
+            topic = self._services.cluster.image.topics.by_name(name)
+            error = ErrorCode.NONE
+            if not self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, name):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if topic is not None and error is ErrorCode.NONE:
+                states[topic.id] = partitions
+                continue
+            entries = [
+                DescribeShareGroupOffsetsResponsePartition(
+                    partition_index=index, start_offset=NOT_KNOWN, leader_epoch=0, error_code=error
+                )
+                for index in partitions
+            ]
+            self._described.topics.append(
+                DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=ZERO_UUID, partitions=entries)
+            )
+        self._read(states)
+
+    def _read(self, states: Mapping[bytes, list[int]]) -> None:
+        read_summaries(self._services.share_persister, self._described.group_id, states, self._answered)
+
+    def _answered(self, answers: Answers) -> None:
+        topics: dict[bytes, DescribeShareGroupOffsetsResponseTopic] = {}
+        asked: list[tuple[str, DescribeShareGroupOffsetsResponsePartition, StateAnswer]] = []
+        for (topic_id, index), answer in answers.items():
+            topic = self._services.cluster.image.topics.by_id.get(topic_id)
+            name = "" if topic is None else topic.name
+            is_known = answer.error is ErrorCode.NONE
+            entry = DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=answer.start_offset if is_known else NOT_KNOWN,
+                leader_epoch=answer.leader_epoch if is_known else 0,
+            )
+            if is_known and answer.start_offset != NOT_KNOWN and answer.delivery_complete_count != NOT_KNOWN:
+                asked.append((name, entry, answer))
+            empty = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
+            topics.setdefault(topic_id, empty).partitions.append(entry)
+        self._described.topics.extend(topics.values())
+        self._lags_left = len(asked) + 1
+        for name, entry, answer in asked:
+            self._ask_lag(name, entry, answer)
+        self._lag_known()
+
+    def _ask_lag(self, name: str, entry: DescribeShareGroupOffsetsResponsePartition, answer: StateAnswer) -> None:
+        def answered(latest: int | ErrorCode) -> None:
+            if isinstance(latest, ErrorCode):
+                entry.error_code, entry.start_offset = latest, 0
+            else:
+                entry.lag = latest - answer.start_offset - answer.delivery_complete_count
+            self._lag_known()
+
+        self._services.latest_offsets.ask(name, entry.partition_index, answered)
+
+    def _lag_known(self) -> None:
+        self._lags_left -= 1
+        if not self._lags_left:
+            self._reply.complete(self._described)
+
+
+# Altering
+
+
+def alter(
+    services: Services, context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
+    group_id, access = request.group_id, context.access
+    if is_off(services):
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
+    reply: Pending[AlterShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
+    hidden = {
+        topic.topic_name
+        for topic in request.topics
+        if not access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.topic_name)
+    }
+    offsets = tuple(
+        (topic.topic_name, each.partition_index, each.start_offset)
+        for topic in request.topics
+        for each in topic.partitions
+        if topic.topic_name not in hidden
+    )
+
+    def decided(answer: object) -> None:
+        if isinstance(answer, ShareRefusal):
+            error, message = answer
+            reply.complete(AlterShareGroupOffsetsResponse(error_code=error, error_message=message))
+            return
+        assert isinstance(answer, OffsetsToAlter)
+        initialize_states(services.share_persister, group_id, answer.state_epoch, answer.offsets, stored)
+
+    def stored(answers: Answers) -> None:
+        runner = services.groups.runner_of(group_id)
+        if not isinstance(runner, ErrorCode) and succeeded(answers):
+            runner.submit(StatesInitialized(group_id, succeeded(answers)))
+        reply.complete(altered(services, request, hidden, answers))
+
+    submit(services, group_id, lambda waiter: AlterOffsets(waiter, group_id, offsets), decided)
+    return reply
+
+
+def altered(
+    services: Services, request: AlterShareGroupOffsetsRequest, hidden: set[str], answers: Answers
+) -> AlterShareGroupOffsetsResponse:
+    response = AlterShareGroupOffsetsResponse()
+    for topic in request.topics:
+        known = services.cluster.image.topics.by_name(topic.topic_name)
+        topic_id = ZERO_UUID if known is None or topic.topic_name in hidden else known.id
+        result = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
+        for each in topic.partitions:
+            answer = answers.get((topic_id, each.partition_index))
+            if topic.topic_name in hidden:
+                answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif answer is None:
+                answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+            result.partitions.append(
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index, error_code=answer.error, error_message=answer.message
+                )
+            )
+        response.responses.append(result)
+    return response
+
+
+# Deleting
+
+
+def delete(
+    services: Services, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
+    group_id, access = request.group_id, context.access
+    if is_off(services):
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not access.allows(AclOperation.DELETE, ResourceKind.GROUP, group_id):
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
+    reply: Pending[DeleteShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
+    names = [topic.topic_name for topic in request.topics]
+    hidden = {name for name in names if not access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}
+    visible = tuple(name for name in names if name not in hidden)
+    answers: dict[tuple[bytes, int], StateAnswer] = {}
+
+    def decided(answer: object) -> None:
+        if isinstance(answer, ShareRefusal):
+            error, message = answer
+            reply.complete(DeleteShareGroupOffsetsResponse(error_code=error, error_message=message))
+            return
+        assert isinstance(answer, StatesToDelete)
+        delete_states(services.share_persister, group_id, answer.states, deleted)
+
+    def deleted(found: Answers) -> None:
+        answers.update(found)
+        failed = {topic_id for (topic_id, _), answer in found.items() if answer.error is not ErrorCode.NONE}
+        done = frozenset(topic_id for topic_id, _ in found if topic_id not in failed)
+        submit(services, group_id, lambda waiter: StatesDeleted(waiter, group_id, done), noted)
+
+    def noted(answer: object) -> None:
+        reply.complete(removed(services, names, hidden, answers))
+
+    submit(services, group_id, lambda waiter: DeleteOffsets(waiter, group_id, visible), decided)
+    return reply
+
+
+def removed(
+    services: Services, names: Iterable[str], hidden: set[str], answers: Answers
+) -> DeleteShareGroupOffsetsResponse:
+    response = DeleteShareGroupOffsetsResponse()
+    by_topic: defaultdict[bytes, list[StateAnswer]] = defaultdict(list)
+    for (topic_id, _), each in answers.items():
+        by_topic[topic_id].append(each)
+    for name in names:
+        topic = services.cluster.image.topics.by_name(name)
+        answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+        topic_id = ZERO_UUID
+        if name in hidden:
+            answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        elif topic is not None:
+            found = by_topic[topic.id]
+            failed = [each for each in found if each.error is not ErrorCode.NONE]
+            topic_id = topic.id if found else ZERO_UUID
+            answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_TO_DELETE)
+            if found:
+                answer = failed[0] if failed else StateAnswer()
+        response.responses.append(
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=topic_id, error_code=answer.error, error_message=answer.message
+            )
+        )
+    return response
+
+
+APIS: Final = (
+    Api(
+        DescribeShareGroupOffsetsRequest,
+        broker=describe,
+        needs=handler_asks,
+        parts=cut("groups.topics.partitions", "groups.topics.partitions"),
+    ),
+    Api(
+        AlterShareGroupOffsetsRequest,
+        broker=alter,
+        needs=handler_asks,
+        bounds={"topics": SESSION_PARTITIONS_MAX, "topics.partitions": SESSION_PARTITIONS_MAX},
+    ),
+    Api(
+        DeleteShareGroupOffsetsRequest,
+        broker=delete,
+        needs=handler_asks,
+        bounds={"topics": SESSION_PARTITIONS_MAX},
+    ),
+)

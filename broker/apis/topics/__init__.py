@@ -1,0 +1,1 @@
+"""The APIs of topics and their replicas."""

@@ -1,0 +1,92 @@
+"""CreateTopics (API key 19, versions 2-7; KIP-4, KIP-464, KIP-525, KIP-516): the controller decides.
+
+Its response goes to the client as it is, once the partitions that this broker was assigned are made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.forwarding import OPEN_MAX, decide
+from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
+from moldau.broker.apis.parts import cut
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.refusals import refused
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.forwarding import ForwardingServices
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import Handler, RequestContext
+    from moldau.broker.runtime.pending import Pending
+
+
+def handle(
+    services: ForwardingServices, context: RequestContext, request: CreateTopicsRequest
+) -> Pending[CreateTopicsResponse]:
+    return services.controller.ask_for_partitions(request, context)
+
+
+def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """CREATE on the cluster, or on each topic. The response holds a topic's settings only with DESCRIBE_CONFIGS
+    on it.
+    """
+    assert isinstance(request, CreateTopicsRequest)
+    access = context.access
+    allowed, refused = request.topics, set[str]()
+    if not on_cluster(AclOperation.CREATE).is_met_quietly(access):
+        # The controller refuses the topic of the metadata log to every client.
+        names = dict.fromkeys(each.name for each in request.topics if each.name != CLUSTER_METADATA_TOPIC)
+        refused = {name for name in names if not on_topic(AclOperation.CREATE, name).is_met(access)}
+        allowed = [each for each in request.topics if each.name not in refused]
+
+    def told(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        for each in response.topics:
+            if each.error_code == ErrorCode.NONE and not on_topic(
+                AclOperation.DESCRIBE_CONFIGS, each.name
+            ).is_met_quietly(access):
+                each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                each.num_partitions = each.replication_factor = -1
+                each.configs = []
+        response.topics.extend(
+            CreatableTopicResult(
+                name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed."
+            )
+            for name in sorted(refused)
+        )
+        return response
+
+    return change_response(answer(context, with_field(request, "topics", allowed)), told)
+
+
+def too_many_topics(request: object) -> Handler | None:
+    """DIVERGES: Apache Kafka asks the ACLs before it refuses more than 10,000 topics; here all are refused at once."""
+    assert isinstance(request, CreateTopicsRequest)
+    if len(request.topics) <= NEW_PARTITIONS_MAX:
+        return None
+
+    return lambda context, part: refused(
+        part,
+        context.version,
+        ErrorCode.POLICY_VIOLATION,
+        "Unable to perform excessively large batch operation.",
+    )
+
+
+API: Final = Api(
+    CreateTopicsRequest,
+    broker=handle,
+    controller=decide,
+    needs=allowed,
+    parts=cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
+    bounds={
+        "topics.assignments": NEW_PARTITIONS_MAX,
+        "topics.assignments.broker_ids": ENTRIES_MAX,
+        "topics.configs": ENTRIES_MAX,
+    },
+)

@@ -1,0 +1,270 @@
+"""Metadata (API key 3, versions 0-13; KIP-4, KIP-78, KIP-320, KIP-430, KIP-516): brokers, topics and leaders.
+
+The answer names the brokers that are alive, and the leader of each partition of the topics that the client asks for.
+Version 0 asks for all topics with an empty list, later versions with null; from version 12 on topics may be asked for
+by id (KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
+executor thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import Api
+from moldau.broker.apis.large_metadata import Client, MetadataQuery
+from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart
+from moldau.broker.apis.visibility import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
+from moldau.kraft.topic_names import refusal_of_name
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from moldau.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.replies import EncodedResponse
+    from moldau.broker.network.route import RequestContext
+    from moldau.broker.runtime.pending import Pending
+    from moldau.kraft.image.cluster import ClusterImage
+
+NULL_MEANS_ALL_VERSION: Final = 1
+"""Version 0 has no null: there the empty list asks for all topics."""
+LARGE: Final = 200
+"""Most topics and partitions in a response that is made on the event loop: it takes 2 ms at most."""
+ASKED_BY_ID_VERSION: Final = 12
+"""Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
+
+
+def handle(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | EncodedResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
+    if context.version < ASKED_BY_ID_VERSION and any(
+        _is_by_id(requested_topic) for requested_topic in request.topics or ()
+    ):
+        return _refused(request)
+    asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
+    creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
+    access, requested = context.access, None if asks_for_all else request.topics
+    image = services.cluster.image
+    question = MetadataQuery(
+        image=image,
+        listener=context.listener.name,
+        nodes=tuple(services.cluster.live_nodes(context.listener.name)),
+        controller_id=services.cluster.any_live_node_id(),
+        cluster_id=services.cluster.id,
+        requested=requested,
+        topic_operations=TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+        cluster_operations=permitted_on_cluster(access) if request.include_cluster_authorized_operations else NOT_ASKED,
+        new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
+    )
+    if not access.is_unrestricted:
+        question = _as_allowed(services, context, question, creates=creates)
+    large = services.large_metadata
+    if not context.is_part and (known := large.known(question, context.version)) is not None:
+        return known
+    if _is_large(question):
+        if context.is_part:
+            return large.describe(question, answer)
+        return large.ask(question, context.version, answer)
+    response, missing = answer(question)
+    for name in missing:
+        # The response does not wait for the new topic: clients send the request again, as they do with Apache Kafka.
+        services.topics.create(name)
+    return response
+
+
+def _as_allowed(
+    services: Services, context: RequestContext, question: MetadataQuery, *, creates: bool
+) -> MetadataQuery:
+    """The question about the topics that the client may describe."""
+    from moldau.broker.apis.visibility import operations_on, visible_topics
+
+    access, topics = context.access, question.image.topics
+
+    def allowed() -> MetadataQuery:
+        requested, denied = visible_topics(access, topics, question.requested, creates=creates)
+        operations = None if question.topic_operations == NOT_ASKED else operations_on(access, topics, requested)
+        return question._replace(requested=requested, denied=denied, operations=operations)
+
+    if question.requested is not None:
+        return allowed()
+    client = Client(access.principal, context.client_host, access.stamp)
+    return services.large_metadata.visible(client, question, allowed)
+
+
+def _is_large(question: MetadataQuery) -> bool:
+    """Whether the answer has so many partitions that it is made on an executor thread. The count stops at that
+    number.
+    """
+    topics, requested = question.image.topics, question.requested
+    if requested is not None and len(requested) > LARGE:
+        return True
+    found = (
+        topics.by_id.values()
+        if requested is None
+        else (_found(topics, requested_topic) for requested_topic in requested)
+    )
+    count = 0
+    for each in found:
+        count += 1 if each is None else 1 + len(each.partitions)
+        if count > LARGE:
+            return True
+    return False
+
+
+def answer(question: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
+    """The reply, and the names of topics to be created."""
+    wanted = list(_wanted(question.image.topics, question.requested))
+    missing_count = sum(type(topic) is not Topic for topic in wanted)
+    missing: list[str] | None = [] if missing_count <= question.new_topics_max else None
+    reachable = frozenset(
+        node_id for node_id, node in question.image.cluster.brokers.items() if question.listener in node.endpoints
+    )
+    topics = [
+        _described(question, topic, reachable) if isinstance(topic, Topic) else _missing(question, topic, missing)
+        for topic in wanted
+    ]
+    topics.extend(question.denied)
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in question.nodes
+        ],
+        cluster_id=question.cluster_id,
+        controller_id=question.controller_id,
+        topics=topics,
+        cluster_authorized_operations=question.cluster_operations,
+    )
+    return response, missing or []
+
+
+def _is_by_id(requested_topic: MetadataRequestTopic) -> bool:
+    return requested_topic.name is None or requested_topic.topic_id != ZERO_UUID
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=requested_topic.name or "", topic_id=requested_topic.topic_id
+        )
+        for requested_topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
+
+
+def _wanted(
+    topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
+) -> Iterable[Topic | MetadataRequestTopic]:
+    """The requested topics, each once; for a topic that does not exist, the name or id of the request."""
+    if requested is None:
+        return topics.by_id.values()
+    # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
+    return {
+        (requested_topic.topic_id if _is_by_id(requested_topic) else requested_topic.name or ""): _found(
+            topics, requested_topic
+        )
+        or requested_topic
+        for requested_topic in requested
+    }.values()
+
+
+def _found(topics: TopicsImage, requested_topic: MetadataRequestTopic) -> Topic | None:
+    return (
+        topics.by_id.get(requested_topic.topic_id)
+        if _is_by_id(requested_topic)
+        else topics.by_name(requested_topic.name or "")
+    )
+
+
+def _described(question: MetadataQuery, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:
+    cluster = question.image.cluster
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(cluster, reachable, index, partition) for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=question.topic_operations
+        if question.operations is None
+        else question.operations[topic.id],
+    )
+
+
+def _partition(
+    cluster: ClusterImage, reachable: Collection[int], index: int, partition: PartitionRegistration
+) -> MetadataResponsePartition:
+    """`reachable`: the brokers that have an address at the listener of this request."""
+    error, leader = ErrorCode.NONE, partition.leader
+    if leader not in reachable:
+        error = ErrorCode.LISTENER_NOT_FOUND if leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=partition.offline_replicas(cluster),
+    )
+
+
+def _missing(
+    question: MetadataQuery, requested_topic: MetadataRequestTopic, missing: list[str] | None
+) -> MetadataResponseTopic:
+    """`missing` collects the names of topics to be created; it is None where the request creates none."""
+    if _is_by_id(requested_topic) or requested_topic.name is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested_topic.topic_id
+        )
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refusal_of_name(requested_topic.name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif missing is not None:
+        missing.append(requested_topic.name)
+    return MetadataResponseTopic(
+        error_code=error,
+        name=requested_topic.name,
+        topic_id=ZERO_UUID,
+        is_internal=requested_topic.name in INTERNAL_TOPICS,
+        topic_authorized_operations=question.topic_operations
+        if question.operations is None
+        else question.operations[requested_topic.name],
+    )
+
+
+class MetadataParts(Parts):
+    """How requests for the metadata of topics are cut."""
+
+    __slots__ = ()
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        """A request for more topics than one request may create creates none, as in Apache Kafka. DIVERGES: topics that
+        exist count here.
+        """
+        assert isinstance(request, MetadataRequest)
+        if len(request.topics or ()) > NEW_PARTITIONS_MAX:
+            request = copy(request)
+            request.allow_auto_topic_creation = False
+        return Parts.of(self, request)
+
+
+API: Final = Api(
+    MetadataRequest,
+    broker=handle,
+    needs=handler_asks,
+    parts=MetadataParts((ListPath("topics", "topics"),), is_distinct=True),
+)

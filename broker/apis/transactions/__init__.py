@@ -1,0 +1,1 @@
+"""The APIs of transactions and idempotent producers."""

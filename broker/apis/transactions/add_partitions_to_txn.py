@@ -1,0 +1,180 @@
+"""AddPartitionsToTxn (API key 24, versions 0-5; KIP-98, KIP-890): adds partitions to a transaction, or verifies them.
+
+Producers of the older protocol send versions 0 to 3, with one transaction. From version 4 on brokers send them, with
+several: KIP-890 has the leader of a partition ask before the first records of a transaction are appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import ABORTABLE, FENCED, Api
+from moldau.broker.apis.coordinator import join_answers, submit_event
+from moldau.broker.apis.needs import Answer, on_cluster, on_topic, on_transactional_id
+from moldau.broker.apis.parts import ListPath, Parts
+from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from moldau.protocol.refusals import refused
+from moldau.security.access import AclOperation
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+BATCH_VERSION: Final = 4
+"""From this version on a request has several transactions, and comes from a broker."""
+OLD_PROTOCOL: Final = 0
+NEW_PROTOCOL: Final = 2
+
+TopicPartition = tuple[str, int]
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def handle(
+    services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Pending[AddPartitionsToTxnResponse]:
+    transactions = transactions_of(request, context.version)
+    ids = [transaction.transactional_id for transaction in transactions]
+    answers = [add_partitions(services, context.version, transaction) for transaction in transactions]
+    return join_answers(answers, lambda errors: in_version(list(zip(ids, errors, strict=True)), context.version))
+
+
+def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
+    """The transactions of a request; a request of versions 0 to 3 has one."""
+    if version >= BATCH_VERSION:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def add_partitions(
+    services: Services, version: int, transaction: AddPartitionsToTxnTransaction
+) -> Errors | Pending[Errors]:
+    """Ask the coordinator to add the partitions of one transaction. Where one of them does not exist none is added."""
+    partitions = partitions_of(transaction.topics)
+    if not transaction.transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    topics = services.cluster.image.topics
+    missing = [each for each in partitions if topics.partition(*each) is None]
+    if missing:
+        errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return {**errors, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    return submit_event(
+        services.transactions.runner_of(transaction.transactional_id),
+        version,
+        partial(event_of, transaction, tuple(partitions), version),
+        partial(errors_of, partitions),
+        partial(errors_of, partitions),
+    )
+
+
+def event_of(
+    transaction: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int, waiter: Waiter
+) -> AddPartitions | VerifyPartitions:
+    transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
+    if transaction.verify_only:
+        return VerifyPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions)
+    protocol = OLD_PROTOCOL if version < BATCH_VERSION else NEW_PROTOCOL
+    return AddPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions, protocol)
+
+
+def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
+    """The coordinator gives one error for all partitions of a transaction, or one for each."""
+    assert isinstance(answer, (ErrorCode, dict))
+    return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
+
+
+def in_version(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
+    """The response in the form that the version of the request defines."""
+    response = AddPartitionsToTxnResponse()
+    for transactional_id, errors in results:
+        topics = results_of(errors)
+        if version < BATCH_VERSION:
+            response.results_by_topic_v3_and_below = topics
+        else:
+            result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+            response.results_by_transaction.append(result)
+    return response
+
+
+def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
+
+
+def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+    by_topic: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), error in errors.items():
+        result = by_topic.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
+        result.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+        )
+    return list(by_topic.values())
+
+
+def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """In the versions for brokers (4 and later) CLUSTER_ACTION; in those for clients WRITE on the transactional id and
+    on each topic. Where one topic is refused, none is added.
+    """
+    assert isinstance(request, AddPartitionsToTxnRequest)
+    access = context.access
+    if context.version >= BATCH_VERSION:
+        if on_cluster(AclOperation.CLUSTER_ACTION).is_met(access):
+            return answer(context, request)
+        return refused(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    partitions = partitions_of(request.v3_and_below_topics)
+    if not on_transactional_id(AclOperation.WRITE, request.v3_and_below_transactional_id).is_met(access):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_of(dict.fromkeys(partitions, error)))
+    denied = {
+        name
+        for name in dict.fromkeys(name for name, _ in partitions)
+        if name in INTERNAL_TOPICS or not on_topic(AclOperation.WRITE, name).is_met(access)
+    }
+    if not denied:
+        return answer(context, request)
+    topics = services.cluster.image.topics
+
+    def error_of(name: str, index: int) -> ErrorCode:
+        if name in denied:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topics.partition(name, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    errors = {each: error_of(*each) for each in partitions}
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_of(errors))
+
+
+API: Final = Api(
+    AddPartitionsToTxnRequest,
+    broker=handle,
+    needs=allowed,
+    parts=Parts(
+        (
+            ListPath("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
+            ListPath("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
+        ),
+        size=64,
+    ),
+    errors_before={2: FENCED, 5: ABORTABLE},
+)

@@ -1,0 +1,104 @@
+"""InitProducerId (API key 22, versions 0-5; KIP-98, KIP-360, KIP-890): an id and an epoch for a producer.
+
+An idempotent producer gets a fresh id, from the block that the controller has given to this broker
+(`broker/metadata/producer_ids.py`). For a transactional producer the coordinator of its transactional id answers: it
+fences the producer that used the id before, and aborts the transaction that this producer left open. KIP-360: the
+producer may ask for the next epoch of its own id.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.api import FENCED, Api
+from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.needs import Answer, on_cluster, on_transactional_id
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.producer_ids import ProducerIds
+from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.transaction.events import InitProducerId, ProducerIdAnswer
+from moldau.kraft.features import TRANSACTION_VERSION
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from moldau.protocol.refusals import refused_with_text
+from moldau.security.access import AclOperation, ResourceKind
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+
+NONE: Final = -1
+
+
+def handle(
+    services: Services, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return fresh_id(services.producer_ids)
+    return submit_event(
+        services.transactions.runner_of(request.transactional_id),
+        context.version,
+        partial(event_of, services.cluster, request, request.transactional_id),
+        refused,
+        response_of,
+    )
+
+
+def event_of(
+    cluster: ClusterView, request: InitProducerIdRequest, transactional_id: str, waiter: Waiter
+) -> InitProducerId:
+    return InitProducerId(
+        waiter,
+        transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
+    )
+
+
+def response_of(answer: object) -> InitProducerIdResponse:
+    assert isinstance(answer, ProducerIdAnswer)
+    error, producer_id, producer_epoch = answer
+    return InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
+
+
+def refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)
+
+
+def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
+    """A new producer id with epoch 0, for an idempotent producer."""
+    reply: Pending[InitProducerIdResponse] = Pending(waits_for=COORDINATOR)
+    producer_ids.give_next_id(
+        lambda error, producer_id: reply.complete(
+            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=NONE if error else 0)
+        )
+    )
+    return reply
+
+
+def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """WRITE on the transactional id. Without one: IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+    assert isinstance(request, InitProducerIdRequest)
+    access = context.access
+    if request.transactional_id is not None:
+        if not on_transactional_id(AclOperation.WRITE, request.transactional_id).is_met(access):
+            return refused_with_text(request, context.version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not on_cluster(AclOperation.IDEMPOTENT_WRITE).is_met_quietly(access) and not access.allows_for_any(
+        AclOperation.WRITE, ResourceKind.TOPIC
+    ):
+        return refused_with_text(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return answer(context, request)
+
+
+API: Final = Api(
+    InitProducerIdRequest,
+    broker=handle,
+    needs=allowed,
+    errors_before={4: FENCED},
+)
