@@ -71,8 +71,11 @@ class LakePorts:
 def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, LakeTable]:
     """Claim the table of a topic, and delete the orphans that an earlier process has left.
 
-    Raises `Refused`, `DataLost`, `CorruptCheckpoint` and OSError of the places; as `LakeTable.claim`.
+    Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
+    OSError of the places; as `LakeTable.claim`.
     """
+    if choices.registry is not None:
+        SchemaSource(choices.registry).check()
     reading = TopicReading(ports.fs, choices.options, choices.topic, ports.sleep)
     mode = choices.mode
     if mode == "auto":

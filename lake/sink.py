@@ -205,8 +205,8 @@ class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
 
 class ConfirmingCatalog:
     """The catalog of an attempt. A commit that it refuses may be done: a proxy that lost the answer of the catalog asks
-    again, and that time the table has changed, by this commit. pyiceberg deletes the manifests of a refused commit, so
-    the table is looked at first.
+    again, and that time the table has changed, by this commit. pyiceberg deletes the manifests of a refused commit
+    (findings/pyiceberg_refused_commit_that_was_done.sh), so the table is looked at first.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.tables.values.avro import DURATION, TIME_MICROS, TIME_MILLIS, UUID_TEXT, AvroSchema, avro_schema
 from moldau.tables.values.bounds import BIG_DECIMAL, DECIMAL, LONG_DECIMAL, type_of
 from moldau.tables.values.registry import Schema, ValueNotDecoded
-from moldau.tables.values.value_types import DEPTH_MAX, ColumnType, list_of, struct_of
+from moldau.tables.values.value_types import DEPTH_MAX, ColumnType, TypeCount, list_of, struct_of
 
 _TYPES: Final = {
     "boolean": pa.bool_(),
@@ -47,10 +47,12 @@ def avro_type(schema: Schema) -> ColumnType:
 class _Builder:
     def __init__(self, schema: AvroSchema) -> None:
         self._named = schema.named
+        self._count = TypeCount()
         self.has_empty = False
         self.built = self._type(schema.parsed, 0)
 
     def _type(self, schema: Any, depth: int) -> pa.DataType:
+        self._count.take()
         if depth > DEPTH_MAX:
             raise ValueNotDecoded("a type of the schema contains itself, and a table has no column of such a type")
         kind, schema = type_of(schema, self._named)

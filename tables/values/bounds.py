@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -118,8 +118,10 @@ class AvroBounds:
         self._schema = schema
         self._named = named
         self._has_decimals = False
+        self._shapes: dict[str, _Shape] = {}
+        """Those of records, by name: a schema may repeat one in another any number of times."""
         shape = self._shape(schema, ())
-        self._is_shallow = shape.depth <= DEPTH_MAX
+        self._is_shallow = shape.depth <= DEPTH_MAX and shape.values <= VALUES_MAX
         self._per_byte = shape.per_byte
 
     def check(self, payload: bytes | memoryview) -> None:
@@ -132,6 +134,8 @@ class AvroBounds:
     def _shape(self, schema: Any, above: tuple[str, ...]) -> _Shape:
         name, schema = type_of(schema, self._named)
         own = schema.get("name", "") if name in _RECORDS else ""
+        if own in self._shapes:
+            return self._shapes[own]
         if own in above or len(above) > DEPTH_MAX:
             return _Shape(float("inf"), 0, 0, float("inf"))
         if isinstance(schema, list):
@@ -151,12 +155,13 @@ class AvroBounds:
             return _Shape(0, _SIZES[name], 1, 0)
         if name in _RECORDS:
             fields = [self._shape(each["type"], (*above, own)) for each in schema["fields"]]
-            return _Shape(
+            found = self._shapes[own] = _Shape(
                 1 + max((each.depth for each in fields), default=0),
                 sum(each.size for each in fields),
                 1 + sum(each.values for each in fields),
                 max((each.per_byte for each in fields), default=0),
             )
+            return found
         item = self._shape(schema["items" if name == "array" else "values"], above)
         size = item.size + (name == "map")
         per_byte = max(item.values / size if size else float("inf"), item.per_byte)
@@ -286,9 +291,11 @@ _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 class ProtobufBounds:
     """Checks messages of one type. The library itself refuses what is nested deeper than 100 messages."""
 
-    def __init__(self, descriptor: Any) -> None:
+    def __init__(self, descriptor: Any, extensions: Callable[[Any], Iterable[Any]] = lambda _: ()) -> None:
+        """`extensions`: the extensions of a message."""
         self._descriptor = descriptor
-        self._fields_max = max(_message_sizes(descriptor).values())
+        self._fields = _fields_by_number(descriptor, extensions)
+        self._fields_max = max(max(len(each), 1) for each in self._fields.values())
 
     def check(self, payload: bytes | memoryview) -> None:
         """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short.
@@ -308,7 +315,7 @@ class ProtobufBounds:
                 continue
             tag, position = varint(data, position)
             wire = tag & 7
-            field = None if descriptor is None else descriptor.fields_by_number.get(tag >> 3)
+            field = None if descriptor is None else self._fields[descriptor.full_name].get(tag >> 3)
             if wire == _GROUP_END:
                 frames.pop()
                 continue
@@ -323,7 +330,7 @@ class ProtobufBounds:
                 raise ValueNotDecoded(f"the value has a field of the unknown wire type {wire}")
             inner = None if field is None else field.message_type
             if wire == _GROUP or (wire == _SIZED and inner is not None):
-                left -= 1 if inner is None else 1 + len(inner.fields)
+                left -= 1 if inner is None else 1 + len(self._fields[inner.full_name])
                 frames.append((end if wire == _GROUP else position + size, inner))
                 if len(frames) > DEPTH_MAX + 1:
                     raise too_deep()
@@ -336,14 +343,15 @@ class ProtobufBounds:
                 raise ValueNotDecoded("the value is cut short")
 
 
-def _message_sizes(descriptor: Any) -> dict[str, int]:
-    """The number of fields of each message type that may be within a message, by its name."""
-    found: dict[str, int] = {}
+def _fields_by_number(descriptor: Any, extensions: Callable[[Any], Iterable[Any]]) -> dict[str, dict[int, Any]]:
+    """The fields of each message type that may be within a message, by its name."""
+    found: dict[str, dict[int, Any]] = {}
     left = [descriptor]
     while left:
         each = left.pop()
         if each.full_name in found:
             continue
-        found[each.full_name] = max(len(each.fields), 1)
-        left += (field.message_type for field in each.fields if field.message_type is not None)
+        fields = [*each.fields, *extensions(each)]
+        found[each.full_name] = {field.number: field for field in fields}
+        left += (field.message_type for field in fields if field.message_type is not None)
     return found

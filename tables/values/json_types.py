@@ -30,6 +30,7 @@ from moldau.tables.values.value_types import (
     DEPTH_MAX,
     EMPTY,
     ColumnType,
+    TypeCount,
     TypesDiffer,
     list_of,
     merged_type,
@@ -55,9 +56,11 @@ class _Builder:
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
         """By the name of the reference; the schema itself by an empty one."""
+        self._count = TypeCount()
 
     def type(self, part: Any, document: str, above: tuple[tuple[str, str], ...], depth: int = 0) -> pa.DataType | None:
         """The type of a part of a document; None if there is no single one. `above` are the `$ref`s that led here."""
+        self._count.take()
         if not isinstance(part, Mapping) or depth > DEPTH_MAX:
             return None
         found = [self._own(part, document, above, depth)]

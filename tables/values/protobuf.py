@@ -166,7 +166,7 @@ def protobuf_decoder(schema: Schema) -> Callable[[memoryview], object]:
             if len(found) >= PATHS_MAX:
                 found.clear()
             message = files.message(path)
-            known = found[tuple(path)] = ProtobufBounds(message), *files.reader(message)
+            known = found[tuple(path)] = ProtobufBounds(message, files.extensions), *files.reader(message)
         bounds, kind, read = known
         bounds.check(data)
         return read(kind.FromString(bytes(data)))

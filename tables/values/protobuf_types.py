@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.values.protobuf import JSON_TYPES, ProtobufSchema, extension_name, is_map
 from moldau.tables.values.registry import Schema, ValueNotDecoded
-from moldau.tables.values.value_types import DEPTH_MAX, ColumnType, list_of, struct_of
+from moldau.tables.values.value_types import DEPTH_MAX, ColumnType, TypeCount, list_of, struct_of
 
 _TYPES: Final = {
     1: pa.int32(),
@@ -33,6 +33,7 @@ def protobuf_type(schema: Schema, path: Sequence[int]) -> ColumnType:
 class _Builder:
     def __init__(self, files: ProtobufSchema, path: Sequence[int]) -> None:
         self._files = files
+        self._count = TypeCount()
         self.needs_shaping = False
         self.built = self._message(files.message(path), 0)
 
@@ -49,6 +50,7 @@ class _Builder:
         return struct_of(found)
 
     def _field(self, field: Any, depth: int) -> pa.DataType:
+        self._count.take()
         if is_map(field):
             key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
             return pa.map_(self._one(key, depth), self._one(value, depth))

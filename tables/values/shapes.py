@@ -1,7 +1,8 @@
 """Decoded values as those of a column of Arrow.
 
 `pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, and a list of
-letters of a string (26.0). Here a value of another type is refused, with the path of the field.
+letters of a string (findings/pyarrow_array_of_another_type.sh). Here a value of another type is refused, with the path
+of the field.
 """
 
 from __future__ import annotations

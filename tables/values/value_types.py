@@ -17,12 +17,27 @@ from moldau.tables.values.registry import Schema, ValueNotDecoded
 DEPTH_MAX: Final = 32
 """How deeply types may be nested; a type that contains itself is refused there."""
 INSTALL: Final = "pip install 'moldau[schemas]'"
+TYPES_MAX: Final = 10_000
+"""How many types may be within one: a schema of some lines can repeat a type in a type in a type."""
 EMPTY: Final = pa.bool_()
 """The type for a record without fields: true where there is one."""
 
 
 class TypesDiffer(ValueError):
     """No column holds the values of both types; the message names the field."""
+
+
+class TypeCount:
+    """Counts the types that are built of a schema."""
+
+    def __init__(self) -> None:
+        self._left = TYPES_MAX
+
+    def take(self) -> None:
+        """Count one more. Raises `ValueNotDecoded`."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueNotDecoded(f"the schema has more than {TYPES_MAX:,} types within one another")
 
 
 class ColumnType(NamedTuple):

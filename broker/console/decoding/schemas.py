@@ -8,7 +8,6 @@ records are then shown as their bytes, with a note.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +54,7 @@ class Schemas:
         schema_id, payload = unframed(data)
         try:
             decoded = self._decoder(schema_id)(payload)
-            text = json.dumps(json.loads(as_text(decoded)), ensure_ascii=False)
+            text = as_text(decoded)
         except Refused as problem:
             return data, str(problem)
         except Exception as problem:  # The libraries raise what Python raises on bytes that do not fit a schema.

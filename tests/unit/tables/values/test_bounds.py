@@ -145,3 +145,14 @@ def test_protobuf_may_not_claim_more_fields_than_its_bytes_allow() -> None:
     assert isinstance(rows, dict) and len(rows["rows"]) == 1000 and rows["rows"][0]["f1"] == 1
     with pytest.raises(HostileValue, match="claims more than"):
         decode(memoryview(b"\0" + b"\x0a\0" * 6000))
+
+
+def test_records_that_repeat_one_another_claim_values_without_bytes() -> None:
+    """Thirty records, each of which has the next one twice, and a value of no bytes."""
+    twice: dict[str, object] = {"type": "record", "name": "R30", "fields": []}
+    for each in range(29, -1, -1):
+        fields = [{"name": "a", "type": twice}, {"name": "b", "type": f"R{each + 1}"}]
+        twice = {"type": "record", "name": f"R{each}", "fields": fields}
+    decode = avro_decoder(Schema("AVRO", json.dumps(twice).encode()))
+    with pytest.raises(HostileValue, match="claims more than"):
+        decode(memoryview(b""))

@@ -220,3 +220,19 @@ def test_a_schema_without_messages_and_bytes_that_are_none() -> None:
     for text in (b"", b"\xff\xff", base64.b64decode("AAAA")):
         with pytest.raises(ValueNotDecoded):
             protobuf_decoder(Schema("PROTOBUF", text))
+
+
+def test_messages_of_an_extension_count_among_the_values_that_a_payload_claims() -> None:
+    """Two bytes for a message of a thousand fields."""
+    found = text_format.Parse(
+        'name: "m" syntax: "proto2" message_type { name: "M" extension_range { start: 100 end: 200 } } '
+        'message_type { name: "Wide" } extension '
+        '{ name: "w" number: 100 extendee: ".M" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".Wide" }',
+        descriptor_pb2.FileDescriptorProto(),
+    )
+    for each in range(1, 1_001):
+        found.message_type[1].field.add(name=f"f{each}", number=each, type=5, label=1)
+    decode = protobuf_decoder(Schema("PROTOBUF", found.SerializeToString()))
+    assert len(decode(memoryview(b"\0" + b"\xa2\x06\0" * 3))["[w]"]) == 3  # type: ignore[index]
+    with pytest.raises(ValueNotDecoded, match="claims more than"):
+        decode(memoryview(b"\0" + b"\xa2\x06\0" * 1_000))

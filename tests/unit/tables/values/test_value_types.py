@@ -138,3 +138,17 @@ def test_fields_whose_names_differ_by_case_alone_are_no_columns() -> None:
         type_of(both)
     with pytest.raises(TypesDiffer, match="value has the field id, and the schema has ID"):
         merged_type(pa.struct([("id", pa.int32())]), pa.struct([("ID", pa.int32())]))
+
+
+def test_a_schema_that_repeats_types_in_types_has_a_bound() -> None:
+    """Thirty short definitions, each of which has the next one twice."""
+    twice = record(("x", "int"), name="R30")
+    for each in range(29, -1, -1):
+        twice = record(("a", twice), ("b", f"R{each + 1}"), name=f"R{each}")
+    definitions = {
+        f"D{each}": {"properties": {name: {"$ref": f"#/$defs/D{each + 1}"} for name in "ab"}} for each in range(30)
+    }
+    whole = {"$ref": "#/$defs/D0", "$defs": {**definitions, "D30": {"type": "integer"}}}
+    for schema in (Schema("AVRO", json.dumps(twice).encode()), Schema("JSON", json.dumps(whole).encode())):
+        with pytest.raises(ValueNotDecoded, match="more than 10,000 types within one another"):
+            type_of(schema)
