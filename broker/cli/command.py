@@ -49,16 +49,19 @@ SUBCOMMANDS: Final = (
     Subcommand("group", "list groups, show their lag, reset their offsets", "moldau.broker.cli.daily.group"),
     Subcommand("produce", "write records to a topic", "moldau.broker.cli.daily.produce"),
     Subcommand("consume", "print the records of topics", "moldau.broker.cli.daily.consume"),
+    Subcommand("config", "read and change settings of topics, brokers, groups", "moldau.broker.cli.daily.config"),
+    Subcommand("acl", "list, add, remove and explain permissions", "moldau.broker.cli.daily.acl"),
+    Subcommand("cluster-status", "show nodes, controller, what is not well", "moldau.broker.cli.daily.cluster_status"),
     Subcommand("format", "prepare the directories of a new node", "moldau.broker.cli.format_storage"),
     Subcommand("health", "ask a node whether it is ready", "moldau.broker.cli.health"),
     Subcommand("container", "run a node as the image does, from variables", "moldau.broker.cli.container"),
     Subcommand("random-uuid", "make an id for a cluster or a directory", "moldau.broker.cli.random_uuid"),
     Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "moldau.broker.cli.dump_log"),
-    Subcommand("acls", "say which rule decides what a principal may do", "moldau.broker.cli.acls"),
     Subcommand("tier", "look after remote storage: status, verify, sweep", "moldau.broker.cli.tier"),
     Subcommand("read", "print the rows of a topic, or of a query over topics", "moldau.broker.cli.read"),
     Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),
     Subcommand("follow-table", "keep an Iceberg table up to date with a topic", "moldau.broker.cli.follow_table"),
+    Subcommand("completion", "print the completion of a shell", "moldau.broker.cli.daily.completion"),
     Subcommand("version", "say which version this is", "moldau.broker.cli.version"),
 )
 
@@ -70,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        parser(invocation.errors).print_help(sys.stderr)
+        parser(invocation.errors, "").print_help(sys.stderr)
         return EXIT_USAGE
     parsed = parser(invocation.out, words[0]).parse_args(words)
     run: Run = parsed.run
@@ -144,7 +147,11 @@ def _similar(word: str, names: Sequence[str]) -> list[str]:
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command's arguments. Where the first word names a subcommand, it has only that subcommand."""
+    """The parser of the command's arguments, with every subcommand.
+
+    If the first word names a subcommand, the parser has only that one; if it names none, it knows only their names. No
+    other module of a subcommand is imported then.
+    """
     command = HelpfulParser(
         prog="moldau",
         description=_DESCRIPTION,
@@ -155,6 +162,9 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
     subcommands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
     asked = [each for each in SUBCOMMANDS if each.name == first_word]
     for name, summary, module_name in asked or SUBCOMMANDS:
+        if first_word is not None and not asked:
+            subcommands.add_parser(name, help=summary)
+            continue
         module = import_module(module_name)
         subcommand = subcommands.add_parser(
             name,

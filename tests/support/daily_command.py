@@ -55,3 +55,12 @@ class DailyCommand:
         said = self(*words, given=given)
         assert said.status == 0, said.err
         return said.out
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Settings of a client as a properties file."""
+    return "".join(f"{name}={escaped(value)}\n" for name, value in settings.items())
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

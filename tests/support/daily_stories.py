@@ -5,6 +5,7 @@ same for Moldau and for Apache Kafka: the unit tests ask the one, the conformanc
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.support.daily_command import DailyCommand
@@ -217,3 +218,118 @@ def records(run: DailyCommand, name: str, directory: str) -> Facts:
         said = run(*words, given=given)
         facts[mistake] = [said.status, said.failure]
     return facts
+
+
+def settings_and_status(run: DailyCommand, name: str) -> Facts:
+    """Settings read and changed, and the cluster as a whole."""
+    facts: Facts = {}
+    run.done("topic", "create", name, "-p", "2")
+    config = ("config", "get", "topic", name)
+    facts["none"] = run.done(*config)
+    facts["one"] = run.rows(*config, "retention.ms")
+    facts["set"] = run.done("config", "set", "topic", name, "retention.ms=5000", "cleanup.policy=compact,delete")
+    facts["read"] = run.rows(*config)
+    facts["checked"] = run.done("config", "set", "topic", name, "retention.ms=6000", "--dry-run")
+    facts["unset"] = run.done("config", "unset", "topic", name, "retention.ms")
+    facts["read again"] = [row["setting"] for row in run.rows(*config)]
+    run.done("config", "set", "brokers", "log.cleaner.threads=2")
+    facts["brokers"] = until(lambda: setting_of(run, "brokers", "log.cleaner.threads"), "2")
+    run.done("config", "unset", "brokers", "log.cleaner.threads")
+    group = f"{name}-group"
+    run.done("config", "set", "group", group, "consumer.session.timeout.ms=50000")
+    facts["group"] = until(lambda: setting_of(run, "group", group, "consumer.session.timeout.ms"), "50000")
+    mistakes = {
+        "unknown setting": ("set", "topic", name, "retenton.ms=1"),
+        "bad value": ("set", "topic", name, "retention.ms=soon"),
+        "unknown topic": ("get", "topic", f"{name}x"),
+        "unknown setting to read": ("get", "topic", name, "retenton.ms"),
+        "unknown broker": ("get", "broker", "77"),
+        "no name": ("set", "topic", "retention.ms=1"),
+        "no pair": ("set", "topic", name, "retention.ms"),
+        "no id": ("get", "broker", "one"),
+    }
+    for mistake, words in mistakes.items():
+        said = run("config", *words)
+        facts[mistake] = [said.status, said.failure]
+    (status,) = run.rows("cluster-status")
+    facts["status"] = {
+        "controller": status["controller"] in status["quorum"]["voters"],
+        "problems": status["problems"],
+        "levels": status["features"]["metadata.version"],
+        "states": sorted({row["state"] for row in status["brokers"]}),
+        "sizes": all(row["used_bytes"] is not None and row["free_bytes"] > 0 for row in status["brokers"]),
+    }
+    facts["all is well"] = run("cluster-status", "--check").out.splitlines()[0]
+    return facts
+
+
+def setting_of(run: DailyCommand, kind: str, *words: str) -> str | None:
+    said = run("config", "get", kind, *words, "--json")
+    return said.rows[0]["value"] if said.status == 0 and said.rows else None
+
+
+def until(look: Callable[[], Any], wanted: Any) -> Any:
+    """What is seen, as soon as it is what is wanted: brokers follow the controller a moment later."""
+    deadline = time.monotonic() + 20
+    while (seen := look()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return seen
+
+
+def secured(run: DailyCommand, alice: DailyCommand, stranger: DailyCommand, name: str) -> Facts:
+    """A closed cluster: permissions added, explained and removed; what a user without them is told, and a stranger.
+    `run` is the administrator, `stranger` has a wrong password.
+    """
+    facts: Facts = {}
+    run.done("topic", "create", name, "-p", "1")
+    run.done("produce", name, given="one\ntwo\n")
+    denied = {
+        "describe": ("topic", "describe", name),
+        "create": ("topic", "create", f"{name}-2"),
+        "delete": ("topic", "delete", name, "--execute"),
+        "produce": ("produce", name),
+        "consume": ("consume", name, "-e"),
+        "groups": ("group", "describe", f"{name}-g"),
+        "acls": ("acl", "list"),
+        "settings": ("config", "set", "topic", name, "retention.ms=1"),
+        "broker": ("config", "get", "broker", "1"),
+    }
+    for what, words in denied.items():
+        said = alice(*words)
+        facts[f"alice may not {what}"] = [said.status, said.failure]
+    facts["alice sees no topic"] = alice.rows("topic", "list")
+    (status,) = alice.rows("cluster-status")
+    facts["alice sees brokers"] = [status["quorum"], [row["used_bytes"] for row in status["brokers"]]]
+    add = ("acl", "add", "--principal", "User:alice", "--consumer", "--topic", name)
+    facts["added"] = run.rows(*add, "--group", f"{name}-", "--prefixed")
+    facts["listed"] = until(lambda: len(run.rows("acl", "list", "--principal", "User:alice")), 3)
+    facts["matching"] = len(run.rows("acl", "list", "--topic", f"{name}-long", "--matching"))
+    facts["alice reads"] = until(lambda: alice("consume", name, "-e").out, "one\ntwo\n")
+    facts["alice commits"] = until(lambda: alice("consume", name, "-e", "--group", f"{name}-g").out, "one\ntwo\n")
+    facts["alice may not write"] = [alice("produce", name, given="x").status, alice("produce", name, given="x").failure]
+    explain = ("acl", "explain", "--principal", "User:alice", "--topic", name, "--operation")
+    facts["explained"] = [[said.status, said.out] for said in (run(*explain, each) for each in ("Read", "Write"))]
+    facts["would go"] = len(run.rows("acl", "remove", "--principal", "User:alice"))
+    facts["gone"] = len(run.rows("acl", "remove", "--principal", "User:alice", "--execute"))
+    facts["none left"] = until(lambda: run.done("acl", "list", "--principal", "User:alice"), "there are no such ACLs\n")
+    for what, words in {"operation": ("--operation", "Fly", "--cluster"), "resource": ("--operation", "Read")}.items():
+        said = run("acl", "add", "--principal", "User:alice", *words)
+        facts[f"no {what}"] = [said.status, said.failure]
+    said = stranger("topic", "list")
+    facts["wrong password"] = [said.status, said.failure.partition(": ")[2]]
+    said = run(
+        "topic", "list", "-X", "ssl.truststore.type=PEM", "-X", f"ssl.truststore.certificates={other_authority()}"
+    )
+    facts["not trusted"] = [said.status, said.failure.partition(": ")[2]]
+    said = run("topic", "list", "-X", "security.protocol=SASL_PLAINTEXT")
+    facts["not encrypted"] = said.status
+    said = run("topic", "list", "-X", "sasl.mechanism=PLAIN")
+    facts["another login module"] = [said.status, "ScramLoginModule serves" in said.failure]
+    return facts
+
+
+def other_authority() -> str:
+    """A certificate that the cluster does not have."""
+    from moldau.testing.security import Security
+
+    return Security([], "127.0.0.1").authority_pem.replace("\n", "\\n")

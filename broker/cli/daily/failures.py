@@ -101,7 +101,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 1)
-    hint = f"; did you mean {close[0]}?" if close else f": 'moldau {kind} list' shows those that are there"
+    where = "cluster-status" if kind == "broker" else f"{kind} list"
+    hint = f"; did you mean {close[0]}?" if close else f": 'moldau {where}' shows those that are there"
     return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
-from moldau.broker.cli.daily.config_access import TOPIC, changes_of, check_setting, pairs_of
-from moldau.broker.cli.daily.config_access import alter as alter_config
+from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_setting, pairs_of
+from moldau.broker.cli.daily.configs.access import alter as alter_config
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, unknown, wrong
 from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.session import Session

@@ -169,7 +169,7 @@ def sizes_of(client: Client, keys: set[Partition]) -> dict[Partition, int] | Non
 
 def settings_of(client: Client, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
     """The settings that topics have themselves, by topic. Without DESCRIBE_CONFIGS there are none. Raises `Failure`."""
-    from moldau.broker.cli.daily.config_access import OWN_TOPIC, TOPIC, described
+    from moldau.broker.cli.daily.configs.access import OWN_TOPIC, TOPIC, described
 
     found: dict[str, dict[str, str | None]] = {}
     for result in described(client, [(TOPIC, name) for name in topics]):

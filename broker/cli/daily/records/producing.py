@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.cli.daily.config_access import pairs_of
+from moldau.broker.cli.daily.configs.access import pairs_of
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong
 from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape, kind_of, records_of
@@ -12,6 +12,7 @@ from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.invocation import CommandError
 from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
 from moldau.tables.client.cluster import Cluster, RefusedByBroker
 from moldau.tables.client.producer import TopicProducer
 from moldau.tables.client.transaction import new_producer
@@ -54,7 +55,11 @@ def produce(session: Session) -> int:
     except CommandError as failed:
         raise _with_count(failed, count) from None
     except RefusedByBroker as problem:
-        raise _with_count(refused(problem.code, None, problem.what), count) from None
+        # A producer without a right to any topic gets no id.
+        is_denied = problem.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else problem.code
+        what = f"topic {given.topic}" if is_denied else problem.what
+        raise _with_count(refused(code, None, what), count) from None
     except Refused as problem:
         raise _with_count(Failure(str(problem), status=EXIT_UNREACHABLE), count) from None
     finally:

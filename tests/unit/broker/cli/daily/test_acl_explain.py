@@ -1,4 +1,4 @@
-"""`moldau acls explain`: the rule that decides, in words and as an exit status."""
+"""`moldau acl explain`: the rule that decides, in words and as an exit status."""
 
 from __future__ import annotations
 
@@ -6,37 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.cli import acls
 from moldau.broker.cli.command import main
-from moldau.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from moldau.broker.cli.daily.acls import explaining
+from moldau.security.acl.bindings import AclBinding
 
 READ, WRITE = 3, 4
 ALLOW, DENY = 3, 2
-
-
-def entry(principal: str, operation: int, permission: int) -> AclDescription:
-    return AclDescription(principal=principal, host="*", operation=operation, permission_type=permission)
-
-
-def pattern(name: str, pattern_type: int, *entries: AclDescription) -> DescribeAclsResource:
-    return DescribeAclsResource(resource_type=2, resource_name=name, pattern_type=pattern_type, acls=list(entries))
+LITERAL, PREFIXED = 3, 4
+TOPIC = 2
+ACLS = [
+    AclBinding(TOPIC, "orders", LITERAL, "User:alice", "*", READ, ALLOW),
+    AclBinding(TOPIC, "orders", LITERAL, "User:alice", "*", WRITE, ALLOW),
+    AclBinding(TOPIC, "ord", PREFIXED, "User:*", "*", WRITE, DENY),
+]
 
 
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def described(bootstrap: str, command_config: str | None) -> DescribeAclsResponse:
-        return DescribeAclsResponse(
-            resources=[
-                pattern("orders", 3, entry("User:alice", READ, ALLOW), entry("User:alice", WRITE, ALLOW)),
-                pattern("ord", 4, entry("User:*", WRITE, DENY)),
-            ]
-        )
-
-    monkeypatch.setattr(acls, acls.describe_acls.__name__, described)
+    monkeypatch.setattr(explaining, "bindings_of", lambda client, wanted: ACLS)
 
 
 def explain(*words: str) -> int:
-    return main(["acls", "explain", "--bootstrap", "127.0.0.1:9092", *words])
+    return main(["acl", "explain", "--bootstrap", "127.0.0.1:9092", *words])
 
 
 @pytest.mark.parametrize(
@@ -49,15 +40,19 @@ def explain(*words: str) -> int:
         ),
         (
             ("--principal", "User:alice", "--operation", "write", "--topic", "orders"),
-            acls.EXIT_DENIED,
+            explaining.EXIT_DENIED,
             "denied: a DENY matches: DENY User:* from * WRITE on PREFIXED TOPIC ord",
         ),
         (
             ("--principal", "User:bob", "--operation", "Read", "--group", "g"),
-            acls.EXIT_DENIED,
+            explaining.EXIT_DENIED,
             "denied: no ACL matches",
         ),
-        (("--principal", "User:bob", "--operation", "ClusterAction", "--cluster"), acls.EXIT_DENIED, "denied: no ACL"),
+        (
+            ("--principal", "User:bob", "--operation", "ClusterAction", "--cluster"),
+            explaining.EXIT_DENIED,
+            "denied: no ACL",
+        ),
     ],
 )
 def test_the_rule_that_decides_is_named(
@@ -75,7 +70,7 @@ def test_the_super_users_are_those_of_a_configuration(tmp_path: Path, capsys: py
 
 
 def test_what_cannot_be_asked_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain("--principal", "User:a", "--operation", "Fly", "--cluster") == 1
+    assert explain("--principal", "User:a", "--operation", "Fly", "--cluster") == 2
     assert "there is no operation Fly" in capsys.readouterr().err
-    assert explain("--principal", "alice", "--operation", "Read", "--cluster") == 1
+    assert explain("--principal", "alice", "--operation", "Read", "--cluster") == 2
     assert "principalType:principalName" in capsys.readouterr().err

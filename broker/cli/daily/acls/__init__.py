@@ -1,0 +1,1 @@
+"""Permissions: listed, added, removed and explained."""

@@ -1,0 +1,1 @@
+"""Settings that the cluster keeps: read and changed."""
