@@ -30,8 +30,21 @@ class MetaProperties:
     """None in a directory that an early KRaft release formatted: the broker generates one."""
 
 
+class WrittenWithZooKeeper(InvalidMetaProperties):
+    """The directory of a broker of the years before KRaft: no node can serve it, readers of its topics can."""
+
+    def __init__(self, path: str, cluster_id: str | None, broker_id: str) -> None:
+        super().__init__(
+            f"{path}: written by a broker of the ZooKeeper era (version 0, broker.id {broker_id}). Migrate the cluster"
+            " to KRaft with Apache Kafka 3.9 first, or use an empty directory"
+        )
+        self.cluster_id = cluster_id
+        self.node_id = int(broker_id) if broker_id.isdigit() else None
+
+
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """Read the file; None where the directory is not formatted. Raises `InvalidMetaProperties`."""
+    """Read the file; None where the directory is not formatted. Raises `InvalidMetaProperties`,
+    `WrittenWithZooKeeper` among them."""
     path = f"{directory}/{META_PROPERTIES}"
     if not fs.exists(path):
         return None
@@ -46,11 +59,7 @@ def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | Non
             " write it anew with version=1, cluster.id, node.id and directory.id"
         )
     if version == "0":
-        raise InvalidMetaProperties(
-            f"{path}: written by a broker of the ZooKeeper era (version {version}, broker.id"
-            f" {values.get('broker.id', 'missing')}). Migrate the cluster to KRaft with Apache Kafka 3.9 first,"
-            " or use an empty directory"
-        )
+        raise WrittenWithZooKeeper(path, values.get("cluster.id"), values.get("broker.id", "missing"))
     if version != str(VERSION):
         raise InvalidMetaProperties(f"{path}: version {version!r} is of a later release; this one reads {VERSION}")
     cluster_id, node_id = values.get("cluster.id", ""), values.get("node.id", "")

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
+from moldau.storage.checkpoints.meta_properties import (
+    InvalidMetaProperties,
+    MetaProperties,
+    WrittenWithZooKeeper,
+    read_meta_properties,
+)
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id, uuid_text
 from moldau.storage.checkpoints.text_checkpoint import (
     CLEANER_POINTS,
@@ -202,18 +207,21 @@ class LogDirectories:
         return None if known is None or known.topic_id == topic_id else known.topic_id
 
     def _identify(self, directory: str) -> None:
+        found: MetaProperties | WrittenWithZooKeeper | None
         try:
-            properties = read_meta_properties(self._fs, directory)
+            found = read_meta_properties(self._fs, directory)
+        except WrittenWithZooKeeper as older:
+            found = older  # No node serves the directory, and its segments are as those of later ones.
         except InvalidMetaProperties as problem:
             raise Refused(str(problem)) from None
-        self.node_ids[directory] = properties.node_id if properties else None
-        if properties is None:
+        self.node_ids[directory] = found.node_id if found else None
+        if found is None or found.cluster_id is None:
             return
-        if self.cluster_id not in (None, properties.cluster_id):
+        if self.cluster_id not in (None, found.cluster_id):
             raise ClusterMismatch(
-                f"path: {directory} is of cluster {properties.cluster_id}, other directories are of {self.cluster_id}"
+                f"path: {directory} is of cluster {found.cluster_id}, other directories are of {self.cluster_id}"
             )
-        self.cluster_id = properties.cluster_id
+        self.cluster_id = found.cluster_id
 
     def _find(self, directory: str) -> None:
         node_id = self.node_ids[directory]

@@ -102,3 +102,14 @@ def test_a_topic_that_goes_meanwhile_disturbs_no_reader_of_others(
     deleted.rename(brokers[2] / "gone-0")
     with pytest.raises(Refused, match="gone-0 is being deleted"):
         rows_of(str(brokers[2]), subscribe="gone")
+
+
+def test_directories_of_the_zookeeper_era_are_read(brokers: list[Path]) -> None:
+    """No node serves them; to a reader only the ids matter, which stand under other names."""
+    for node_id, directory in enumerate(brokers, 1):
+        (directory / "meta.properties").write_text(f"version=0\nbroker.id={node_id}\ncluster.id={CLUSTER}\n")
+    topics = rows_of(joined(brokers), table="topics")
+    assert [(row["partition"], row["broker"]) for row in topics] == [(0, 2), (1, 3)]
+    (brokers[1] / "meta.properties").write_text(f"version=0\nbroker.id=2\ncluster.id={'B' * 22}\n")
+    with pytest.raises(ClusterMismatch, match="broker-2 is of cluster B"):
+        rows_of(joined(brokers), subscribe="t")
