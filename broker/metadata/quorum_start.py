@@ -10,7 +10,7 @@ from moldau.broker.config.sasl import token_key
 from moldau.broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.controller.settings import ConfigRules, ControllerSettings, QuorumVersion, SecuritySettings
-from moldau.kraft.features import DEFAULT_METADATA_VERSION, SUPPORTED_FEATURES, refusal_of_feature
+from moldau.kraft.features import DEFAULT_METADATA_VERSION, METADATA_VERSION, SUPPORTED_FEATURES, refusal_of_feature
 from moldau.kraft.image.finalized_features import FeaturesImage
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.replay import Replay
@@ -44,6 +44,8 @@ class UnsupportedFeatures(UnusableMetadata):
             name: SUPPORTED_FEATURES[name].last if name in SUPPORTED_FEATURES else 0 for name in sorted(levels)
         }
         """By feature: the highest level that this version supports, to which the cluster has to downgrade."""
+        self.is_too_old = 0 < levels.get(METADATA_VERSION, 0) < SUPPORTED_FEATURES[METADATA_VERSION].first
+        """Whether the cluster has to be upgraded instead."""
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:

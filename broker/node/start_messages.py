@@ -196,7 +196,7 @@ def error_text(problem: Exception) -> str:
 def remedy_of(problem: Exception, config: Config, *, takes_port: bool = False) -> str | None:
     """Advice for the operator about an error; None where there is no known remedy."""
     if isinstance(problem, UnsupportedFeatures):
-        return downgrade_advice(problem.supported)
+        return UPGRADE_ADVICE if problem.is_too_old else downgrade_advice(problem.supported)
     if isinstance(problem, BlockingIOError):
         return "Stop that process, or give this node a directory of its own (--data DIR, or log.dirs in the file)"
     if not isinstance(problem, OSError) or problem.errno is None:
@@ -209,6 +209,13 @@ def remedy_of(problem: Exception, config: Config, *, takes_port: bool = False) -
         others = other_ports(config, takes_port)
         return f"Ports below {PRIVILEGED_PORTS_END} need privileges; choose another: {others}"
     return REMEDIES.get(problem.errno)
+
+
+UPGRADE_ADVICE: Final = (
+    "The cluster was formatted before Apache Kafka 4.0: upgrade its nodes to Apache Kafka 4.0 to 4.3 first, run"
+    " kafka-features.sh --bootstrap-server HOST:PORT upgrade --release-version 4.0, then stop this node's process"
+)
+"""A node of Moldau writes no metadata of earlier releases, and those cannot read what it writes."""
 
 
 def downgrade_advice(supported: Mapping[str, int]) -> str:

@@ -136,6 +136,8 @@ def test_a_directory_that_the_node_may_not_write(tmp_path: Path) -> None:
         (OSError(errno.ENOSPC, "No space left on device", "/data"), "/data: No space left on device. Make room"),
         (OSError(errno.EIO, "Input/output error", "/data"), "/data: Input/output error"),
         (ValueError("the file is damaged"), "the file is damaged"),
+        (UnsupportedFeatures({"metadata.version": 21}), "upgrade --release-version 4.0, then stop"),
+        (UnsupportedFeatures({"metadata.version": 34}), "downgrade --feature metadata.version=33, then stop"),
         (UnsupportedFeatures({"group.version": 2}), "group.version is finalized at level 2"),
         (
             UnsupportedFeatures({"share.version": 1, "made.up": 2}),
