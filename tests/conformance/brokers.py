@@ -47,6 +47,19 @@ group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 """
 
+ZOOKEEPER_PROPERTIES = """\
+broker.id=1
+zookeeper.connect=127.0.0.1:{zookeeper_port}
+listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
 GUEST_PROPERTIES = """\
 process.roles=broker
 node.id=2
@@ -219,6 +232,55 @@ class Apache(Broker):
             "kafka.Kafka",
             str(self.properties),
         ]
+
+
+class Release(Apache):
+    """Apache Kafka of another version, with a controller in the process."""
+
+    def __init__(self, directory: Path, port: int, toolchain: Toolchain, version: str) -> None:
+        super().__init__(directory, port, toolchain)
+        self.name = f"apache {version}"
+        self._jars = toolchain.release_jars(version)
+
+    def format_command(self) -> list[str]:
+        """With the metadata version of its release, or with ours if that is lower."""
+        words = ["kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.properties)]
+        newest = ["--release-version", RELEASE] if self.name > f"apache {RELEASE}" else []
+        return [*self._toolchain.java_command(jars=self._jars), *words, *newest]
+
+    def serve_command(self) -> list[str]:
+        java = self._toolchain.java_command("-Xmx512m", "-XX:+UseSerialGC", jars=self._jars)
+        return [*java, "kafka.Kafka", str(self.properties)]
+
+
+class ZooKeeperRelease(Release):
+    """Apache Kafka of the years before KRaft, and its ZooKeeper."""
+
+    def __init__(self, directory: Path, port: int, toolchain: Toolchain, version: str) -> None:
+        super().__init__(directory, port, toolchain, version)
+        self._zookeeper = directory / "zookeeper.properties"
+        self._zookeeper.write_text(f"clientPort={port + 1}\nadmin.enableServer=false\ndataDir={directory}/zookeeper\n")
+        self._running: subprocess.Popen[bytes] | None = None
+        self.properties.write_text(ZOOKEEPER_PROPERTIES.format(port=port, zookeeper_port=port + 1, data=self.data))
+
+    def format(self) -> None:
+        """Its directory needs none."""
+
+    def start(self) -> None:
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with (self.directory / "zookeeper.log").open("ab") as log:
+            command = [*self._toolchain.java_command(jars=self._jars), main, str(self._zookeeper)]
+            self._running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        super().start()
+
+    def stop(self, patience_s: float = 60) -> int:
+        try:
+            return super().stop(patience_s)
+        finally:
+            if self._running is not None:
+                self._running.kill()
+                self._running.wait()
+                self._running = None
 
 
 class Guest(Apache):

@@ -18,6 +18,7 @@ from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.release_directories import RELEASE_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
 from tests.conformance.scenarios.secured_changes import SECURED_CHANGE_SCENARIOS
 from tests.conformance.scenarios.secured_clusters import SECURED_CLUSTER_SCENARIOS
@@ -43,6 +44,7 @@ CLIENT_SCENARIOS: tuple[Scenario, ...] = (
 ALL_TOOL_SCENARIOS: tuple[ToolScenario, ...] = (*TOOL_SCENARIOS, *TRANSACTION_TOOL_SCENARIOS)
 ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
+    *RELEASE_DIRECTORY_SCENARIOS,
     *TRANSACTION_DIRECTORY_SCENARIOS,
     *COMPACTED_DIRECTORY_SCENARIOS,
     *TIERED_DIRECTORY_SCENARIOS,

@@ -33,13 +33,18 @@ class Toolchain:
         """The directory of the jar with Apache Kafka's LocalTieredStorage, for a broker to load."""
         return self._fetched(CACHE / "kafka-tiered", HERE / "peer" / "tiered" / "pom.xml")
 
-    def _fetched(self, lib: Path, wanted: Path) -> Path:
+    def release_jars(self, version: str) -> Path:
+        """The directory of the jars of the server of another release."""
+        wanted = HERE / "peer" / "release" / "pom.xml"
+        return self._fetched(CACHE / f"kafka-{version}", wanted, f"-Dkafka.version={version}")
+
+    def _fetched(self, lib: Path, wanted: Path, *properties: str) -> Path:
         complete = lib / "complete.xml"
         if not complete.exists() or complete.read_bytes() != wanted.read_bytes():
             maven = self._program("mvn", "Maven, for Apache Kafka's jars")
             self._may_fetch("Apache Kafka's jars are not fetched")
             goal = ("dependency:copy-dependencies", f"-DoutputDirectory={lib}")
-            self._run(maven, "-q", "-B", "-f", str(wanted), *goal)
+            self._run(maven, "-q", "-B", "-f", str(wanted), *goal, *properties)
             shutil.copy(wanted, complete)
         return lib
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moldau.protocol.record_builder import Record as Stored
-from tests.conformance.brokers import Apache, Broker, Guest, Moldau, MoldauGuest, Ports
+from tests.conformance.brokers import Apache, Broker, Guest, Moldau, MoldauGuest, Ports, Release, ZooKeeperRelease
 from tests.conformance.client import Client
 from tests.conformance.clients import driver_of
 from tests.conformance.outcome import Facts, Failed, Unavailable
@@ -58,6 +58,14 @@ class Workshop:
     def apache(self, *extra: str) -> Broker:
         try:
             return Apache(self.directory, self._port, self.toolchain, extra)
+        except Missing as missing:
+            raise Unavailable(str(missing)) from None
+
+    def release(self, version: str) -> Broker:
+        """Apache Kafka of another version."""
+        kind = ZooKeeperRelease if version < "3" else Release
+        try:
+            return kind(self.directory, self._port, self.toolchain, version)
         except Missing as missing:
             raise Unavailable(str(missing)) from None
 
