@@ -21,6 +21,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
+from moldau.tables.decoding.times import TIME_MS_MAX
 from moldau.tables.values.decoders import NOT_HELD, FramedValues, decoded
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 from moldau.tables.values.shapes import Shape, shape_of
@@ -53,15 +54,17 @@ class Rows:
 
 
 def undated(batch: pa.RecordBatch) -> list[Misfit]:
-    """The records whose timestamps are in no year of a `datetime`. A producer that takes microseconds for milliseconds
-    writes such ones.
+    """The records whose timestamps are in no year of a `datetime`. A producer that takes micro- or nanoseconds for
+    milliseconds writes such ones; of the latter the reader gives the nearest time that its column holds.
     """
     times_us = batch.column("timestamp").cast(pa.int64())
     is_dated = pc.and_(pc.greater_equal(times_us, TIMES_US[0]), pc.less_equal(times_us, TIMES_US[1]))
-    return [
-        Misfit(row, f"the timestamp {times_us[row].as_py() // 1000} ms is not in one of the years 1 to 9999")
-        for row in pc.indices_nonzero(pc.invert(is_dated)).to_pylist()
-    ]
+    found = []
+    for row in pc.indices_nonzero(pc.invert(is_dated)).to_pylist():
+        time_ms = times_us[row].as_py() // 1000
+        shown = f"{time_ms} ms" + (", or one past it," if abs(time_ms) >= TIME_MS_MAX else "")
+        found.append(Misfit(row, f"the timestamp {shown} is not in one of the years 1 to 9999"))
+    return found
 
 
 def raw_schema(*, has_headers: bool) -> pa.Schema:

@@ -429,3 +429,17 @@ def test_a_time_past_the_year_9999_does_not_fit(stage: LakeStage, mode: str) -> 
     assert stage.offsets() == [(0, 0), (0, 2)]
     (letter,) = stage.rows("t_dead_letters")
     assert (letter["offset"], letter["timestamp"].year) == (1, 9999) and str(START_MS * 1000) in letter["reason"]
+
+
+@pytest.mark.parametrize("time_ms", [START_MS * 1_000_000, (1 << 63) - 1, -(1 << 62), -62_135_596_800_001])
+@pytest.mark.parametrize("misfits", ["skip", "dead-letter"])
+def test_a_time_of_any_64_bits_is_a_misfit_of_its_record_alone(stage: LakeStage, time_ms: int, misfits: str) -> None:
+    """Nanoseconds for milliseconds, or anything else: the records beside it become rows."""
+    stage.append([Record(b"a", b"1", START_MS), Record(b"b", b"2", time_ms), Record(b"c", b"3", START_MS)])
+    with pytest.raises(ValueNotDecoded, match=r"t-0, offset 1: the timestamp -?\d+ ms.* is not in one of the years"):
+        stage.follow()
+    follower = stage.follow(misfits=misfits)
+    assert stage.offsets() == [(0, 0), (0, 2)] and follower.progress.misfits_count == 1
+    if misfits == "dead-letter":
+        (letter,) = stage.rows("t_dead_letters")
+        assert (letter["offset"], letter["value"]) == (1, b"2") and letter["timestamp"].year in (1, 9999)
