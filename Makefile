@@ -160,9 +160,9 @@ chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one no
 
 .PHONY: sim sim-long
 
-sim: $(VENV)/.installed-tests ## whole clusters under faults, half a simulated cluster-hour; SEED=n, or kind/n, replays one
+sim: $(VENV)/.installed-tests ## whole clusters under faults, half a simulated cluster-hour, or HOURS=n; SEED=n, or kind/n, replays one
 	@$(BIN)/python -m building --remove-stale
-	$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED),--hours 0.5 --jobs 2)
+	$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED),--hours $(or $(HOURS),0.5) --jobs 2)
 
 sim-long: $(VENV)/.installed-tests ## the same until stopped, from another seed each day, every fourth one harsh
 	@$(BIN)/python -m building --remove-stale
