@@ -69,6 +69,7 @@ NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 NOT_KNOWN: Final = -1
 
 DENIED: Final = "Group authorization failed."
+INVALID_GROUP_ID: Final = "The group id is invalid."
 
 
 def submit(
@@ -80,7 +81,7 @@ def submit(
     """Step the group's machine, and call `answered` with its answer, or with a `ShareRefusal`."""
     runner = services.groups.runner_of(group_id)
     if not group_id:
-        answered(ShareRefusal(ErrorCode.INVALID_GROUP_ID))
+        answered(ShareRefusal(ErrorCode.INVALID_GROUP_ID, INVALID_GROUP_ID))
     elif isinstance(runner, ErrorCode):
         answered(ShareRefusal(runner))
     else:

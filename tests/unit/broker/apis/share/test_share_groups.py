@@ -159,6 +159,23 @@ def test_offsets_are_described_set_and_deleted() -> None:
     serve_and(story, **SETTINGS)
 
 
+def test_an_empty_group_id_is_refused_in_the_words_of_apache_kafka() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        partition = alter_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+        topic = alter_offsets.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+        deleted = delete_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name="t")
+        for request in (
+            alter_offsets.AlterShareGroupOffsetsRequest(group_id="", topics=[topic]),
+            delete_offsets.DeleteShareGroupOffsetsRequest(group_id="", topics=[deleted]),
+        ):
+            answer = await client.ask(request, 0)
+            said = (answer.error_code, answer.error_message)
+            assert said == (ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
+
+    serve_and(story, **SETTINGS)
+
+
 def test_a_deleted_topic_is_forgotten_by_the_group_and_by_the_share_coordinator() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
