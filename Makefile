@@ -83,10 +83,10 @@ fuzz: $(VENV)/.installed-tests compiled ## a million hostile inputs at a broker,
 leftovers: $(VENV)/.installed-tests compiled ## 200 test runs with clusters, ended by SIGKILL, Ctrl-C and crashes: what they leave behind; about ten minutes
 	$(BIN)/python -m tests.leftovers --runs 200
 
-limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside, and long lists; about six minutes
+limits: $(VENV)/.installed-tests compiled ## each limit over its edge on a real process, an honest client beside, long lists and storms; about ten minutes
 	$(BIN)/python -m tests.limits
 
-limits-bounded: $(VENV)/.installed-tests compiled ## the same without slow readers and long lists: half a minute
+limits-bounded: $(VENV)/.installed-tests compiled ## the same without what takes minutes: half a minute
 	$(BIN)/python -m tests.limits --quick
 
 $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed

@@ -14,11 +14,13 @@ PACKAGES: Final = ("protocol", "storage", "security", "replication", "kraft", "c
 HOT_PATH: Final = (
     "broker/network/connection.py",
     "broker/network/direct_output.py",
+    "broker/network/flow_control.py",
     "broker/network/memory.py",
     "broker/network/peer_channel.py",
     "broker/network/replies.py",
     "broker/network/request_times.py",
     "broker/network/route.py",
+    "broker/network/turns.py",
     "broker/purgatory/purgatory.py",
     "broker/purgatory/timer_wheel.py",
     "broker/replicas/replica_fetchers.py",

@@ -33,6 +33,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
@@ -124,6 +125,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
     )
     listener = SimpleNamespace(
         routes=routes(ListenerRole.BROKER, cast("Any", broker)),
+        is_for_nodes=False,
         resources=ConnectionResources(
             loop,
             broker.environment,
@@ -132,8 +134,9 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> tuple[Listener
             RequestMemory(None, loop),
             broker.reply_memory,
             broker.purgatory,
-            request_clock(loop),
+            clock := request_clock(loop),
             Transcoder(broker.environment, RequestMemory(None, loop)),
+            Turns(clock, loop.call_soon),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,

@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,6 +32,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
@@ -47,6 +49,8 @@ PRODUCERS = 4
 IN_FLIGHT = 5
 ROUNDS = 25
 ROUND_REQUESTS = 20_000
+NEXT_ITERATION: list[Callable[[], None]] = []
+"""What a loop would call in its next iteration."""
 
 
 class Replies(asyncio.Transport):
@@ -58,6 +62,15 @@ class Replies(asyncio.Transport):
         self._error_position = produce_error_position(TOPIC)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
         pass
 
     def write(self, data: BytesLike) -> None:
@@ -113,6 +126,7 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
     )
     listener = SimpleNamespace(
         routes=routes(ListenerRole.BROKER, cast("Any", broker)),
+        is_for_nodes=False,
         resources=ConnectionResources(
             loop,
             broker.environment,
@@ -121,8 +135,9 @@ def assembled(directory: str, loop: asyncio.AbstractEventLoop) -> Listener:
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
             broker.purgatory,
-            request_clock(loop),
+            clock := request_clock(loop),
             Transcoder(broker.environment, RequestMemory(None, loop)),
+            Turns(clock, NEXT_ITERATION.append),
         ),
         request_size_max=100 << 20,
         opened=lambda _: None,
@@ -147,6 +162,8 @@ def feed(connection: Connection, pieces: list[bytes]) -> None:
     for piece in pieces:
         buffer[: len(piece)] = piece
         connection.buffer_updated(len(piece))
+        while NEXT_ITERATION:
+            NEXT_ITERATION.pop()()
 
 
 def measure(pairs: list[tuple[Connection, SequencedFrames]], times: int) -> None:

@@ -2,8 +2,9 @@
 
 All connections of a loop share one large receive buffer. A request is parsed, and handled, where it lies; only a frame
 that has not arrived whole moves to a buffer of its own (`PartialFrame`). Requests are pipelined: each is handled as
-soon as it is complete, and replies wait for those before them (`ReplyQueue`). The encoded replies leave through
-`Output`; `FlowControl` decides when the connection is not read.
+soon as it is complete, and replies wait for those before them (`ReplyQueue`). While connections have more requests than
+an iteration of the loop has time for, they take turns (`Turns`). The encoded replies leave through `Output`;
+`FlowControl` decides when the connection is not read.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
 from moldau.broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
+from moldau.broker.network.flow_control import FlowControl
 from moldau.broker.network.memory import SMALL_SIZE, PartialFrame
 from moldau.broker.network.replies import (
     TAKES_FILES,
@@ -28,6 +30,7 @@ from moldau.broker.network.replies import (
     step_name,
 )
 from moldau.broker.network.route import Authentication, FrameHook, RequestContext, Route
+from moldau.broker.network.turns import Rank
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
 from moldau.protocol.primitives import MalformedMessage, skip_tags
@@ -43,7 +46,9 @@ UNSENT_SIZE_MAX: Final = 1 << 18
 This connection is not read until its client has taken them.
 """
 ITERATION_REQUESTS_MAX: Final = 256
-"""The most requests of one connection that one event loop iteration handles, so that a burst does not delay timers."""
+"""The most requests of one connection that one event loop iteration handles, however short they are."""
+UNTIMED_REQUESTS_MAX: Final = 8
+"""The most requests in a row without a look at the clock: a hook answers them without a reading of its own."""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = struct.Struct(">hhih").unpack_from
@@ -71,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = resources.receive_buffer
         self._memory = resources.request_memory
         self._clock = resources.clock
+        self._turns = resources.turns
         self._received_ns = 0
         """The time at which the last bytes were received."""
         self.routes: Mapping[int, Route] = listener.routes
@@ -108,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         partial = self._partial
         if partial is None:
-            return self._shared[:SMALL_SIZE] if self._memory.is_used_up else self._shared
+            return self._shared[:SMALL_SIZE] if self._memory.is_used_up or self._turns.is_spent else self._shared
         return partial.buffer[partial.size :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -117,13 +123,23 @@ class Connection(asyncio.BufferedProtocol):
         flow = self._flow
         self._received_ns = self._clock.received(self._output.transport, flow.was_paused, self._received_ns)
         flow.was_paused = False
-        partial = self._partial
+        partial, turns = self._partial, self._turns
         if partial is None:
-            self._consume(self._shared, nbytes)
+            if turns.is_spent:
+                _keep(self, self._shared[:nbytes], has_just_arrived=True)
+            else:
+                began_ns = self._clock.latest_ns
+                self._consume(self._shared, nbytes, turns.end_ns(began_ns))
+                turns.handled(began_ns)
             return
         partial.size += nbytes
         if partial.size >= partial.wanted:
-            self._consume_partial(partial)
+            if turns.is_spent and partial.wanted > 4:
+                _wait_for_turn(self, is_single=True)
+            else:
+                began_ns = self._clock.latest_ns
+                self._consume_partial(partial, turns.end_ns(began_ns))
+                turns.handled(began_ns)
         elif partial.size == len(partial.buffer):
             partial.ask_for_room()
             if partial.is_short:
@@ -152,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_held(self) -> bool:
-        return self._flow.is_held
+        return self._flow.is_held or self._flow.awaits_turn
 
     @property
     def sent_bytes(self) -> int:
@@ -205,32 +221,40 @@ class Connection(asyncio.BufferedProtocol):
             self._partial.grow(size)
         self._resume()
 
+    # Turns
+
+    def take_turn(self, until_ns: int) -> None:
+        self._flow.awaits_turn = False
+        partial = self._partial
+        if partial is not None and self._flow.may_resume():
+            _go_on(self, partial, until_ns)
+
     # Frames
 
-    def _consume(self, buffer: memoryview, size: int) -> None:
-        """Handle the received bytes.
+    def _consume(self, buffer: memoryview, size: int, until_ns: int) -> None:
+        """Handle the received bytes until a time of the clock; what is left waits for its turn.
 
         Delayed operations that they complete are checked when this connection's replies have been sent.
         """
         purgatory = self._purgatory
         purgatory.hold_actions()
         try:
-            self._handle_frames(buffer, size)
+            self._handle_frames(buffer, size, until_ns)
         finally:
             try:
                 purgatory.try_complete_actions()
             except Exception:
                 log.exception("the check of a waiting request failed; the request waits until its timeout")
 
-    def _consume_partial(self, partial: PartialFrame) -> None:
+    def _consume_partial(self, partial: PartialFrame, until_ns: int) -> None:
         """A frame that arrived in parts is complete, or its size is known."""
         self._partial = None
         self._memory.release(self)
-        self._consume(partial.buffer, partial.size)
+        self._consume(partial.buffer, partial.size, until_ns)
 
-    def _handle_frames(self, buffer: memoryview, size: int) -> None:
+    def _handle_frames(self, buffer: memoryview, size: int, until_ns: int) -> None:
         """Handle the whole frames in `buffer[:size]`, and keep the rest."""
-        flow, output = self._flow, self._output
+        flow, output, clock = self._flow, self._output, self._clock
         position = 0
         left = ITERATION_REQUESTS_MAX
         while size - position >= 4 and not flow.is_paused:
@@ -257,28 +281,29 @@ class Connection(asyncio.BufferedProtocol):
             left -= 1
             if position < size:
                 output.encoded()
-            if (output.size > UNSENT_SIZE_MAX or left == 0) and position < size:
-                # The rest is handled in the next iteration of the loop, after other connections and timers.
-                flow.pause()
-                self._loop.call_soon(self._resume)
+                if left % UNTIMED_REQUESTS_MAX == 0:
+                    clock.read()
+                if clock.latest_ns >= until_ns or output.size > UNSENT_SIZE_MAX or left == 0:
+                    break
         if position < size:
-            partial = self._partial = PartialFrame(self._memory, self, buffer[position:size], self.request_size_max)
-            if partial.is_short:
-                flow.pause()
+            # The buffer is the connection's own: one with several frames is never a lent one.
+            _keep(self, buffer[position:size], is_own=position > 0 and buffer is not self._shared)
         output.flush()
 
     def _resume(self) -> None:
         """Handle the frames that arrived before the pause, then read again, unless there is a reason to stay paused."""
-        flow, partial = self._flow, self._partial
+        flow, partial, turns = self._flow, self._partial, self._turns
         if not flow.may_resume() or (partial is not None and partial.is_short):
             return
-        flow.is_paused = False
-        if partial is not None and partial.size >= partial.wanted:
-            self._clock.read()
-            self._consume_partial(partial)
-        transport = self._output.transport
-        if not flow.is_paused and transport is not None:
-            transport.resume_reading()
+        if partial is None or partial.size < partial.wanted:
+            flow.is_paused = False
+            flow.read()
+        elif turns.is_spent:
+            _wait_for_turn(self, is_single=partial.size == partial.wanted)
+        else:
+            began_ns = self._clock.read()
+            _go_on(self, partial, turns.end_ns(began_ns))
+            turns.handled(began_ns)
 
     def _forget(self) -> None:
         """The connection is closed: read nothing more, and abandon the waiting requests."""
@@ -308,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         decoder = route.decoders.get(version) or route.load(version)
         if decoder is None:
-            self._refuse_version(route, version, correlation_id, frame)
+            _refuse_version(self, route, version, correlation_id, frame)
             return
         position = 10
         client_id = None
@@ -433,18 +458,44 @@ class Connection(asyncio.BufferedProtocol):
         if self._flow.is_paused and len(replies.waiting) < WAITING_REPLIES_MAX // 2:
             self._loop.call_soon(self._resume)
 
-    def _refuse_version(self, route: Route, version: int, correlation_id: int, frame: memoryview) -> None:
-        """Refuse a version that is not served.
 
-        There is no response, unless the route has one that every client can parse.
-        """
-        response = route.unserved_version()
-        if response is None:
-            self.close(f"{route.name} version {version} is outside {route.first_version}..{route.last_version}")
-        else:
-            context = RequestContext(self, route, route.first_version, correlation_id, None)
-            self._output.begin(context, self._received_ns, len(frame))
-            self._respond(context, response)
+def _keep(
+    connection: Connection, received: memoryview, *, has_just_arrived: bool = False, is_own: bool = False
+) -> None:
+    """Keep received bytes that were not handled. A whole frame waits for its turn, unless the connection is paused for
+    another reason. `is_own`: the bytes need not be copied.
+    """
+    flow, memory = connection._flow, connection._memory
+    partial = PartialFrame(memory, connection, received, connection.request_size_max, is_own=is_own)
+    connection._partial = partial
+    if partial.is_short:
+        flow.pause()
+    elif partial.size >= partial.wanted and not flow.is_paused:
+        _wait_for_turn(connection, is_single=has_just_arrived and partial.size == partial.wanted)
+
+
+def _wait_for_turn(connection: Connection, *, is_single: bool) -> None:
+    """Let a connection wait for a turn with the whole frame that it keeps. `is_single`: all that has arrived is this
+    frame.
+    """
+    flow, listener = connection._flow, connection.listener
+    flow.pause()
+    flow.awaits_turn = True
+    if connection.authentication is not None and connection.routes is not listener.routes:
+        rank = Rank.LOGIN if is_single else Rank.LOGIN_BACKLOG
+    elif connection.heartbeat_broker_id >= 0 or (is_single and listener.is_for_nodes):
+        rank = Rank.NODE
+    else:
+        rank = Rank.SINGLE if is_single else Rank.BACKLOG
+    connection._turns.wait(connection, rank)
+
+
+def _go_on(connection: Connection, partial: PartialFrame, until_ns: int) -> None:
+    """Handle the frames that a connection keeps, then read again."""
+    flow = connection._flow
+    flow.is_paused = False
+    connection._consume_partial(partial, until_ns)
+    flow.read()
 
 
 def _serve(connection: Connection, context: RequestContext, request: object) -> None:
@@ -455,6 +506,20 @@ def _serve(connection: Connection, context: RequestContext, request: object) -> 
         context.request = request
         route.requests += 1
         connection._respond(context, route.handle(context, request))
+
+
+def _refuse_version(connection: Connection, route: Route, version: int, correlation_id: int, frame: memoryview) -> None:
+    """Refuse a version that is not served.
+
+    There is no response, unless the route has one that every client can parse.
+    """
+    response = route.unserved_version()
+    if response is None:
+        connection.close(f"{route.name} version {version} is outside {route.first_version}..{route.last_version}")
+    else:
+        context = RequestContext(connection, route, route.first_version, correlation_id, None)
+        connection._output.begin(context, connection._received_ns, len(frame))
+        connection._respond(context, response)
 
 
 def _failed(connection: Connection) -> None:
@@ -475,80 +540,3 @@ def _after_tags(frame: memoryview, position: int) -> int:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError:
         raise MalformedMessage("the request header is cut short") from None
-
-
-class FlowControl:
-    """Flow control: a connection is read only while its node can handle more requests from it.
-
-        paused because                              until
-        too many of its replies wait                some have left
-        the transport has not sent all bytes        the transport has drained
-        a request of it is decoded or examined in   `release`, once for each `hold`
-        a thread, or is handled in parts
-        its client is throttled by a quota          the throttle time is over
-        it handled its share of requests            the loop's next iteration
-        its partial frame has no room               request memory grants some (`PartialFrame.is_short`)
-
-    A pause takes effect at once: frames that have arrived already are kept and handled after it. `is_paused` is an
-    attribute, because it is read before each frame.
-    """
-
-    __slots__ = ("_holds", "_output", "_replies", "_throttle", "is_paused", "was_paused")
-
-    def __init__(self, output: Output, replies: ReplyQueue) -> None:
-        self._output = output
-        self._replies = replies
-        self.is_paused = False
-        self.was_paused = False
-        """Whether the connection was paused since it last received bytes; bytes may have waited in the kernel."""
-        self._holds = 0
-        """How many pieces of work on earlier requests must end before the next request is handled."""
-        self._throttle: asyncio.TimerHandle | None = None
-        """Ends the time for which the client is throttled."""
-
-    def pause(self) -> None:
-        """Stop handling and reading, until `may_resume` is true."""
-        transport = self._output.transport
-        if not self.is_paused and transport is not None and not transport.is_closing():
-            self.is_paused = self.was_paused = True
-            transport.pause_reading()
-
-    @property
-    def is_held(self) -> bool:
-        return self._holds > 0
-
-    def hold(self) -> None:
-        self._holds += 1
-        self.pause()
-
-    def release(self) -> None:
-        """End one `hold`."""
-        self._holds -= 1
-
-    def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
-        """Pause for a time; `resume` is called when it is over. Of several times the one that ends last counts."""
-        end_s = loop.time() + delay_ms / 1000
-        if self._throttle is not None:
-            if self._throttle.when() >= end_s:
-                return
-            self._throttle.cancel()
-
-        def over() -> None:
-            self._throttle = None
-            resume()
-
-        self._throttle = loop.call_at(end_s, over)
-        self.pause()
-
-    def end(self) -> None:
-        """The connection is closed."""
-        if self._throttle is not None:
-            self._throttle.cancel()
-
-    def may_resume(self) -> bool:
-        """Whether a paused connection may continue."""
-        output = self._output
-        transport = output.transport
-        if not self.is_paused or not output.is_writable or transport is None or transport.is_closing():
-            return False
-        return self._holds == 0 and self._throttle is None and not self._replies.is_ahead()

@@ -13,6 +13,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import Authentication, RequestContext, ServingListener
+from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -136,6 +137,7 @@ class ConnectionResources:
     purgatory: Purgatory
     clock: RequestClock
     transcoder: Transcoder
+    turns: Turns
 
 
 class ConnectionSecurity(Protocol):
@@ -157,6 +159,10 @@ class ConnectionListener(ServingListener, Protocol):
     @property
     def request_size_max(self) -> int:
         """The most bytes of one request."""
+
+    @property
+    def is_for_nodes(self) -> bool:
+        """Whether the nodes of the cluster use this listener."""
 
     @property
     def closing_log(self) -> ClosingLog: ...

@@ -41,6 +41,7 @@ class Listener:
         heartbeats_ended: Callable[[int], None],
         security: ListenerSecurity,
         *,
+        is_for_nodes: bool,
         request_size_max: int,
         idle_ms_max: int,
         send_buffer_size: int,
@@ -50,6 +51,7 @@ class Listener:
         self.host = host
         self.port = port
         self.role = role
+        self.is_for_nodes = is_for_nodes
         self.closing_log = ClosingLog(resources.loop)
         self.request_size_max = request_size_max
         self.send_buffer_size = send_buffer_size

@@ -42,7 +42,7 @@ import logging
 import struct
 from collections.abc import Iterable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from moldau.protocol.primitives import Chunk
 from moldau.storage.files.file_slice import FileSlice
@@ -90,7 +90,7 @@ class FrameOwner(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether the connection is not read until one of its requests has been examined."""
+        """Whether the connection is not read until requests that it has sent are handled."""
 
     def room_granted(self, size: int) -> None:
         """Room of this many bytes has been given to the connection."""
@@ -330,8 +330,18 @@ class PartialFrame:
 
     __slots__ = ("_memory", "_owner", "buffer", "is_short", "size", "wanted")
 
-    def __init__(self, memory: RequestMemory, owner: FrameOwner, received: memoryview, frame_size_max: int) -> None:
-        """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later."""
+    def __init__(
+        self,
+        memory: RequestMemory,
+        owner: FrameOwner,
+        received: memoryview,
+        frame_size_max: int,
+        *,
+        is_own: bool = False,
+    ) -> None:
+        """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later.
+        `is_own`: they are the end of such a buffer, and stay there while they hold a whole frame.
+        """
         self._memory = memory
         self._owner = owner
         self.is_short = False
@@ -342,6 +352,10 @@ class PartialFrame:
             wanted = 4  # This is enough to refuse the frame after the frames before it are handled.
         self.wanted = wanted
         """The bytes of the whole frame; before the frame's size has arrived, the bytes of the size field."""
+        if is_own and size >= wanted:
+            memory.hold(owner, len(cast("bytearray", received.obj)))
+            self.buffer = received
+            return
         lent = memory.lend(owner, wanted) if size < wanted else None
         if lent is not None:
             self.buffer = lent

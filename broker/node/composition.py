@@ -36,6 +36,7 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory, receive_buf
 from moldau.broker.network.request_times import RequestClock
 from moldau.broker.network.route import ListenerRole, Route, role_of
 from moldau.broker.network.slow_requests import SlowRequests
+from moldau.broker.network.turns import Turns
 from moldau.broker.node.quotas import NodeQuotas
 from moldau.broker.node.security import NodeMechanisms, NodeSecurity
 from moldau.broker.purgatory.purgatory import Purgatory
@@ -424,6 +425,7 @@ class NodeParts:
             self.purgatory,
             self.clock,
             self.transcoder,
+            Turns(self.clock, self.loop.call_soon),
         )
         wrap = self._compose_faults()
         self.listeners = [
@@ -437,6 +439,7 @@ class NodeParts:
                 admissions[role],
                 self.quorum.disconnected,
                 self.security.of_listener(each.name),
+                is_for_nodes=role is ListenerRole.CONTROLLER or each.name == config.inter_broker_listener_name,
                 request_size_max=config.integer("socket.request.max.bytes"),
                 idle_ms_max=config.integer("connections.max.idle.ms"),
                 send_buffer_size=config.integer("socket.send.buffer.bytes"),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.testing.ports import free_ports
-from tests.limits import connections, disks, lists, members, sizes
+from tests.limits import connections, disks, lists, members, sizes, storms
 from tests.limits.stage import Stage, Wrong, is_root
 
 PORTS_EACH = 4
@@ -54,6 +54,7 @@ TRIALS = (
     Trial(connections.descriptors, prefix=("prlimit", "--nofile=200:200")),
     Trial(connections.request_size, ("socket.request.max.bytes=200000",)),
     Trial(connections.a_flood),
+    Trial(storms.a_short_storm),
     Trial(sizes.fetch_size, ("fetch.max.bytes=100000",)),
     Trial(sizes.batch_expansion, ("moldau.batch.expanded.bytes.max=8000000",)),
     Trial(sizes.partitions),
@@ -69,6 +70,8 @@ TRIALS = (
     Trial(lists.long_lists_of_a_super_user, logs_in=True, alone=True),
     Trial(lists.long_lists_at_a_controller, logs_in=True, alone=True),
     Trial(members.long_lists_of_members, members.SETTINGS, alone=True),
+    Trial(storms.small_requests, logs_in=True, alone=True),
+    Trial(storms.metadata_of_all_topics, alone=True),
 )
 
 
@@ -114,7 +117,7 @@ def report(trial: Trial, home: Path, ports: Sequence[int]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.limits", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=[trial.run.__name__ for trial in TRIALS], help="these alone")
-    parser.add_argument("--quick", action="store_true", help="without slow readers and long lists, which take minutes")
+    parser.add_argument("--quick", action="store_true", help="without what takes minutes")
     parser.add_argument("--keep", action="store_true", help="keep data and logs; done anyway where something is wrong")
     given = parser.parse_args()
     began = time.monotonic()

@@ -106,6 +106,10 @@ class Stage:
     def honest_slowest_ms(self, first: int) -> float:
         return max(self._honest.latencies_ms[first:])
 
+    def honest_latencies_ms(self, first: int, end: int) -> list[float]:
+        """Of the honest client's produces from the first number up to the end."""
+        return self._honest.latencies_ms[first:end]
+
     def await_honest(self, count: int) -> None:
         """Until the honest client has had so many answers."""
         self.eventually("the honest client is served on", lambda: self.honest_count >= count)

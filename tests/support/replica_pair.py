@@ -13,6 +13,7 @@ from moldau.broker.network.connection_resources import ConnectionResources
 from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.replicas.replicas import Replicas
@@ -90,6 +91,7 @@ class LeaderSide:
             routes={},
             request_size_max=0,
             security=plain_security(),
+            is_for_nodes=False,
             resources=ConnectionResources(
                 cast("Any", self._loop),
                 cast("Any", None),
@@ -98,8 +100,9 @@ class LeaderSide:
                 RequestMemory(None, cast("Any", self._loop)),
                 self._broker.reply_memory,
                 self.purgatory,
-                request_clock(self._loop),
+                clock := request_clock(self._loop),
                 cast("Any", None),
+                Turns(clock, self._loop.call_soon),
             ),
         )
         connection = Connection(cast("Any", listener), "127.0.0.1")

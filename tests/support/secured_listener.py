@@ -16,6 +16,7 @@ from moldau.broker.network.listener_security import AuthenticationCounts, Listen
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.peer_security import NodeTls
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
+from moldau.broker.network.turns import Turns
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -51,6 +52,7 @@ class SecuredListener:
         """The principals of the requests, each once."""
         self.port = 0
         self.closing_log = ClosingLog(loop)
+        self.is_for_nodes = False
         self.resources = ConnectionResources(
             loop,
             LocalEnvironment(loop),
@@ -59,8 +61,9 @@ class SecuredListener:
             RequestMemory(None, loop),
             ReplyMemory(-1, loop),
             purgatory_of(loop),
-            request_clock(loop),
+            clock := request_clock(loop),
             cast("Any", None),
+            Turns(clock, loop.call_soon),
         )
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -18,9 +19,10 @@ from moldau.broker.network.connection import (
 )
 from moldau.broker.network.connection_resources import ClosingLog, ConnectionListener, ConnectionResources, Transcoder
 from moldau.broker.network.listener_security import plain_security
-from moldau.broker.network.memory import ReplyMemory, RequestMemory
+from moldau.broker.network.memory import SMALL_SIZE, ReplyMemory, RequestMemory
 from moldau.broker.network.replies import WAITING_REPLIES_MAX, WAITING_SIZE_MAX
 from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
+from moldau.broker.network.turns import BUDGET_NS, Rank, Turns
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
@@ -115,6 +117,7 @@ class Wire:
         listener = SimpleNamespace(
             request_size_max=request_size_max,
             routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},
+            is_for_nodes=False,
             resources=ConnectionResources(
                 cast("asyncio.AbstractEventLoop", loop),
                 cast("Environment", None),
@@ -123,8 +126,9 @@ class Wire:
                 memory or RequestMemory(None, cast("asyncio.AbstractEventLoop", loop)),
                 ReplyMemory(-1, cast("asyncio.AbstractEventLoop", loop)),
                 purgatory_of(loop),
-                request_clock(loop),
+                clock := request_clock(loop),
                 cast("Transcoder", None),
+                Turns(clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
             opened=lambda connection: None,
@@ -467,3 +471,135 @@ def test_a_closed_connection_whose_peer_takes_nothing_can_be_aborted() -> None:
     assert wire.connection.is_closed
     wire.connection.abort()
     assert wire.transport.is_aborted
+
+
+class Crowd:
+    """Connections that share a loop whose iterations are spent by the first of them."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.first = wire
+        self.turns = wire.connection.listener.resources.turns
+
+    def spend(self) -> None:
+        """Use up the budget of the iteration."""
+        self.turns._clock.latest_ns += BUDGET_NS
+        self.turns.handled(self.turns._clock.latest_ns - BUDGET_NS)
+        assert self.turns.is_spent
+
+
+def test_what_arrives_when_the_budget_is_spent_is_kept_until_its_turn() -> None:
+    wire = Wire(answer)
+    Crowd(wire).spend()
+    assert len(wire.connection.get_buffer(-1)) == SMALL_SIZE
+    wire.send(heartbeat(1) + heartbeat(2) + heartbeat(3)[:9])
+    assert not wire.transport.written and not wire.transport.is_reading
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == [1, 2] and wire.transport.is_reading
+    wire.send(heartbeat(3)[9:])
+    assert wire.transport.correlation_ids() == [1, 2, 3]
+
+
+def test_a_part_of_a_frame_does_not_wait_for_a_turn() -> None:
+    wire = Wire(answer)
+    for size in (3, 9):
+        Crowd(wire).spend()
+        wire.send(heartbeat(1)[size // 9 * 3 : size])
+        assert wire.transport.is_reading and wire.connection._partial is not None
+        wire.run_scheduled()
+    Crowd(wire).spend()
+    wire.send(heartbeat(1)[9:])
+    assert not wire.transport.written and not wire.transport.is_reading
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == [1] and wire.transport.is_reading
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_for_nodes", "broker_id", "rank"),
+    [
+        (1, False, -1, Rank.SINGLE),
+        (2, False, -1, Rank.BACKLOG),
+        (1, True, -1, Rank.NODE),
+        (2, True, -1, Rank.BACKLOG),
+        (2, False, 1, Rank.NODE),
+    ],
+)
+def test_the_rank_follows_from_what_arrives(frames: int, is_for_nodes: bool, broker_id: int, rank: Rank) -> None:
+    wire = Wire(answer)
+    cast("Any", wire.connection.listener).is_for_nodes = is_for_nodes
+    wire.connection.heartbeat_broker_id = broker_id
+    crowd = Crowd(wire)
+    crowd.spend()
+    wire.send(b"".join(map(heartbeat, range(frames))))
+    assert [len(queue) for queue in crowd.turns._queues] == [each is rank for each in Rank]
+
+
+def test_a_turn_ends_with_its_time_and_what_is_left_is_not_copied() -> None:
+    now_ns = 0
+
+    def take_long(request: HeartbeatRequest) -> HeartbeatResponse:
+        nonlocal now_ns
+        now_ns += BUDGET_NS // 4
+        return HeartbeatResponse()
+
+    wire = Wire(take_long)
+    clock = wire.connection.listener.resources.clock
+    clock._time_ns = lambda: now_ns
+    clock.read()
+    wire.send(b"".join(map(heartbeat, range(13))))
+    assert wire.transport.correlation_ids() == [0, 1, 2, 3]
+    memory = wire.connection.listener.resources.request_memory
+    held = memory.used_size
+    partial = wire.connection._partial
+    assert partial is not None and held == 9 * len(heartbeat(0))
+    wire.scheduled.pop(0)()
+    assert wire.transport.correlation_ids() == list(range(8)) and wire.connection._partial is not None
+    assert wire.connection._partial.buffer.obj is partial.buffer.obj and memory.used_size == held
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == list(range(13)) and memory.used_size == 0
+    assert wire.transport.is_reading
+
+
+@pytest.mark.parametrize("ends", ["close", "connection_lost"])
+def test_a_connection_that_ends_while_it_waits_has_no_turn(ends: str) -> None:
+    handled: list[str] = []
+
+    def note(request: HeartbeatRequest) -> HeartbeatResponse:
+        handled.append(request.group_id)
+        return HeartbeatResponse()
+
+    wire = Wire(note)
+    Crowd(wire).spend()
+    wire.send(heartbeat(1))
+    getattr(wire.connection, ends)("a test" if ends == "close" else None)
+    wire.run_scheduled()
+    assert not handled and wire.connection.listener.resources.request_memory.used_size == 0
+
+
+def test_a_connection_that_is_held_when_its_turn_comes_is_served_when_it_is_released() -> None:
+    wire = Wire(answer)
+    crowd = Crowd(wire)
+    crowd.spend()
+    wire.send(heartbeat(1) + heartbeat(2))
+    wire.connection.hold()
+    wire.run_scheduled()
+    assert not wire.transport.written and not crowd.turns.waiting_count
+
+    async def work() -> None:
+        crowd.spend()
+
+    with contextlib.suppress(StopIteration):
+        wire.connection.hold_during(work()).send(None)
+    assert not wire.transport.written and [len(queue) for queue in crowd.turns._queues] == [0, 0, 1, 0, 0]
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == [1, 2] and wire.transport.is_reading
+
+
+def test_a_reason_that_ends_while_it_waits_does_not_bring_its_turn_forward() -> None:
+    wire = Wire(answer)
+    Crowd(wire).spend()
+    wire.send(heartbeat(1))
+    wire.connection.pause_writing()
+    wire.connection.resume_writing()
+    assert not wire.transport.written and not wire.transport.is_reading
+    wire.run_scheduled()
+    assert wire.transport.correlation_ids() == [1] and wire.transport.is_reading

@@ -23,6 +23,7 @@ from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.network.route import Binding, RequestContext, Route
+from moldau.broker.network.turns import Turns
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
@@ -90,6 +91,7 @@ class Served:
         self.listener = SimpleNamespace(
             closing_log=ClosingLog(loop),
             security=plain_security(),
+            is_for_nodes=False,
             resources=ConnectionResources(
                 loop,
                 self.environment,
@@ -98,8 +100,9 @@ class Served:
                 RequestMemory(None, loop),
                 ReplyMemory(-1, loop),
                 purgatory_of(loop),
-                request_clock(loop),
+                clock := request_clock(loop),
                 cast("Transcoder", None),
+                Turns(clock, loop.call_soon),
             ),
             request_size_max=1 << 20,
             routes={FETCH: Route(FETCH, "Fetch", 4, 18, lambda: binding)},

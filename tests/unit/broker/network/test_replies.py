@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.network.connection import FlowControl
+from moldau.broker.network.flow_control import FlowControl
 from moldau.broker.network.memory import ReplyMemory
 from moldau.broker.network.replies import (
     JOINED_PIECES_MAX,

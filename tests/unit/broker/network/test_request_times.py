@@ -17,6 +17,7 @@ from moldau.broker.network.listener_security import plain_security
 from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.request_times import RequestTimes, TimeHistogram, late_by_ns
 from moldau.broker.network.route import Binding, ClientConnection, FrameHook, RequestContext, Route
+from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.purgatory.timer_wheel import Timeouts
 from moldau.broker.runtime.pending import DATA, REPLICAS, Pending
@@ -95,6 +96,7 @@ class Wire:
             name="PLAINTEXT",
             request_size_max=1 << 20,
             routes={HEARTBEAT: self.route},
+            is_for_nodes=False,
             resources=ConnectionResources(
                 loop,
                 cast("Any", None),
@@ -105,6 +107,7 @@ class Wire:
                 Purgatory(loop, Timeouts(loop), lambda: 0),
                 self.clock,
                 cast("Any", None),
+                Turns(self.clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("Any", SimpleNamespace(time=lambda: 0.0))),
             opened=lambda connection: None,
@@ -140,6 +143,8 @@ class Wire:
         return self.respond()
 
     def send(self, count: int = 1) -> None:
+        """Hand requests to the connection, in an iteration of the loop of its own."""
+        self.loop.run()
         body = struct.pack(">hhih", HEARTBEAT, 0, 7, 3) + b"a b"
         body += encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0)
         data = (struct.pack(">i", len(body)) + body) * count
@@ -218,10 +223,20 @@ def test_a_reply_behind_one_that_waits_is_time_in_the_response_queue() -> None:
 
 def test_the_second_request_of_a_receive_waits_for_the_first() -> None:
     wire = Wire()
-    wire.handle_ms = DELAY_MS
+    wire.handle_ms = 1
     wire.send(2)
     # The first is answered with the second, in one write.
-    assert wire.stages_ms() == {"queue": DELAY_MS, "local": 2 * DELAY_MS, "response queue": DELAY_MS}
+    assert wire.stages_ms() == {"queue": 1, "local": 2, "response queue": 1}
+
+
+def test_a_request_that_waits_for_its_turn_is_in_the_queue() -> None:
+    wire = Wire()
+    wire.handle_ms = DELAY_MS
+    wire.send(2)
+    assert wire.stages_ms() == {"local": DELAY_MS}
+    wire.pass_ms(DELAY_MS)
+    wire.loop.run()
+    assert wire.stages_ms() == {"queue": 2 * DELAY_MS, "local": 2 * DELAY_MS}
 
 
 def test_a_write_that_takes_long_is_time_of_the_sending() -> None:

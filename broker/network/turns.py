@@ -1,0 +1,127 @@
+"""The turns of connections on an event loop: how long an iteration serves them, and in which order.
+
+Received bytes are handled at once while the requests of an iteration have taken less than `BUDGET_NS`. After that,
+bytes are kept, and their connection waits for its turn in the next iteration, after timers and what else the node has
+to do. So does a connection that did not get through with what it received. The queues are served by rank:
+
+    rank           connections                                         its share ends at
+    NODE           of nodes of the cluster                             40 % of the budget
+    SINGLE         whose client sent one request                       70 %
+    BACKLOG        whose client sent more than one at a time           90 %
+    LOGIN          whose client has not logged in, and sent one        95 %
+    LOGIN_BACKLOG  whose client has not logged in, and sent more       100 %
+
+What a rank does not use of its share falls to those below it, and the last one that has a queue has the whole rest.
+Each rank that has a queue gets one turn at least. Within a rank it goes round: a turn of a backlog lasts `QUANTUM_NS`,
+or longer where few wait. The rank follows from what arrived, not from what is left after a turn. So a client that sends
+one request at a time waits for others that do so, however many requests are pipelined beside it; and each backlog is
+served for the same time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from moldau.broker.network.request_times import RequestClock
+
+BUDGET_NS: Final = 2_000_000
+"""The time for requests of one iteration, in which nothing else runs."""
+QUANTUM_NS: Final = 200_000
+"""The time of a turn where many wait; a request that was begun is handled to its end."""
+
+
+class Rank(IntEnum):
+    """The ranks in the order in which they are served."""
+
+    NODE = 0
+    SINGLE = 1
+    BACKLOG = 2
+    LOGIN = 3
+    LOGIN_BACKLOG = 4
+
+
+SHARE_ENDS_NS: Final = (800_000, 1_400_000, 1_800_000, 1_900_000, BUDGET_NS)
+"""By rank: the time after the beginning of an iteration at which its share ends."""
+
+
+class Waiting(Protocol):
+    """A connection that waits for its turn."""
+
+    def take_turn(self, until_ns: int) -> None:
+        """Handle requests until this time of the clock, one at least. What is left waits for the next turn."""
+
+
+class Turns:
+    """The turns of all connections of a loop. `call_soon` calls a function in the next iteration."""
+
+    __slots__ = ("_call_soon", "_clock", "_is_scheduled", "_queues", "_used_ns", "is_spent")
+
+    def __init__(self, clock: RequestClock, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.is_spent = False
+        """Whether received bytes are kept now: the budget is used up, or others wait."""
+        self._used_ns = 0
+        """The time in which requests were handled since the last iteration that began here."""
+        self._clock = clock
+        self._call_soon = call_soon
+        self._is_scheduled = False
+        self._queues: list[deque[Waiting]] = [deque() for _ in Rank]
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of connections that wait now."""
+        return sum(map(len, self._queues))
+
+    def end_ns(self, now_ns: int) -> int:
+        """The time until which a connection handles what it received just now."""
+        return now_ns + BUDGET_NS - self._used_ns
+
+    def handled(self, began_ns: int) -> None:
+        """A connection has handled what it received, from `began_ns` to the last reading of the clock.
+
+        Most iterations take less than the budget, and cost nothing here: their times are counted together, until a new
+        iteration begins because they have reached it.
+        """
+        self._used_ns += self._clock.latest_ns - began_ns
+        if self._used_ns >= BUDGET_NS and not self.is_spent:
+            self.is_spent = True
+            self._begin_soon()
+
+    def wait(self, connection: Waiting, rank: int) -> None:
+        """Wait for a turn: a connection waits once."""
+        self._queues[rank].append(connection)
+        self.is_spent = True
+        self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """An iteration of the loop begins."""
+        self._is_scheduled = False
+        self._used_ns = 0
+        if self.waiting_count:
+            began_ns = self._clock.read()
+            self._serve(began_ns)
+            self._used_ns = self._clock.read() - began_ns
+        self.is_spent = self._used_ns >= BUDGET_NS or self.waiting_count > 0
+        if self.is_spent:
+            self._begin_soon()
+
+    def _serve(self, began_ns: int) -> None:
+        """Give turns by rank, one to each connection at most."""
+        clock, queues = self._clock, self._queues
+        now_ns = began_ns
+        for rank, queue in enumerate(queues):
+            is_last = not any(queues[rank + 1 :])
+            end_ns = began_ns + (BUDGET_NS if is_last else SHARE_ENDS_NS[rank])
+            for count in range(len(queue), 0, -1):
+                queue.popleft().take_turn(now_ns + max(QUANTUM_NS, (end_ns - now_ns) // count))
+                now_ns = clock.read()
+                if now_ns >= end_ns:
+                    break
