@@ -19,6 +19,7 @@ from typing import IO, Any, Final, Protocol
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.refusals import Refused
+from moldau.tables.values.column_decoding import JSON_FORM
 
 CELL_MAX: Final = 40
 """Characters of a cell in a table of text."""
@@ -64,18 +65,26 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
 
 
 class JsonLines:
-    """An object a row, with the names of the columns. Raises `Refused` if two columns have one name."""
+    """An object a row, with the names of the columns; values that were decoded to JSON are part of it. Raises `Refused`
+    if two columns have one name.
+    """
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
+        self._decoded = [field.name for field in schema if field.metadata == JSON_FORM]
         for name in schema.names:
             if schema.names.count(name) > 1:
                 raise Refused(f"two columns have the name {name}: give each a name of its own (AS)")
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
-        lines = (json_text(dict(zip(names, row, strict=True))) for row in shown_rows(batch))
+        lines = (self._line(dict(zip(names, row, strict=True))) for row in shown_rows(batch))
         self._stream.write("".join(f"{line}\n" for line in lines).encode())
+
+    def _line(self, row: dict[str, Any]) -> str:
+        for name in self._decoded:
+            row[name] = None if row[name] is None else json.loads(row[name])
+        return json_text(row)
 
     def close(self) -> None:
         self._stream.flush()

@@ -15,7 +15,7 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, int
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
 from moldau.tables.refusals import Refused, did_you_mean
-from moldau.tables.values.column_decoding import PLACE, ColumnDecoding
+from moldau.tables.values.column_decoding import JSON_FORM, PLACE, ColumnDecoding
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
@@ -26,6 +26,7 @@ THREADS_MAX: Final = 4
 NOTHING_PUSHED: Final = PushedFilters()
 VALUE: Final = "value"
 """The column that is decoded by schemas."""
+DECODED: Final = pa.field(VALUE, pa.string(), metadata=JSON_FORM)
 COUNTED: Final = "partition"
 
 
@@ -77,7 +78,7 @@ class TopicScan:
         at = schema.get_field_index(VALUE)
         if at < 0:
             raise Refused(f"registry: table={self.options.table} has no values")
-        return schema.set(at, pa.field(VALUE, pa.string()))
+        return schema.set(at, DECODED)
 
     def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> TopicScan:
         """The scan with fewer columns, and with a further filter."""
@@ -165,7 +166,7 @@ class FilteredTasks:
         for batch in self._reader.read_task(task):
             if self._decoding is not None:
                 column = self._decoding.decode_column(batch.column(VALUE), *(batch.column(name) for name in PLACE))
-                batch = batch.set_column(batch.schema.get_field_index(VALUE), pa.field(VALUE, column.type), column)
+                batch = batch.set_column(batch.schema.get_field_index(VALUE), DECODED, column)
             kept = batch if self._wanted is None else filtered(batch, self._wanted)
             if kept.num_rows:
                 yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)

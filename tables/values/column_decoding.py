@@ -11,6 +11,8 @@ from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+JSON_FORM: Final = {b"moldau.form": b"json"}
+"""The metadata of a column of texts that are JSON."""
 OnError: TypeAlias = Literal["fail", "null"]
 PLACE: Final = ("topic", "partition", "offset")
 """The columns that name a value in an error."""

@@ -24,51 +24,80 @@ def shape_of(kind: pa.DataType, path: str = "value", *, selects: bool = False) -
     """A function that gives a decoded value the form that `pyarrow.array` takes for a type. It raises `ValueNotDecoded`
     for a value that the type does not hold, and for properties that no field holds. If it `selects`, it omits these.
     """
-    inner = _inner_shape(kind, path, selects)
-
-    def shape(value: Any) -> Any:
-        return None if value is None else inner(value)
-
-    return shape
-
-
-def _inner_shape(kind: pa.DataType, path: str, selects: bool) -> Shape:
     if pa.types.is_struct(kind):
         return _struct(kind, path, selects)
     if pa.types.is_map(kind):
         return _map(kind, path, selects)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_any_list(kind):
         return _list(kind, path, selects)
+    return _leaf(kind, path)
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _leaf_types(kind: pa.DataType) -> Set[type]:
+    """The types of Python whose values a type without others in it takes as they are; none where it takes all."""
     if pa.types.is_boolean(kind):
-        return lambda value: True if value == {} else _of_types(value, path, bool)
+        return {bool, type(None)}
     if pa.types.is_integer(kind):
-        return lambda value: _integer(value, path)
+        return {int, type(None)}
     if pa.types.is_floating(kind):
-        return lambda value: _of_types(value, path, float, int)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return lambda value: _text(value, path)
-    return lambda value: value
+        return {float, int, type(None)}
+    return {str, type(None)} if pa.types.is_string(kind) or pa.types.is_large_string(kind) else set()
+
+
+def _leaf(kind: pa.DataType, path: str) -> Shape:
+    taken = _leaf_types(kind)
+    if not taken:
+        return lambda value: value
+
+    def shape(value: Any) -> Any:
+        return value if type(value) in taken else _other_form(value, taken, path)
+
+    return shape
+
+
+def _other_form(value: Any, taken: Set[type], path: str) -> Any:
+    """What a column of these types takes for a value of another one. Raises `ValueNotDecoded`."""
+    if isinstance(value, JsonValue):
+        if str in taken:
+            return json.dumps(value.value, ensure_ascii=False)
+        value = value.value
+    if type(value) in taken:
+        return value
+    if type(value) is float and int in taken and value.is_integer():  # 1.0 is an integer of JSON
+        return int(value)
+    if value == {} and bool in taken:  # a record without fields
+        return True
+    _refuse(value, path)
 
 
 def _struct(kind: pa.DataType, path: str, selects: bool) -> Shape:
     fields = [
-        (each.name, shape_of(each.type, f"{path}.{each.name}", selects=selects))
+        (each.name, _leaf_types(each.type), shape_of(each.type, f"{path}.{each.name}", selects=selects))
         for each in kind
         if selects or each.name != OTHERS
     ]
-    names, has_others = {name for name, _ in fields}, kind.get_field_index(OTHERS) >= 0
+    names, has_others = {name for name, _, _ in fields}, kind.get_field_index(OTHERS) >= 0
 
-    def shape(value: Any) -> dict[str, Any]:
-        value = _unwrapped(value)
+    def shape(value: Any) -> dict[str, Any] | None:
         if type(value) is not dict:
-            _refuse(value, path)
-        found = {name: of_field(value.get(name)) for name, of_field in fields}
-        if selects:
+            if value is None:
+                return None
+            value = _held(value, path, dict)
+        get = value.get
+        found = {
+            name: each if type(each := get(name)) in taken else of_field(each)  # most fields are leaves of their type
+            for name, taken, of_field in fields
+        }
+        if selects or value.keys() <= names:
             return found
         if has_others:
             others = {name: each for name, each in value.items() if name not in names}
-            found[OTHERS] = json.dumps(others, ensure_ascii=False) if others else None
-        elif not names.issuperset(value):
+            found[OTHERS] = json.dumps(others, ensure_ascii=False)
+        else:
             _refuse_others(value, names, path)
         return found
 
@@ -83,15 +112,13 @@ def _refuse_others(value: Mapping[str, Any], names: Set[str], path: str) -> None
 
 
 def _map(kind: pa.DataType, path: str, selects: bool) -> Shape:
-    of_key, of_item = (
-        shape_of(kind.key_type, f"{path}.key", selects=selects),
-        shape_of(kind.item_type, f"{path}.value", selects=selects),
-    )
+    of_key = shape_of(kind.key_type, f"{path}.key", selects=selects)
+    of_item = shape_of(kind.item_type, f"{path}.value", selects=selects)
 
-    def shape(value: Any) -> list[tuple[Any, Any]]:
-        value = _unwrapped(value)
-        if type(value) not in (dict, list):
-            _refuse(value, path)
+    def shape(value: Any) -> list[tuple[Any, Any]] | None:
+        if value is None:
+            return None
+        value = _held(value, path, dict, list)
         pairs: Any = value.items() if type(value) is dict else value
         return [(of_key(key), of_item(item)) for key, item in pairs]
 
@@ -100,38 +127,24 @@ def _map(kind: pa.DataType, path: str, selects: bool) -> Shape:
 
 def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
     of_one = shape_of(kind.value_type, f"{path}.element", selects=selects)
+    taken = _leaf_types(kind.value_type)
 
-    def shape(value: Any) -> list[Any]:
-        value = _unwrapped(value)
+    def shape(value: Any) -> list[Any] | None:
         if type(value) is not list:
-            _refuse(value, path)
-        return [of_one(each) for each in value]
+            if value is None:
+                return None
+            value = _held(value, path, list)
+        return value if taken and set(map(type, value)) <= taken else [of_one(each) for each in value]
 
     return shape
 
 
-def _unwrapped(value: Any) -> Any:
-    return value.value if isinstance(value, JsonValue) else value
-
-
-def _integer(value: Any, path: str) -> int:
-    value = _unwrapped(value)
-    if type(value) is float and value.is_integer():  # 1.0 is an integer of JSON
-        return int(value)
-    return int(_of_types(value, path, int))
-
-
-def _of_types(value: Any, path: str, *kinds: type) -> Any:
-    value = _unwrapped(value)
+def _held(value: Any, path: str, *kinds: type) -> Any:
+    """A value of one of these types, or the JSON that it holds. Raises `ValueNotDecoded`."""
+    value = value.value if isinstance(value, JsonValue) else value
     if type(value) not in kinds:
         _refuse(value, path)
     return value
-
-
-def _text(value: Any, path: str) -> str:
-    if isinstance(value, JsonValue):
-        return json.dumps(value.value, ensure_ascii=False)
-    return str(_of_types(value, path, str))
 
 
 def _refuse(value: object, path: str) -> NoReturn:

@@ -85,6 +85,12 @@ def test_the_command_shows_them(place: str, capfdbinary: pytest.CaptureFixture[b
     asked = ["read", "--path", place, "--topic", "t", "--registry", schemas_of(place), "--format", "csv"]
     assert main([*asked, "--columns", "value", "--limit", "1", "--misfits", "null"]) == 0
     assert capfdbinary.readouterr().out.decode().splitlines() == ['"value"', '"{""id"": 1, ""name"": ""Brno""}"']
+    assert main([*asked[:-1], "jsonl", "--columns", "value,offset", "--end", "3"]) == 0
+    assert [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()] == [
+        {"value": {"id": 1, "name": "Brno"}, "offset": 0},
+        {"value": {"id": 2, "name": "žába"}, "offset": 1},
+        {"value": None, "offset": 2},
+    ]
     assert main(asked) == 1
     said = capfdbinary.readouterr().err.decode()
     assert "topic t, partition 0, offset 3: the value is not framed" in said and "--misfits null" in said
