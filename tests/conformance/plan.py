@@ -13,6 +13,7 @@ from tests.conformance.scenarios.applications import APPLICATION_SCENARIOS
 from tests.conformance.scenarios.cluster import CLUSTER_SCENARIOS
 from tests.conformance.scenarios.compacted_directories import COMPACTED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.compacted_tiers import COMPACTED_TIER_SCENARIOS
+from tests.conformance.scenarios.daily import DAILY_DIRECTORY_SCENARIOS, DAILY_TOOL_SCENARIOS
 from tests.conformance.scenarios.directories import DIRECTORY_SCENARIOS, DirectoryScenario
 from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
@@ -41,7 +42,7 @@ CLIENT_SCENARIOS: tuple[Scenario, ...] = (
     *topics.SCENARIOS,
     *configs.SCENARIOS,
 )
-ALL_TOOL_SCENARIOS: tuple[ToolScenario, ...] = (*TOOL_SCENARIOS, *TRANSACTION_TOOL_SCENARIOS)
+ALL_TOOL_SCENARIOS: tuple[ToolScenario, ...] = (*TOOL_SCENARIOS, *TRANSACTION_TOOL_SCENARIOS, *DAILY_TOOL_SCENARIOS)
 ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
     *RELEASE_DIRECTORY_SCENARIOS,
@@ -56,6 +57,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *SHARE_GROUP_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
+    *DAILY_DIRECTORY_SCENARIOS,
     *SECURED_CLUSTER_SCENARIOS,
     *SECURED_APPLICATION_SCENARIOS,
     *SECURED_CHANGE_SCENARIOS,

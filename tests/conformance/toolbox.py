@@ -61,6 +61,16 @@ class Toolbox:
         self._scenario = scenario
         self._data = data
 
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+    def files(self) -> Path:
+        """A directory for files of this scenario."""
+        place = self.directory / self._scenario
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
     def name(self, suffix: str = "t") -> str:
         return f"{self._scenario}.{suffix}"
 

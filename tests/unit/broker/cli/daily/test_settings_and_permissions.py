@@ -10,7 +10,7 @@ import pytest
 
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand, properties_text
-from tests.support.daily_stories import secured, settings_and_status
+from tests.support.daily_stories import other_authority, secured, settings_and_status
 
 pytestmark = pytest.mark.processes
 
@@ -27,7 +27,7 @@ def test_settings_and_the_state_of_the_cluster(kafka: Namespace) -> None:
     assert facts["checked"] == "can be changed for topic set: retention.ms=6000\n"
     assert facts["unset"] == "changed for topic set: retention.ms as by default\n"
     assert facts["read again"] == ["cleanup.policy"]
-    assert (facts["brokers"], facts["group"]) == ("2", "50000")
+    assert (facts["brokers"], facts["group"]) == ("8", "50000")
     assert facts["unknown setting"][1].startswith(
         "topic set: there is no setting retenton.ms; did you mean retention.ms?"
     )
@@ -49,15 +49,17 @@ def test_a_setting_that_no_broker_knows_is_told(kafka: Namespace) -> None:
 @pytest.mark.moldau(secure=True, users=("alice",))
 def test_a_closed_cluster(kafka: Namespace, tmp_path: Path) -> None:
     users: list[DailyCommand] = []
-    for user, password in (("admin", None), ("alice", None), ("alice", "wrong")):
+    for user, password in (("admin", None), ("alice", None), ("alice", "wrong"), ("admin", "other")):
         settings = kafka.client_settings("java", user)
+        if password == "other":
+            settings["ssl.truststore.certificates"] = other_authority()
         if password is not None:
             settings["sasl.jaas.config"] = settings["sasl.jaas.config"].partition("password=")[0] + 'password="wrong";'
         file = tmp_path / f"{user}-{password}.properties"
         file.write_text(properties_text(settings))
         users.append(DailyCommand(kafka.bootstrap_servers, {"MOLDAU_COMMAND_CONFIG": str(file)}))
-    admin, alice, stranger = users
-    facts = secured(admin, alice, stranger, "closed")
+    admin, alice, stranger, doubter = users
+    facts = secured(admin, alice, stranger, doubter, "closed")
     statuses = {what.removeprefix("alice may not "): fact[0] for what, fact in facts.items() if "may not" in what}
     assert statuses == {**dict.fromkeys(statuses, 4), "groups": 3}
     assert "the user has no right" in facts["alice may not create"][1]
@@ -71,7 +73,7 @@ def test_a_closed_cluster(kafka: Namespace, tmp_path: Path) -> None:
     ]
     assert facts["no operation"][0] == facts["no resource"][0] == 2
     assert facts["wrong password"][0] == 4 and facts["wrong password"][1].startswith("the login failed: ")
-    assert facts["not trusted"][0] == 4 and "its certificate is not trusted" in facts["not trusted"][1]
+    assert facts["not trusted"] == [4, True]
     assert facts["not encrypted"] == 5 and facts["another login module"] == [2, True]
 
 
