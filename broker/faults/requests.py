@@ -3,9 +3,10 @@
     request ──▶ came ──▶ meet ──▶ no fault ──▶ the handler
                            └──▶ a fault: an error, a given answer, the handler and then no answer, …
 
-An error is given as Kafka refuses what a client may not do: the authorization rule of the API runs with an access that
-refuses what the fault's scope names. So the refused parts have no effect, the others have theirs, and the answer has
-the shape that clients of this API expect; then the error replaces that of the authorization.
+An error for a whole request is given as any request is refused (`protocol/refusals.py`). One for what the fault's scope
+names is given as Kafka refuses what a client may not do: what the API needs is asked of an access that refuses what is
+named. So the refused parts have no effect, the others have theirs; then the error replaces that of the authorization.
+An API whose handler asks the ACLs is refused so in any case.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from moldau.broker.apis.api import Api, error_replacement
-from moldau.broker.apis.needs import change_response
+from moldau.broker.apis.needs import change_response, handler_asks
 from moldau.broker.faults.fault import Fault, Scope, Subject
 from moldau.broker.faults.faults import Faults, text_of
 from moldau.broker.faults.messages import message_from_json
@@ -34,6 +35,7 @@ from moldau.broker.runtime.pending import Pending, when_ready
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.refusals import refused
 from moldau.protocol.schema import default_struct, fields_of, response_class_of
 from moldau.security.access import Access, AclOperation, ResourceKind
 
@@ -196,8 +198,8 @@ class FaultyRequests:
         if isinstance(request, FetchRequest):
             answer = refusable.handle(context, request)
             return change_response(answer, lambda response: self._without_records(response, scope, error))
-        refused = refusable.refused(scope, error, context, self._part(request, scope, is_refused=True))
-        return joined(refusable.handle(context, self._part(request, scope, is_refused=False)), refused)
+        named = refusable.refused(scope, error, context, self._part(request, scope, is_refused=True))
+        return joined(refusable.handle(context, self._part(request, scope, is_refused=False)), named)
 
     def _part(self, value: object, scope: Scope, *, is_refused: bool) -> object:
         """A copy of a request, or of a part of it, with the partition of the scope alone, or with all others."""
@@ -242,25 +244,27 @@ class RefusableApi:
 
     def refused(self, scope: Scope, error: ErrorCode, context: RequestContext, request: object) -> object:
         """The answer to a request with this error for all that the scope names."""
+        if not scope.names_resource and self._rule is not handler_asks:
+            return refused(request, context.version, error)
         connection = RefusedConnection(context.connection, RefusingAccess(scope, context.access))
-        refused = RequestContext(
+        asking = RequestContext(
             cast("ClientConnection", connection),
             context.route,
             context.version,
             context.correlation_id,
             context.client_id,
         )
-        refused.request, refused.request_size = context.request, context.request_size
+        asking.request, asking.request_size = context.request, context.request_size
         replace = error_replacement(self.response_class, dict.fromkeys(REFUSALS, error))
 
         def replaced(response: object) -> object:
             if replace is not None:
                 replace(response)
             if not scope.names_resource and hasattr(response, "error_code"):
-                response.error_code = error  # The rule may have asked nothing.
+                response.error_code = error  # The handler may have asked nothing.
             return response
 
-        return change_response(self._rule(self._services, refused, request, self.handle), replaced)
+        return change_response(self._rule(self._services, asking, request, self.handle), replaced)
 
 
 def joined(one: object, other: object) -> object:

@@ -39,6 +39,9 @@ STARTS: Final = (0, 13, 26, 39)
 ALONE: Final = "the error for the whole stands alone, as in Apache Kafka; it was repeated for each element"
 NAMES: Final = "elements repeat only what names them; they repeated other fields of the request too"
 AS_ELSEWHERE: Final = "the same exception as on other occasions"
+FAULT_TEXT: Final = (
+    "a fault's error has no text; it was that of an authorization. All elements are told, in their order"
+)
 NULL_TEXT: Final = "no text is null; it was an empty one"
 CHANGED: Final = {
     **{
@@ -84,6 +87,63 @@ CHANGED: Final = {
         )
     },
     ("AlterClientQuotas", "undecided-INVALID_REQUEST"): "an entity that may be what is too long is left out",
+    **{
+        (api, "fault-CONTROLLER"): FAULT_TEXT
+        for api in (
+            *(
+                "CreateTopics",
+                "DeleteTopics",
+                "DescribeAcls",
+                "CreateAcls",
+            ),
+            *(
+                "DeleteAcls",
+                "DescribeConfigs",
+                "AlterConfigs",
+                "ElectLeaders",
+            ),
+            *(
+                "IncrementalAlterConfigs",
+                "AlterPartitionReassignments",
+                "ListPartitionReassignments",
+                "AlterClientQuotas",
+            ),
+            *(
+                "AlterUserScramCredentials",
+                "DescribeQuorum",
+                "UpdateFeatures",
+                "DescribeCluster",
+            ),
+            *(
+                "UnregisterBroker",
+                "UnregisterController",
+                "ControllerRegistration",
+                "AddRaftVoter",
+            ),
+            *("RemoveRaftVoter",),
+        )
+    },
+    **{
+        (api, "fault-BROKER"): FAULT_TEXT
+        for api in (
+            *(
+                "FindCoordinator",
+                "AddPartitionsToTxn",
+                "DescribeAcls",
+                "DescribeConfigs",
+            ),
+            *(
+                "DescribeProducers",
+                "InitializeShareGroupState",
+                "ReadShareGroupState",
+                "WriteShareGroupState",
+            ),
+            *(
+                "DeleteShareGroupState",
+                "ReadShareGroupStateSummary",
+            ),
+        )
+    },
     **{
         ("Fetch", occasion): "each partition is refused too, in versions without an error for the whole"
         for occasion in ("forbidden-CONTROLLER", "fault-CONTROLLER")
