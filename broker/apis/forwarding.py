@@ -1,14 +1,10 @@
-"""Requests that are passed on: from brokers to the active controller, and there to the controller.
-
-KIP-590: brokers forward what the controller decides. KIP-631: the controller of the metadata quorum decides, and
-brokers register and send heartbeats to it. KIP-919: tools connect to controllers.
-"""
+"""Forwarding: requests that a broker passes to the active controller, and their responses (KIP-590)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
 from moldau.broker.network.client_quotas import ClientQuotas
@@ -16,16 +12,13 @@ from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import ANONYMOUS, Requester
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
+    pass
 
 Response = TypeVar("Response")
-OPEN_MAX: Final = 8
-"""The most parts of a request that wait for the controller, so that it answers other requests between them."""
 
 
 class VersionedControllerPort(Protocol):
@@ -117,34 +110,3 @@ class ForwardingServices(Protocol):
 
     @property
     def controller(self) -> Forwarding: ...
-
-
-# Handlers
-
-
-def forward(services: ForwardingServices, context: RequestContext, request: object) -> Pending[object]:
-    """Pass the request on as it is; the controller's response is the reply."""
-    return services.controller.ask(request, context)
-
-
-def decide(services: Services, context: RequestContext, request: object) -> object:
-    """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
-    looks for the leader; the controller may have decided before it lost the leadership, without committing the
-    decision.
-    """
-    if isinstance(request, BrokerHeartbeatRequest):
-        context.connection.heartbeat_broker_id = request.broker_id
-    active = services.quorum.active_controller
-    if active is None:
-        return refused_with_text(request, context.version, ErrorCode.NOT_CONTROLLER)
-    reply: Pending[object] = Pending(waits_for=CONTROLLER)
-    requester = requester_of(
-        request, context.version, ForwardedClient(context.principal, context.client_host, context.client_id)
-    )
-    # By a connection with heartbeats a broker asks for the topics that it creates by itself: no quota bounds them. What
-    # it forwards for a client comes in an Envelope, whose client has no heartbeats.
-    if context.connection.heartbeat_broker_id >= 0:
-        requester = requester._replace(is_strict=None)
-    given_up = partial(_lost, request, context.version, reply.complete)
-    active.submit(request, reply.complete, given_up, requester)
-    return reply

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import OPEN_MAX
+from moldau.broker.apis.decided import OPEN_MAX
 from moldau.broker.apis.needs import elements_rule
 from moldau.broker.apis.own_resources import need_of_settings, refusal_of_broker
 from moldau.broker.apis.parts import cut

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import OPEN_MAX
+from moldau.broker.apis.decided import OPEN_MAX
 from moldau.broker.apis.needs import Answer, change_response, elements_rule, on_cluster, with_field
 from moldau.broker.apis.own_resources import (
     BROKER_LOGGER,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import forward
+from moldau.broker.apis.decided import forward
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import ENTRIES_MAX

@@ -1,7 +1,6 @@
 """DescribeGroups (API key 15, versions 0-6; KIP-345, KIP-430, KIP-1043): state and members of classic groups.
 
-KIP-430: authorized operations. KIP-345: instance ids. KIP-1043: a group that does not exist is an error from version 6
-on.
+3: authorized operations (KIP-430) · 4: instance ids (KIP-345) · 6: a group that does not exist is an error (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """FindCoordinator (API key 10, versions 0-6; KIP-98, KIP-699, KIP-932): the broker that coordinates a group or a
 transaction, or keeps the state of a share partition.
 
-KIP-699: several keys in one request, from version 4 on. The coordinator of a key is the leader of the partition of
-the internal topic that keeps the key. The first request for a coordinator has its topic created.
+1: transactional ids (KIP-98) · 4: several keys (KIP-699) · 6: keys of share state (KIP-932). The coordinator of a key
+is the leader of the partition of the internal topic that keeps the key. The first request for a coordinator has its
+topic created.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heartbeat (API key 12, versions 0-4; KIP-345): keeps a member of a classic group in its session.
 
-KIP-345: static members, from version 3 on.
+3: static members (KIP-345).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LeaveGroup (API key 13, versions 0-5; KIP-345, KIP-800): remove members from a classic group.
 
-KIP-345 (several members in one request, static members by instance id), KIP-800 (reason).
+3: several members in one request, static ones by instance id (KIP-345) · 5: a reason (KIP-800).
 """
 
 from __future__ import annotations

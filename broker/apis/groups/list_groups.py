@@ -1,6 +1,6 @@
 """ListGroups (API key 16, versions 0-5; KIP-518, KIP-848): the groups of all kinds that this broker coordinates.
 
-KIP-518 (filter by state), KIP-848 (filter by type).
+4: a filter by state (KIP-518) · 5: a filter by type (KIP-848).
 
 DESCRIBE on the cluster shows all groups, DESCRIBE on a group shows that one.
 """

@@ -1,7 +1,7 @@
 """OffsetCommit (API key 8, versions 2-10; KIP-211, KIP-320, KIP-345, KIP-848): stores the offsets of a group.
 
-KIP-211: retention, which the client sets in versions 2 to 4. KIP-320: leader epochs. KIP-345: static members. KIP-848:
-member epochs, and topic ids from version 10 on. Only offsets of partitions that exist are stored.
+2-4: the client sets the retention (KIP-211) · 6: leader epochs (KIP-320) · 7: static members (KIP-345) · 9: member
+epochs · 10: topics by id (KIP-848). Only offsets of partitions that exist are stored.
 """
 
 from __future__ import annotations

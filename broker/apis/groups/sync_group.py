@@ -1,7 +1,7 @@
 """SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
 
-KIP-345 (static members), KIP-559 (protocol type and name). The reply waits until the leader's assignment is
-committed.
+3: static members (KIP-345) · 5: type and name of the protocol (KIP-559). The reply waits until the leader's assignment
+is committed.
 """
 
 from __future__ import annotations

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.cluster.quorum import handle as to_quorum
 from moldau.broker.apis.needs import handler_asks, needs_cluster
-from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
 from moldau.broker.apis.records.current_leaders import FIRST_FETCH_VERSION, add_to_fetch
+from moldau.broker.apis.records.fetch_parts import FetchParts
 from moldau.broker.apis.records.fetched_records import read_records, sends_from_file
 from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.purgatory.purgatory import (
@@ -32,7 +29,7 @@ from moldau.broker.purgatory.purgatory import (
 from moldau.broker.runtime.pending import DATA, DISK, Pending
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from moldau.protocol.primitives import Chunk
 from moldau.replication.fetch_plan import (
     READ_COMMITTED,
@@ -41,7 +38,7 @@ from moldau.replication.fetch_plan import (
     isolation_of,
     without_records,
 )
-from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX, FetchContext, is_of_follower
+from moldau.replication.fetch_session import FetchContext, is_of_follower
 from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
@@ -340,74 +337,15 @@ def response_size(reads: Iterable[PlannedRead], version: int) -> int:
     return SIZE_SIZE + sum(map(len, pieces)) + records_size
 
 
-TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
-EXAMINED_AT_ONCE: Final = 4_096
-"""Topics of a fetch that are looked at without a pause."""
-FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
-
-
-@dataclass(frozen=True, slots=True)
-class FetchParts(Parts):
-    """How the fetches of consumers are cut. DIVERGES: records that arrive while such a fetch waits are sent when its
-    wait is over; Apache Kafka sends them at once.
-    """
-
-    lists: tuple[ListPath, ...] = (TOPICS, FORGOTTEN)
-    long_from: int = SESSION_PARTITIONS_MAX
-    open_max: int = 1
-    is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
-
-    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        assert isinstance(request, FetchRequest)
-        if request.session_epoch > 0:
-            yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
-            return
-        topics: list[FetchTopic] = []
-        for first in range(0, len(request.topics), EXAMINED_AT_ONCE):
-            # No result is about a topic without partitions.
-            topics += [each for each in request.topics[first : first + EXAMINED_AT_ONCE] if each.partitions]
-            yield None
-        if not topics:
-            yield RequestPart(_changed(request, topics=[]), TOPICS, continues=False)
-            return
-        for wait_ms in (request.max_wait_ms, 0):
-            left = request.max_bytes
-            for piece in pieces(topics, ["partitions"], self.size, consumes=False):
-                part = _changed(
-                    request, session_epoch=FINAL_EPOCH, max_wait_ms=0, max_bytes=left, topics=piece.elements
-                )
-                response = yield RequestPart(part, TOPICS, piece.continues)
-                left -= records_size(response)
-                if left <= 0 or _has_failed(response):
-                    break
-            if wait_ms <= 0 or request.min_bytes <= 0 or left < request.max_bytes or _has_failed(response):
-                return
-            yield Pause(wait_ms)
-
-
-def _changed(request: FetchRequest, **fields: object) -> FetchRequest:
-    part = copy(request)
-    part.forgotten_topics_data = []
-    for name, value in fields.items():
-        setattr(part, name, value)
-    return part
-
-
-def records_size(response: object) -> int:
-    """The bytes of the records in a response."""
-    assert isinstance(response, FetchResponse)
-    return sum(len(data.records) for topic in response.responses for data in topic.partitions if data.records)
-
-
-def _has_failed(response: object) -> bool:
-    """Whether the whole request failed, or the client is throttled."""
-    return isinstance(response, FetchResponse) and (response.error_code != 0 or response.throttle_time_ms > 0)
+def from_metadata_log(services: Services, context: RequestContext, request: FetchRequest) -> Pending[object]:
+    """A member of the quorum fetches the metadata log: the Raft machine answers."""
+    return services.quorum.receive(request, context.version, context.listener.name)
 
 
 API: Final = Api(
     FetchRequest,
     broker=handle,
-    controller=to_quorum,
+    controller=from_metadata_log,
     needs=needs_cluster(AclOperation.CLUSTER_ACTION),
     broker_needs=handler_asks,
     parts=FetchParts(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.apis import forwarding
+from moldau.broker.apis import decided
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import handler_asks
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -36,7 +36,7 @@ def handle(
 
 def decide(services: Services, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
     """Decide at a controller's listener, for a request that came in an Envelope or directly."""
-    return refusal_of(context, request) or forwarding.decide(services, context, request)
+    return refusal_of(context, request) or decided.decide(services, context, request)
 
 
 def refusal_of(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | None:

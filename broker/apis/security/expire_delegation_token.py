@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import decide
+from moldau.broker.apis.decided import decide
 from moldau.broker.apis.needs import handler_asks
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse

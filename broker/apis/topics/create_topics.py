@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import OPEN_MAX, decide
+from moldau.broker.apis.decided import OPEN_MAX, decide
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
 from moldau.broker.apis.parts import cut
 from moldau.kraft.controller.apis import ENTRIES_MAX

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.forwarding import OPEN_MAX, decide, forward
+from moldau.broker.apis.decided import OPEN_MAX, decide, forward
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
 from moldau.broker.apis.parts import ListPath, Parts
 from moldau.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.forwarding import decide
+from moldau.broker.apis.decided import decide
 from moldau.broker.network.client_quotas import is_exempt
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchRequest, ReplicaState

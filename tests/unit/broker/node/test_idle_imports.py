@@ -52,11 +52,8 @@ UNUSED: Final = (
     "zstandard",
 )
 MODULES: Final = {f"moldau.broker.apis.{module}" for module, _ in CATALOGUE.values()}
-ASKED: Final = {
-    f"moldau.broker.apis.{name}"
-    for name in ("cluster.api_versions", "cluster.quorum", "records.fetch", "records.produce")
-}
-"""The ones that a node holds once it has told its APIs; `main.load_hot_path` says why. Fetch has that of the quorum."""
+ASKED: Final = {f"moldau.broker.apis.{name}" for name in ("cluster.api_versions", "records.fetch", "records.produce")}
+"""The ones that a node holds once it has told its APIs; `main.load_hot_path` says why."""
 ASK: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 """ApiVersions, version 0."""
 PROGRAM: Final = """

@@ -1,0 +1,79 @@
+"""How a long fetch of a consumer is cut into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
+from moldau.broker.network.client_quotas import is_exempt
+from moldau.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
+from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
+
+if TYPE_CHECKING:
+    from moldau.broker.network.route import RequestContext
+
+TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
+EXAMINED_AT_ONCE: Final = 4_096
+"""Topics of a fetch that are looked at without a pause."""
+FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParts(Parts):
+    """How the fetches of consumers are cut. DIVERGES: records that arrive while such a fetch waits are sent when its
+    wait is over; Apache Kafka sends them at once.
+    """
+
+    lists: tuple[ListPath, ...] = (TOPICS, FORGOTTEN)
+    long_from: int = SESSION_PARTITIONS_MAX
+    open_max: int = 1
+    is_exempt: Callable[[RequestContext, object], bool] | None = is_exempt
+
+    def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
+        assert isinstance(request, FetchRequest)
+        if request.session_epoch > 0:
+            yield RequestPart(_changed(request, session_id=0, topics=[]), TOPICS, continues=False)
+            return
+        topics: list[FetchTopic] = []
+        for first in range(0, len(request.topics), EXAMINED_AT_ONCE):
+            # No result is about a topic without partitions.
+            topics += [each for each in request.topics[first : first + EXAMINED_AT_ONCE] if each.partitions]
+            yield None
+        if not topics:
+            yield RequestPart(_changed(request, topics=[]), TOPICS, continues=False)
+            return
+        for wait_ms in (request.max_wait_ms, 0):
+            left = request.max_bytes
+            for piece in pieces(topics, ["partitions"], self.size, consumes=False):
+                part = _changed(
+                    request, session_epoch=FINAL_EPOCH, max_wait_ms=0, max_bytes=left, topics=piece.elements
+                )
+                response = yield RequestPart(part, TOPICS, piece.continues)
+                left -= records_size(response)
+                if left <= 0 or _has_failed(response):
+                    break
+            if wait_ms <= 0 or request.min_bytes <= 0 or left < request.max_bytes or _has_failed(response):
+                return
+            yield Pause(wait_ms)
+
+
+def _changed(request: FetchRequest, **fields: object) -> FetchRequest:
+    part = copy(request)
+    part.forgotten_topics_data = []
+    for name, value in fields.items():
+        setattr(part, name, value)
+    return part
+
+
+def records_size(response: object) -> int:
+    """The bytes of the records in a response."""
+    assert isinstance(response, FetchResponse)
+    return sum(len(data.records) for topic in response.responses for data in topic.partitions if data.records)
+
+
+def _has_failed(response: object) -> bool:
+    """Whether the whole request failed, or the client is throttled."""
+    return isinstance(response, FetchResponse) and (response.error_code != 0 or response.throttle_time_ms > 0)
