@@ -117,6 +117,11 @@ examples: install ## a broker for tests in Java, Go and JavaScript; a language t
 lake: $(VENV)/.installed-tests compiled ## a writer of Iceberg tables killed 100 times, at each step of a commit: about ten minutes
 	$(BIN)/python -m tests.lake --kills 100
 
+.PHONY: engines
+
+engines: $(VENV)/.installed-tests ## types and traps through pinned engines, each in an environment of its own: docs/engines.md; about 20 minutes, 5 GB
+	$(BIN)/python -m tests.engines.matrix
+
 .PHONY: containers
 
 containers: $(VENV)/.installed-tests ## the image under Testcontainers' Kafka modules for Python, Java and Go; needs Docker, and the image built

@@ -1,0 +1,31 @@
+"""The environments of the matrix: pinned engines that can be installed beside each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+READERS: Final = ("crc32c", "google-re2", "zstandard", "lz4", "cramjam", "uvloop", "jinja2", "numpy")
+"""What the readers of Moldau need besides PyArrow."""
+ENVIRONMENTS: Final[dict[str, tuple[str, ...]]] = {
+    "newest": (
+        "pyarrow==26.0.1",
+        "pandas==3.1.1",
+        "polars==2.1.0",
+        "duckdb==2.0.1",
+        "datafusion==55.0.0",
+        "deltalake==1.6.6",
+        "pyiceberg[sql-sqlite]==0.12.0",
+        "chdb==4.4.0",
+    ),
+    "older": ("pyarrow==26.0.1", "pandas==2.3.3", "duckdb==1.5.5"),
+    "daft": (
+        "daft==0.7.26",
+        "pyarrow==25.0.1",
+        "deltalake==1.6.6",
+        "pyiceberg[sql-sqlite]==0.12.0",
+        "sqlalchemy==2.1.9",
+    ),
+    "spark-4.2": ("pyspark==4.2.1", "pyarrow==26.0.1", "pandas==2.3.3"),
+    "spark-4.3": ("pyspark==4.3.0", "pyarrow==26.0.1", "pandas==2.3.3"),
+}
+"""Daft wants another PyArrow than DataFusion, and PySpark a pandas before 3."""

@@ -1,0 +1,137 @@
+"""`python -m tests.engines.matrix ENVIRONMENT FILE` runs the paths of one environment and writes the cells as JSON;
+`python -m tests.engines.matrix` makes the environments, runs them and writes docs/engines.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.engines.environments import ENVIRONMENTS, READERS
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "engines.md"
+HOME: Final = ROOT / "build" / "engines"
+SHOWN_MAX: Final = 110
+EQUAL, NONE = "=", "—"
+Cells = dict[str, dict[str, str]]
+"""By path, then by trap: `=`, `—`, `changed: ...` or `refused: ...`."""
+
+
+def cell(run: Any, path: Any) -> str:
+    """What a path makes of a trap."""
+    from tests.engines.paths import NotApplicable
+    from tests.engines.traps import plain
+
+    try:
+        got = path(run)
+        rows = sorted(zip(got.column("i").to_pylist(), plain(got.column("x")), strict=True), key=lambda row: row[0])
+    except NotApplicable:
+        return NONE
+    except BaseException as problem:
+        if isinstance(problem, KeyboardInterrupt):
+            raise
+        return f"refused: {type(problem).__name__}: {shortened(str(problem))}"
+    truth = list(enumerate(plain(run.table.column("x"))))
+    if rows == truth:
+        return EQUAL
+    if len(rows) != len(truth):
+        return f"changed: {len(rows)} rows of {len(truth)}"
+    was, now = next((a[1], b[1]) for a, b in zip(truth, rows, strict=True) if a != b)
+    return f"changed: {shortened(repr(was))} is {shortened(repr(now))}"
+
+
+def shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_MAX else f"{line[: SHOWN_MAX - 1]}…"
+
+
+@contextmanager
+def session(environment: str) -> Iterator[Any]:
+    """A session of Spark, where the environment has it."""
+    if not environment.startswith("spark"):
+        yield None
+        return
+    from moldau.spark_jobs.session import local_session
+
+    with local_session("engines", master="local[1]") as spark:
+        yield spark
+
+
+def cells_of(paths: Mapping[str, Any], environment: str = "newest") -> Cells:
+    """The cells of some paths."""
+    from tests.engines.paths import Run
+    from tests.engines.traps import traps
+
+    found: Cells = {}
+    with tempfile.TemporaryDirectory() as directory, session(environment) as spark, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, trap in enumerate(traps(Path(directory))):
+            for index, (name, path) in enumerate(paths.items()):
+                files = Path(directory) / f"{number}-{index}"
+                files.mkdir()
+                found.setdefault(name, {})[trap.title] = cell(Run(trap, files, spark), path)
+                print(f"{trap.title}: {name}: {found[name][trap.title]}", file=sys.stderr)
+    return found
+
+
+def run_environment(name: str, output: Path) -> None:
+    from tests.engines.paths import PATHS
+
+    titles = PATHS[name]
+    found = cells_of(titles, name)
+    suffix = f" {name.partition('-')[2]}" if name.startswith("spark") else ""
+    output.write_text(json.dumps({path.replace("Spark", f"Spark{suffix}"): row for path, row in found.items()}))
+
+
+def made(name: str) -> Path:
+    """The Python of an environment, which is made if it is not there. Raises CalledProcessError."""
+    home = HOME / name
+    wanted = " ".join((*ENVIRONMENTS[name], *READERS))
+    mark = home / "installed"
+    if not mark.exists() or mark.read_text() != wanted:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, *wanted.split()], check=True)
+        mark.write_text(wanted)
+    return home / "bin" / "python"
+
+
+def run_all(names: Iterable[str]) -> tuple[Cells, list[str]]:
+    """The cells of the environments, and those that could not be run."""
+    found: Cells = {}
+    failed: list[str] = []
+    for name in names:
+        output = HOME / f"{name}.json"
+        try:
+            python = made(name)
+            variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
+            command = [str(python), "-m", "tests.engines.matrix", name, str(output)]
+            subprocess.run(command, check=True, cwd=ROOT, env=variables)
+        except subprocess.CalledProcessError as problem:
+            failed.append(f"{name}: {shortened(str(problem))}")
+        if output.exists():
+            found |= json.loads(output.read_text())
+    return found, failed
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) == 2:
+        run_environment(arguments[0], Path(arguments[1]))
+        return
+    from tests.engines.page import page
+
+    HOME.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(*run_all(ENVIRONMENTS)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
