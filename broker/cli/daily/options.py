@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Final
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
@@ -62,6 +61,3 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--dry-run", action="store_true", help="show what would be done (the default)")
     either.add_argument("--execute", action="store_true", help="do it")
-
-
-Action = Callable[[argparse.Namespace], None]

@@ -47,3 +47,23 @@ def test_a_node_imports_nothing_of_the_daily_commands() -> None:
     assert any(name.startswith("broker.cli.daily") for name in graph)
     found = reachable(product_graph(), [name for name in product_graph() if name.endswith("broker.node.main")])
     assert found and [name for name in found if "cli.daily" in name] == []
+
+
+WITHOUT_EXTRAS = """
+import importlib, pkgutil
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(name)
+EXTRAS = ("pyarrow", "numpy", "confluent_kafka", "kafka", "aiokafka", "duckdb", "pyspark", "pandas", "obstore")
+sys.meta_path.insert(0, Missing())
+import moldau.broker.cli.daily as daily
+for each in pkgutil.walk_packages(daily.__path__, daily.__name__ + "."):
+    importlib.import_module(each.name)
+import moldau.tables.origins.broker_batches
+"""
+
+
+def test_every_module_is_imported_without_extras() -> None:
+    found = imported_by(WITHOUT_EXTRAS)
+    assert len([name for name in found if name.startswith(DAILY)]) > 30
