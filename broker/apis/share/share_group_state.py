@@ -71,7 +71,6 @@ MESSAGES: Final = {
     ErrorCode.FENCED_STATE_EPOCH: "The share coordinator rejected the request because the share-group state epoch did "
     "not match.",
     ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
 }
 """Apache Kafka's messages, where the machine gives none of its own."""
@@ -101,11 +100,6 @@ def partitions_of(request: Request) -> Iterator[tuple[ShareKey, object]]:
     for topic in request.topics:
         for each in topic.partitions:
             yield ShareKey(request.group_id, topic.topic_id, each.partition), each
-
-
-def refused(request: Request, error: ErrorCode) -> Response:
-    """The response that refuses all share partitions of a request."""
-    return response_of(request, [StateAnswer(error) for _ in partitions_of(request)])
 
 
 def event_of(data: object, key: ShareKey, waiter: Waiter) -> StateRequest:
