@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+from warnings import catch_warnings
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -144,10 +145,11 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
     from moldau.tables.planning.planner import Planner
 
     try:
-        Planner(LocalFiles(), parse_options(offsets_options(options))).views()
+        with catch_warnings(action="ignore"):  # The remark of the report says it.
+            views = Planner(LocalFiles(), parse_options(offsets_options(options))).views()
     except Refused as refusal:
         return str(refusal)
-    return None
+    return None if views else "no partition of __consumer_offsets is in the places that are read"
 
 
 def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
