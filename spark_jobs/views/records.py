@@ -35,7 +35,7 @@ class ViewReader(DataSourceReader):
 class SegmentReader(RecordsReader, DataSourceReader):
     """Reads the table `records`; a job's reader does more with the same tasks.
 
-    No reader has a method `pushFilters`: PySpark keeps what one query pushed for the next ones (decision 28).
+    No reader has a method `pushFilters`: PySpark keeps what one query pushed for the next ones (decision 31).
     """
 
     def partitions(self) -> list[InputPartition]:
