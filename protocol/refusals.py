@@ -8,7 +8,7 @@
 The error is in the field that the response has for it: in its first level if this has one in the version, otherwise in
 each element. Elements repeat those fields of the request that name something. Which list of the response belongs to
 which list of the request follows from the names: the elements share such a field, or the elements of the request are
-its values. `EXCEPTIONS` has what Apache Kafka was observed to send otherwise.
+its values. `EXCEPTIONS` has the APIs that differ.
 """
 
 from __future__ import annotations
@@ -313,4 +313,6 @@ EXCEPTIONS: Final[Mapping[str, RefusalException]] = {
     "JoinGroup": RefusalException("there is no protocol, which versions that can say so do", change=_no_protocol),
     "Metadata": RefusalException("clients look at the topics", repeats_parts=True),
 }
-"""The APIs whose refusals by Apache Kafka 4.3.1 were observed to be other ones than the rules give."""
+"""The APIs whose refusals are other ones than the rules give: as Apache Kafka 4.3.1 was seen to answer, or as the
+answers here were before they had one rule.
+"""
