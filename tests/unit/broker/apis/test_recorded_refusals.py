@@ -188,9 +188,7 @@ def forbidden(api: Api[Any], role: ListenerRole, request: object, version: int) 
 def faulty(api: Api[Any], role: ListenerRole, request: object, version: int) -> object:
     stage = Stage(api, role)
     refusable = RefusableApi(api, role, cast("Any", stage.services), stage.answer)
-    return refusable.refused(
-        Scope(), ErrorCode.KAFKA_STORAGE_ERROR, cast("Any", stage.context(ANONYMOUS, version)), request
-    )
+    return refusable.refused(Scope(), ErrorCode.KAFKA_STORAGE_ERROR, stage.context(ANONYMOUS, version), request)
 
 
 def requests(api: Api[Any], version: int) -> Iterator[object]:

@@ -13,7 +13,7 @@ import pytest
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import guarded
-from moldau.broker.network.route import ListenerRole
+from moldau.broker.network.route import Binding, ListenerRole, RequestContext, Route
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -310,6 +310,10 @@ class AnyTopics:
         return None
 
 
+def not_bound() -> Binding:
+    raise AssertionError("the handler is that of the stage")
+
+
 class Stage:
     """One API behind one kind of listener, with a handler that only notes what reaches it."""
 
@@ -350,27 +354,19 @@ class Stage:
             entries[number.to_bytes(16, "big")] = AclBinding(kind, name, how, str(ALICE), "*", operation, permission)
         self.authorizer.changed(entries)
 
-    def context(self, principal: Principal, version: int) -> SimpleNamespace:
-        """The context of a request of this client."""
-        return SimpleNamespace(
-            access=self.authorizer.access(principal, HOST),
-            principal=principal,
-            version=version,
-            correlation_id=1,
-            client_id="c",
-            request=None,
-            request_size=0,
-            is_long=False,
-            route=SimpleNamespace(count_errors=list),
-            connection=SimpleNamespace(close=self.closed.append),
-        )
+    def context(self, principal: Principal, version: int) -> RequestContext:
+        """The context of a request of this client; compiled rules take no other object in its place."""
+        api, access = self.api, self.authorizer.access(principal, HOST)
+        route = Route(api.key, api.name, api.first, api.last, not_bound)
+        connection = SimpleNamespace(access=access, close=self.closed.append)
+        return RequestContext(cast("Any", connection), route, version, 1, "c")
 
     def ask(self, principal: Principal, request: object, version: int) -> object:
         context = self.context(principal, version)
         self.reached.clear()
         self.audit.denied.clear()
         self.audit.lines.clear()
-        return self.handle(cast("Any", context), request)
+        return self.handle(context, request)
 
 
 def codes(message: object) -> set[int]:
