@@ -22,7 +22,6 @@ FRONT: Final = {
     "memory: resident, idle, one topic": "memory of an idle broker",
     "produce 200 B, 4 connections x 5 in flight: rate": "small produces, 4 connections",
     "produce 200 B, 4 connections x 5 in flight: p99": "small produces, 99th percentile",
-    "librdkafka produce 1 KiB, acks=all: rate": "librdkafka, records of 1 KiB, acks=all",
     "fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight: rate": "bulk reads of 1 MiB, 4 connections",
     "transactions of 100 records, 3 partitions, ten producers: p99 of a commit": "ten transactional producers, "
     "99th percentile of a commit",

@@ -333,7 +333,17 @@ _LISTS_INTRODUCTION = (
 )
 
 
+def front_chart() -> str:
+    """The chart of the README, of the results that `make bench-front` has kept."""
+    from bench.document import read_json
+    from bench.front import RESULT, chart
+
+    _, figures = read_json(RESULT)
+    return chart(figures)
+
+
 PAGES = {
+    "beside-kafka.svg": front_chart,
     "divergence.md": divergence_page,
     "lives.md": traced_lives_page,
     "long-lists.md": long_lists_page,
