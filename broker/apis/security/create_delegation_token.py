@@ -11,19 +11,17 @@ from moldau.broker.apis import decided
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import handler_asks
 from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.controller.security.token_control import owner_of, refused
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.delegation_token import is_same, may_hold_tokens
-from moldau.security.principal import Principal
 
 if TYPE_CHECKING:
     from moldau.broker.apis.forwarding import ForwardingServices
     from moldau.broker.apis.services import Services
     from moldau.broker.network.route import RequestContext
     from moldau.broker.runtime.pending import Pending
-
-NOT_SET_MS: Final = -1
 
 
 def handle(
@@ -42,32 +40,12 @@ def decide(services: Services, context: RequestContext, request: CreateDelegatio
 def refusal_of(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | None:
     """The answer to a principal that may not create the token; None where it may."""
     requester, access = context.principal, context.access
-    owner = requester
-    if request.owner_principal_name:
-        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    owner = owner_of(request, requester)
     if not may_hold_tokens(requester):
         return refused(owner, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if not is_same(owner, requester) and not access.allows(AclOperation.CREATE_TOKENS, ResourceKind.USER, str(owner)):
         return refused(owner, requester, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     return None
-
-
-def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
-    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester where the request
-    names none.
-    """
-    return CreateDelegationTokenResponse(
-        error_code=error,
-        principal_type=owner.type,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.type,
-        token_requester_principal_name=requester.name,
-        issue_timestamp_ms=NOT_SET_MS,
-        expiry_timestamp_ms=NOT_SET_MS,
-        max_timestamp_ms=NOT_SET_MS,
-        token_id="",
-        hmac=b"",
-    )
 
 
 API: Final = Api(

@@ -73,12 +73,16 @@ def create_token(context: DecisionContext, request: CreateDelegationTokenRequest
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
+    """The owner that a request names, or else the requester."""
     if not request.owner_principal_name:
         return Principal(requester.type, requester.name)
     return Principal(request.owner_principal_type or "", request.owner_principal_name)
 
 
 def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
+    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester where the request
+    names none.
+    """
     return CreateDelegationTokenResponse(
         error_code=error,
         principal_type=owner.type,
