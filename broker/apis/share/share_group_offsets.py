@@ -22,13 +22,13 @@ from moldau.broker.coordinators.share_initialization import (
 )
 from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
     ListStates,
     OffsetsToAlter,
-    ShareRefusal,
     StatesDeleted,
     StatesInitialized,
     StatesToDelete,
@@ -78,12 +78,12 @@ def submit(
     event_of: Callable[[Waiter], AboutGroup],
     answered: Callable[[object], None],
 ) -> None:
-    """Step the group's machine, and call `answered` with its answer, or with a `ShareRefusal`."""
+    """Step the group's machine, and call `answered` with its answer, or with a `Refusal`."""
     runner = services.groups.runner_of(group_id)
     if not group_id:
-        answered(ShareRefusal(ErrorCode.INVALID_GROUP_ID, INVALID_GROUP_ID))
+        answered(Refusal(ErrorCode.INVALID_GROUP_ID, INVALID_GROUP_ID))
     elif isinstance(runner, ErrorCode):
-        answered(ShareRefusal(runner))
+        answered(Refusal(runner))
     else:
         runner.submit(event_of(Waiter(ReplyToken(answered, lambda answer: answer), 0)))
 
@@ -141,7 +141,7 @@ class Description:
 
     def listed(self, answer: object) -> None:
         """The group has told its share partitions; those of topics that the client may not describe are left out."""
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             self._described.error_code, self._described.error_message = answer
             self._reply.complete(self._described)
             return
@@ -240,7 +240,7 @@ def alter(
     )
 
     def decided(answer: object) -> None:
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             error, message = answer
             reply.complete(AlterShareGroupOffsetsResponse(error_code=error, error_message=message))
             return
@@ -298,7 +298,7 @@ def delete(
     answers: dict[tuple[bytes, int], StateAnswer] = {}
 
     def decided(answer: object) -> None:
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             error, message = answer
             reply.complete(DeleteShareGroupOffsetsResponse(error_code=error, error_message=message))
             return
