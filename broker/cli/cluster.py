@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +12,14 @@ from moldau.broker.config.loading import checked_config
 
 if TYPE_CHECKING:
     from moldau.broker.cli.local_cluster import Layout
+    from moldau.broker.cli.processes.shell import Launch
 
 DESCRIPTION: Final = """\
 Run a cluster on this machine: so many processes, formatted on the first start, their logs merged into one output.
 
 The first three nodes are brokers and controllers, further ones brokers only. Topics have three replicas, of which two
 must have a record before it is acknowledged. Ctrl-C stops the nodes one after the other, twice kills them. The same
-directory starts the same cluster again. A node is one process on one core: --nodes $(nproc) uses a whole machine."""
+directory starts the same cluster again. A node is one process on one core."""
 EPILOG: Final = """\
 examples:
   moldau cluster --nodes 3                               on ports 9092 to 9094, data in ./data-cluster
@@ -64,28 +66,50 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     layout = _layout(arguments)
     import asyncio
 
-    from moldau.broker.cli.local_cluster import MergedOutput, Processes, claim_directory, refuse_taken_ports
+    from moldau.broker.cli.local_cluster import claim_directory, refuse_taken_ports
+    from moldau.broker.cli.processes.merged_output import MergedOutput
+    from moldau.broker.cli.processes.shell import Processes, Report
+    from moldau.broker.cli.processes.supervisor import Policy, Supervisor
     from moldau.storage.files.local_files import LocalFiles
 
     _refuse_bad_settings(layout)
     refuse_taken_ports(layout)
     lock = claim_directory(LocalFiles(), layout)
     _write(layout)
-    output = MergedOutput(invocation.out, layout.node_count)
+    output = MergedOutput(invocation.out, layout.node_ids, "cluster")
     for line in _format(layout):
-        output.write_own(line)
+        output.write_plain(line)
 
-    def serving() -> None:
+    def serving(reports: Mapping[int, Report]) -> None:
         for line in _what_to_try(layout):
-            output.write_own(line, "bold")
+            output.write_own(line)
+
+    policy = Policy(
+        restarts=False,
+        # The brokers first, then the controllers, one after the other: each hands its leadership to those that run.
+        stop_order=[[node_id] for node_id in reversed(layout.node_ids)],
+        stopping="stopping the nodes one after the other; a second Ctrl-C kills them",
+        remedies={node_id: f"moldau serve {layout.file_of(node_id)}" for node_id in layout.node_ids},
+    )
 
     async def cluster() -> int:
-        return await Processes(layout, output, invocation.variables).run(serving)
+        return await Processes(Supervisor(policy), _launches(layout, invocation.variables), output, serving).run()
 
     try:
         return asyncio.run(cluster())
     finally:
         lock.release()
+
+
+def _launches(layout: Layout, variables: Mapping[str, str]) -> dict[int, Launch]:
+    """How each node is started: without the settings of Apache Kafka's image in the environment, because one value
+    cannot be right for every node.
+    """
+    from moldau.broker.cli.processes.shell import Launch
+
+    kept = {name: value for name, value in variables.items() if not name.startswith("KAFKA_")}
+    command = ("-m", "moldau.broker.cli", "serve", "--until-eof", "--greeting", "json")
+    return {node_id: Launch((*command, layout.file_of(node_id)), kept) for node_id in layout.node_ids}
 
 
 def _layout(arguments: argparse.Namespace) -> Layout:

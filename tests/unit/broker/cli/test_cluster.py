@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import io
 import os
 import signal
 import socket
@@ -16,19 +14,13 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.cli import cluster, main
-from moldau.broker.cli.invocation import Terminal
-from moldau.broker.cli.local_cluster import Layout, MergedOutput, ended_text, properties_text
+from moldau.broker.cli.local_cluster import Layout, properties_text
 from moldau.broker.config.loading import checked_config
 from moldau.storage.checkpoints.java_properties import read_properties
 from moldau.storage.files.local_files import LocalFiles
 from moldau.testing.ports import free_ports
 
 ROOT = Path(__file__).parents[4]
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_three_nodes_are_voters_and_brokers_further_ones_brokers_only() -> None:
@@ -89,38 +81,6 @@ def test_nodes_may_listen_elsewhere_than_where_clients_are_sent() -> None:
 def test_the_file_of_a_node_says_what_the_node_was_given() -> None:
     properties = Layout("/a\\b", 1, "::1").properties(1)
     assert read_properties(properties_text(properties)) == properties
-
-
-def test_lines_carry_their_node_and_are_coloured_on_a_terminal_only() -> None:
-    line = "2026-01-02T03:04:05.678Z WARN  moldau.logs: a text"
-    plain = io.StringIO()
-    MergedOutput(Terminal(plain, {}), 3).write_line(2, line)
-    assert plain.getvalue() == f"node-2  | {line}\n"
-    shown = Tty()
-    MergedOutput(Terminal(shown, {}), 3).write_line(2, line)
-    assert shown.getvalue() == (
-        "\033[32mnode-2  |\033[0m \033[2m03:04:05.678\033[0m \033[33mWARN \033[0m moldau.logs: a text\n"
-    )
-
-
-def test_a_line_that_never_ends_is_shown_in_parts() -> None:
-    async def follow() -> str:
-        stream = asyncio.StreamReader()
-        stream.feed_data(b"one\ntw")
-        stream.feed_data(b"o\n" + b"x" * 200_000)
-        stream.feed_eof()
-        shown = io.StringIO()
-        await MergedOutput(Terminal(shown, {}), 3).follow(1, stream)
-        return shown.getvalue()
-
-    first, second, *parts = asyncio.run(follow()).splitlines()
-    assert (first, second) == ("node-1  | one", "node-1  | two")
-    assert len(parts) > 1 and sum(part.count("x") for part in parts) == 200_000
-
-
-def test_how_a_node_ended_is_said_in_words() -> None:
-    assert ended_text(-9) == "was ended by SIGKILL"
-    assert ended_text(1) == "has ended with status 1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,253 @@
+"""What happens to the processes of one command: a state machine without I/O. The shell passes events and the time in,
+and carries out the effects in their order.
+
+    a process:    waiting ──its time comes──▶ running ──it serves──▶ serving ──it ends──▶ waiting, ended or left
+                     ▲                           └───────────────────────┴─▶ stopping ──▶ ended
+                     └── Policy.restarts
+
+    the command:  starting ──all serve──▶ serving ──a signal──▶ stopping ──all have ended──▶ exit
+                     └── one ends before it has served ─────────────▲
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from moldau.broker.config.place import LEFT_STATUS
+
+BACKOFF_FIRST_MS: Final = 500
+BACKOFF_MAX_MS: Final = 30_000
+STEADY_MS: Final = 60_000
+"""The time (ms) for which a process has to serve, so that its next start waits no longer than the first one."""
+STOP_PATIENCE_MS: Final = 40_000
+"""The time (ms) after which a process that does not stop is killed. It is longer than the node's own limits."""
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    node_id: int
+    number: signal.Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for the operator."""
+
+    text: str
+    is_problem: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllServe:
+    """Every process serves, for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The node has left its cluster: its directories may be removed."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """All processes have ended, and the command ends with this status."""
+
+    status: int
+
+
+Effect = Start | Signal | Say | AllServe | Left | Exit
+
+
+class State(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    SERVING = auto()
+    STOPPING = auto()
+    ENDED = auto()
+    LEFT = auto()
+
+
+ALIVE: Final = (State.RUNNING, State.SERVING, State.STOPPING)
+
+
+class Phase(Enum):
+    STARTING = auto()
+    SERVING = auto()
+    STOPPING = auto()
+    OVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the nodes of a command belong together."""
+
+    restarts: bool
+    """Whether a process that ends is started again; otherwise the operator is told how to."""
+    stop_order: Sequence[Sequence[int]]
+    """The node ids in groups: those of a group are stopped together, one group after the other."""
+    stopping: str
+    """What the operator is told at the first signal."""
+    remedies: Mapping[int, str]
+    """For each node id the command that starts the node again, where the policy does not."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """One process."""
+
+    state: State = State.WAITING
+    due_ms: int = 0
+    """When it is started (waiting) or killed (stopping)."""
+    since_ms: int = 0
+    """Since when it serves."""
+    backoff_ms: int = BACKOFF_FIRST_MS
+    has_served: bool = False
+
+
+class Supervisor:
+    """The processes of one command. Each event returns the effects to carry out. Times are monotonic, in ms."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._watched = {node_id: Watched() for group in policy.stop_order for node_id in group}
+        self._phase = Phase.STARTING
+        self._has_failed = False
+
+    @property
+    def alive(self) -> list[int]:
+        """The nodes whose processes run."""
+        return [node_id for node_id, each in self._watched.items() if each.state in ALIVE]
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        waits = (State.WAITING, State.STOPPING)
+        return min((each.due_ms for each in self._watched.values() if each.state in waits), default=None)
+
+    # Events
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """The time has come for what `next_deadline_ms` names; the first one starts the processes."""
+        effects: list[Effect] = []
+        for node_id, each in sorted(self._watched.items()):
+            if each.due_ms > now_ms:
+                continue
+            if each.state is State.WAITING:
+                each.state = State.RUNNING
+                effects.append(Start(node_id))
+            elif each.state is State.STOPPING:
+                each.due_ms = now_ms + STOP_PATIENCE_MS
+                effects += [
+                    Say(f"node {node_id} did not stop in {STOP_PATIENCE_MS // 1000} s and is killed", is_problem=True),
+                    Signal(node_id, signal.SIGKILL),
+                ]
+        return effects
+
+    def serves(self, node_id: int, now_ms: int) -> list[Effect]:
+        """The node serves clients."""
+        each = self._watched[node_id]
+        if each.state is not State.RUNNING:
+            return []
+        again: list[Effect] = [Say(f"node {node_id} serves again")] if each.has_served else []
+        each.state, each.since_ms, each.has_served = State.SERVING, now_ms, True
+        return again + self._all_serve()
+
+    def ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
+        """The process has ended, with the status of `subprocess`: negative for a signal."""
+        each = self._watched[node_id]
+        before, each.state = each.state, State.ENDED
+        effects: list[Effect] = []
+        if status == LEFT_STATUS:
+            each.state = State.LEFT
+            effects.append(Left(node_id))
+        elif self._phase is Phase.STOPPING:
+            if status:
+                self._has_failed = True
+                effects.append(Say(f"node {node_id} {ended_text(status)}", is_problem=True))
+        elif not each.has_served and self._phase is Phase.STARTING:
+            self._has_failed = True
+            effects.append(Say(f"node {node_id} {ended_text(status)} before it served", is_problem=True))
+            return effects + self._stop(now_ms)
+        elif self._policy.restarts:
+            return [self._wait(each, node_id, status, now_ms, was_serving=before is State.SERVING)]
+        else:
+            self._has_failed = self._has_failed or bool(status)
+            remedy = self._policy.remedies[node_id]
+            effects.append(Say(f"node {node_id} {ended_text(status)}; this starts it again: {remedy}", is_problem=True))
+        if self._phase is Phase.STOPPING:
+            return effects + self._stop_next(now_ms)
+        if all(one.state in (State.ENDED, State.LEFT) for one in self._watched.values()):
+            self._has_failed = True
+            return effects + self._stop_next(now_ms)
+        return effects + self._all_serve()
+
+    def signalled(self, now_ms: int) -> list[Effect]:
+        """The command got SIGTERM or SIGINT. The first stops the processes, the next ones kill them."""
+        if self._phase is not Phase.STOPPING:
+            return [Say(self._policy.stopping), *self._stop(now_ms)]
+        kills = [Signal(node_id, signal.SIGKILL) for node_id in sorted(self.alive)]
+        return [Say("killing the nodes; the next start recovers their logs", is_problem=True), *kills]
+
+    # Steps
+
+    def _wait(self, each: Watched, node_id: int, status: int, now_ms: int, *, was_serving: bool) -> Effect:
+        """Let a process wait for its next start: twice as long as the time before, if it did not serve for long."""
+        if was_serving and now_ms - each.since_ms >= STEADY_MS:
+            each.backoff_ms = BACKOFF_FIRST_MS
+        each.state, each.due_ms = State.WAITING, now_ms + each.backoff_ms
+        text = f"node {node_id} {ended_text(status)}; it is started again in {each.backoff_ms / 1000:g} s"
+        each.backoff_ms = min(2 * each.backoff_ms, BACKOFF_MAX_MS)
+        return Say(text, is_problem=True)
+
+    def _all_serve(self) -> list[Effect]:
+        if self._phase is not Phase.STARTING:
+            return []
+        if not all(each.has_served or each.state is State.LEFT for each in self._watched.values()):
+            return []
+        self._phase = Phase.SERVING
+        return [AllServe()]
+
+    def _stop(self, now_ms: int) -> list[Effect]:
+        self._phase = Phase.STOPPING
+        for each in self._watched.values():
+            if each.state is State.WAITING:
+                each.state = State.ENDED
+        return self._stop_next(now_ms)
+
+    def _stop_next(self, now_ms: int) -> list[Effect]:
+        """Stop the next group of which a process runs, or exit after the last one."""
+        self._phase = Phase.STOPPING
+        for group in self._policy.stop_order:
+            running = [node_id for node_id in group if self._watched[node_id].state in ALIVE]
+            if running:
+                return self._terminate(running, now_ms)
+        self._phase = Phase.OVER
+        return [Exit(1 if self._has_failed else 0)]
+
+    def _terminate(self, node_ids: Iterable[int], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for node_id in node_ids:
+            each = self._watched[node_id]
+            if each.state is not State.STOPPING:
+                each.state, each.due_ms = State.STOPPING, now_ms + STOP_PATIENCE_MS
+                effects.append(Signal(node_id, signal.SIGTERM))
+        return effects
+
+
+def ended_text(status: int) -> str:
+    """How the process ended, in words."""
+    if status >= 0:
+        return f"has ended with status {status}"
+    return f"was ended by {signal.Signals(-status).name}"
