@@ -185,6 +185,7 @@ def controller_settings(
         leader_imbalance_check_interval_seconds=config.integer("leader.imbalance.check.interval.seconds"),
         min_insync_replicas=config.integer("min.insync.replicas"),
         unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
+        replicas_share_rack=config.flag("moldau.replicas.share.rack"),
         delete_topic_enable=config.flag("delete.topic.enable"),
         broker_session_timeout_ms=config.integer("broker.session.timeout.ms"),
         broker_silence_fence_ms=config.integer("moldau.broker.silence.fence.ms"),

@@ -94,6 +94,8 @@ class ControllerSettings(NamedTuple):
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
     delete_topic_enable: bool = True
+    replicas_share_rack: bool = True
+    """Whether a partition may have two replicas in one rack, where racks are fewer than replicas."""
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
     """Time (ms) without a heartbeat after which the controller fences a broker before its session ends; 0 switches this

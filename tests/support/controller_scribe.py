@@ -15,6 +15,7 @@
 > moves                              what is on the move
 > unregister 3   > feature NAME 1 [type=2] [validate]
 > failover                           a new controller takes over, with the log as it is
+> racks-apart                        the same, with moldau.replicas.share.rack=false
 > topics   > brokers                 the image
 """
 
@@ -253,6 +254,10 @@ class ControllerScribe:
     def do_failover(self, command: Command) -> Iterator[str]:
         self.controller = Controller(self.replay, self.settings, self.now_ms)
         return self.carried_out(self.activation())
+
+    def do_racks_apart(self, command: Command) -> Iterator[str]:
+        self.settings = self.settings._replace(replicas_share_rack=False)
+        return self.do_failover(command)
 
     def do_replay(self, command: Command) -> Iterator[str]:
         assert command.arguments[0] == "unfence"

@@ -185,6 +185,8 @@ moldau.console.schema.registry  password  null  any  honoured  read-only
     The URL of a schema registry, by which the console decodes Avro and Protobuf: http://user:password@host:8081.
 moldau.console.writes  boolean  false  any  honoured  read-only
     Whether users of the console may change topics, offsets and hanging transactions, each as far as the ACLs allow it.
+moldau.cores  int  1  1..  honoured  read-only
+    Broker processes that moldau serve runs on this machine, each on one core: docs/cores.md.
 moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.3,3.4,3.5,3.6,3.7,3.8,3.9,4.0,4.1,4.2  honoured  read-only
     The release of Apache Kafka whose API versions a single node offers, for tests of clients; all where it is not set.
 moldau.http.listener  string  null  any  honoured  read-only
@@ -207,6 +209,8 @@ moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only
     URLs that OAUTHBEARER may fetch keys and tokens from; a Java property of Apache Kafka names them.
 moldau.open.files.max  int  -1  -1..  honoured  read-only
     Most files that segments keep open between uses; -1 is half of what the process may have open, 0 means no bound.
+moldau.replicas.share.rack  boolean  true  any  honoured  read-only
+    Whether a partition may have two replicas in one rack; false with moldau.cores, whose racks are machines.
 moldau.slow.request.ms  long  1000  -1..  honoured  cluster-wide
     The time from which on the log has a line about a request with its stages: docs/latency.md; -1 for no lines.
 moldau.tiered.compaction.bytes.per.pass  long  1073741824  1..  honoured  cluster-wide

@@ -1,6 +1,10 @@
 """The records of new partitions, placed by the controller or as the request assigns them.
 
 The controller spreads leaders evenly over brokers and replicas over racks, and prefers unfenced brokers.
+
+DIVERGES: where racks are machines that each run several brokers (`moldau serve --cores`), a partition has no two
+replicas in one rack, also where the request names them. Apache Kafka places replicas in one rack when there are fewer
+racks than replicas.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from random import Random
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.controller.view import View
 from moldau.kraft.image.cluster import Broker
-from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.metadata import PartitionRecord
@@ -19,9 +22,12 @@ from moldau.protocol.records.metadata import PartitionRecord
 NEW_PARTITIONS_MAX = 10_000
 """The most partitions that one request may create: their records are one atomic batch."""
 TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 
 
-def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> ApiError | None:
+def refusal_of_assignment(view: View, broker_ids: Sequence[int]) -> ApiError | None:
+    """Why the replicas of a partition cannot be these; None where they can."""
+    image = view.image
     if not broker_ids:
         return ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
@@ -33,6 +39,11 @@ def refusal_of_assignment(image: MetadataImage, broker_ids: Sequence[int]) -> Ap
         if broker_ids.count(broker_id) > 1:
             message = f"The manual partition assignment includes the broker {broker_id} more than once."
             return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    racks = [image.cluster.brokers[broker_id].rack for broker_id in broker_ids]
+    if not view.settings.replicas_share_rack and len(set(racks)) < len(racks):
+        twice = next(rack for rack in racks if racks.count(rack) > 1)
+        message = f"The manual partition assignment has two replicas in rack {twice}: {APART}."
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return None
 
 
@@ -44,6 +55,13 @@ def automatic_assignments(view: View, count: int, replication_factor: int) -> li
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{prefix}The target replication factor of {replication_factor} cannot be reached because only"
             f" {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    racks_count = len({broker.rack for broker in brokers})
+    if not view.settings.replicas_share_rack and racks_count < replication_factor:
+        return ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{prefix}The target replication factor of {replication_factor} cannot be reached because the brokers are"
+            f" in {racks_count} rack(s): {APART}.",
         )
     if not any(broker.is_active for broker in brokers):
         return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{prefix}All brokers are currently fenced.")

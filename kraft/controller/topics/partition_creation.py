@@ -89,7 +89,7 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
             " assignment(s) were specified.",
         )
     for assignment in wanted.assignments:
-        refusal = refusal_of_assignment(view.image, assignment.broker_ids)
+        refusal = refusal_of_assignment(view, assignment.broker_ids)
         if refusal is not None:
             return refusal
         if len(assignment.broker_ids) != replication_factor:

@@ -100,7 +100,7 @@ def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]
         refusal_of_topic(image, topic.name, metric_names)
         or refusal_of_configs(topic.name, overrides, settings)
         or refusal_of_counts(topic)
-        or refusal_of_assignments(image, topic)
+        or refusal_of_assignments(view, topic)
     )
     if refusal is not None:
         return refusal
@@ -171,7 +171,7 @@ def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
     return None
 
 
-def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> ApiError | None:
+def refusal_of_assignments(view: View, topic: CreatableTopic) -> ApiError | None:
     seen: set[int] = set()
     for assignment in topic.assignments:
         partition_id = assignment.partition_index
@@ -179,7 +179,7 @@ def refusal_of_assignments(image: MetadataImage, topic: CreatableTopic) -> ApiEr
             message = f"Found multiple manual partition assignments for partition {partition_id}"
             return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_id)
-        refusal = refusal_of_assignment(image, assignment.broker_ids)
+        refusal = refusal_of_assignment(view, assignment.broker_ids)
         if refusal is not None:
             return refusal
     if seen and seen != set(range(len(seen))):
