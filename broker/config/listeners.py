@@ -188,6 +188,12 @@ class HttpAddress(NamedTuple):
     port: int
 
 
+class LocalAddress(NamedTuple):
+    """The address of an HTTP server for the processes of the same machine: the path of its socket."""
+
+    path: str
+
+
 def read_http_address(text: str) -> HttpAddress | None:
     """Parse http://host:port; None for any other text."""
     match = re.fullmatch(_HTTP_ADDRESS, text.strip())

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 import h11
 
-from moldau.broker.config.listeners import HttpAddress
+from moldau.broker.config.listeners import HttpAddress, LocalAddress
 from moldau.broker.runtime.tasks import Spawn
 
 log = logging.getLogger("moldau.http")
@@ -118,6 +118,10 @@ class HttpServer:
         self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
 
+    async def start_local(self, address: LocalAddress) -> None:
+        """Serve the processes of the same machine. Raises OSError."""
+        self._server = await self.loop.create_unix_server(lambda: HttpConnection(self), address.path)
+
     async def start(self, address: HttpAddress, setting: str) -> int:
         """Bind and serve. Returns the port. Raises OSError, which names the setting or option that gave the address."""
         try:
@@ -193,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.address = peer[0] if peer else ""
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         self._server.make_room()
         self._server.connections[self] = None
         self._timer = self._server.loop.call_later(PATIENCE_S, self.give_up)

@@ -8,7 +8,8 @@ three lines:
         Kafka's name, - where Kafka has no such metric
         What it means.
 
-kind      counter | gauge | histogram | summary (a sum and a count)
+kind      counter | gauge | histogram | summary (a sum and a count); gauge/max, gauge/min: on the page of a machine with
+          several broker processes the largest or the smallest value stands, and not the sum
 labels    separated by commas, - for none
 """
 
@@ -194,7 +195,7 @@ kafka_server_replicamanager_produceridcount  gauge  -
 kafka_server_replicamanager_partitionswithlatetransactionscount  gauge  -
     kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount
     Partitions whose oldest open transaction has no record since transaction.max.timeout.ms and five minutes.
-moldau_replica_lag_max  gauge  -
+moldau_replica_lag_max  gauge/max  -
     -
     Offsets by which the replica on this broker that is furthest behind its leader lags; what Kafka's MaxLag tells.
 kafka_server_replicamanager_offlinereplicacount  gauge  -
@@ -215,22 +216,22 @@ moldau_damaged_replicas_found_total  counter  -
 moldau_damaged_replicas_repaired_total  counter  -
     -
     Of them, those whose bad segments were set aside to be fetched again.
-kafka_log_logcleaner_cleaner_recopy_percent  gauge  -
+kafka_log_logcleaner_cleaner_recopy_percent  gauge/max  -
     kafka.log:type=LogCleaner,name=cleaner-recopy-percent
     Bytes that the log cleaner wrote, in percent of those that it read, since the start.
-kafka_log_logcleaner_max_buffer_utilization_percent  gauge  -
+kafka_log_logcleaner_max_buffer_utilization_percent  gauge/max  -
     kafka.log:type=LogCleaner,name=max-buffer-utilization-percent
     How full the offset map of a cleaning was at the most.
-kafka_log_logcleaner_max_clean_time_secs  gauge  -
+kafka_log_logcleaner_max_clean_time_secs  gauge/max  -
     kafka.log:type=LogCleaner,name=max-clean-time-secs
     How long the slowest cleaning of a log took.
-kafka_log_logcleaner_max_compaction_delay_secs  gauge  -
+kafka_log_logcleaner_max_compaction_delay_secs  gauge/max  -
     kafka.log:type=LogCleaner,name=max-compaction-delay-secs
     By how much the most overdue log has passed its max.compaction.lag.ms.
-kafka_log_logcleanermanager_max_dirty_percent  gauge  -
+kafka_log_logcleanermanager_max_dirty_percent  gauge/max  -
     kafka.log:type=LogCleanerManager,name=max-dirty-percent
     The largest share of bytes of a log that the cleaner may clean and has not cleaned yet.
-kafka_log_logcleanermanager_time_since_last_run_ms  gauge  -
+kafka_log_logcleanermanager_time_since_last_run_ms  gauge/max  -
     kafka.log:type=LogCleanerManager,name=time-since-last-run-ms
     Time since the cleaner last looked for a log to clean.
 kafka_log_logcleanermanager_uncleanable_partitions_count  gauge  logDirectory
@@ -278,46 +279,46 @@ moldau_open_files_given_back_total  counter  -
 kafka_controller_kafkacontroller_activecontrollercount  gauge  -
     kafka.controller:type=KafkaController,name=ActiveControllerCount
     1 where this node is the active controller.
-kafka_controller_kafkacontroller_activebrokercount  gauge  -
+kafka_controller_kafkacontroller_activebrokercount  gauge/max  -
     kafka.controller:type=KafkaController,name=ActiveBrokerCount
     Brokers that serve.
-kafka_controller_kafkacontroller_fencedbrokercount  gauge  -
+kafka_controller_kafkacontroller_fencedbrokercount  gauge/max  -
     kafka.controller:type=KafkaController,name=FencedBrokerCount
     Brokers that are registered and do not serve.
-kafka_controller_kafkacontroller_globaltopiccount  gauge  -
+kafka_controller_kafkacontroller_globaltopiccount  gauge/max  -
     kafka.controller:type=KafkaController,name=GlobalTopicCount
     Topics of the cluster.
-kafka_controller_kafkacontroller_globalpartitioncount  gauge  -
+kafka_controller_kafkacontroller_globalpartitioncount  gauge/max  -
     kafka.controller:type=KafkaController,name=GlobalPartitionCount
     Partitions of the cluster.
-kafka_controller_kafkacontroller_offlinepartitionscount  gauge  -
+kafka_controller_kafkacontroller_offlinepartitionscount  gauge/max  -
     kafka.controller:type=KafkaController,name=OfflinePartitionsCount
     Partitions of the cluster without a leader.
-kafka_server_broker_metadata_metrics_last_applied_record_offset  gauge  -
+kafka_server_broker_metadata_metrics_last_applied_record_offset  gauge/max  -
     kafka.server:type=broker-metadata-metrics,name=last-applied-record-offset
     Offset of the last metadata record that this broker has taken in.
-kafka_server_raft_metrics_current_leader  gauge  -
+kafka_server_raft_metrics_current_leader  gauge/max  -
     kafka.server:type=raft-metrics,name=current-leader
     Node that leads the metadata quorum; -1 where it has no leader.
-kafka_server_raft_metrics_current_epoch  gauge  -
+kafka_server_raft_metrics_current_epoch  gauge/max  -
     kafka.server:type=raft-metrics,name=current-epoch
     Epoch of the metadata quorum.
-kafka_server_raft_metrics_high_watermark  gauge  -
+kafka_server_raft_metrics_high_watermark  gauge/max  -
     kafka.server:type=raft-metrics,name=high-watermark
     Up to where the metadata log is committed.
-kafka_server_raft_metrics_log_end_offset  gauge  -
+kafka_server_raft_metrics_log_end_offset  gauge/max  -
     kafka.server:type=raft-metrics,name=log-end-offset
     Where the metadata log ends.
-kafka_server_snapshotemitter_latestsnapshotgeneratedagems  gauge  -
+kafka_server_snapshotemitter_latestsnapshotgeneratedagems  gauge/max  -
     kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedAgeMs
     Time since the latest metadata snapshot began, or since the start, in ms.
 kafka_log_log_size  gauge  topic,partition
     kafka.log:type=Log,name=Size
     Bytes of a partition's segments.
-kafka_log_log_logstartoffset  gauge  topic,partition
+kafka_log_log_logstartoffset  gauge/max  topic,partition
     kafka.log:type=Log,name=LogStartOffset
     First offset of a partition.
-kafka_log_log_logendoffset  gauge  topic,partition
+kafka_log_log_logendoffset  gauge/max  topic,partition
     kafka.log:type=Log,name=LogEndOffset
     Offset that a partition's next record will have.
 kafka_log_log_numlogsegments  gauge  topic,partition
@@ -338,19 +339,19 @@ moldau_log_segments_deleted_total  counter  -
 moldau_transactional_ids  gauge  state
     -
     Transactional ids that this broker coordinates, by the state of their transaction.
-kafka_server_kafkaserver_brokerstate  gauge  -
+kafka_server_kafkaserver_brokerstate  gauge/min  -
     kafka.server:type=KafkaServer,name=BrokerState
     1 starting, 3 running, 7 stopping.
 moldau_event_loop_stall_seconds  histogram  -
     -
     How late a timer of 100 ms fired, which is how long a request may have waited. Kafka's nearest: RequestQueueTimeMs.
-moldau_event_loop_stall_p999_seconds  gauge  -
+moldau_event_loop_stall_p999_seconds  gauge/max  -
     -
     99.9 % of the timers of the last ten minutes were no later than this.
-moldau_event_loop_longest_step_seconds  gauge  step
+moldau_event_loop_longest_step_seconds  gauge/max  step
     -
     The request, task or callback that held the event loop longest since the beginning of the last minute that is over.
-moldau_event_loop_stall_longest_seconds  gauge  -
+moldau_event_loop_stall_longest_seconds  gauge/max  -
     -
     The latest one since the start.
 moldau_gc_pause_seconds  summary  generation
@@ -368,13 +369,16 @@ process_open_fds  gauge  -
 process_max_fds  gauge  -
     java.lang:type=OperatingSystem,name=MaxFileDescriptorCount
     File descriptors that the process may have.
-moldau_uptime_seconds  gauge  -
+moldau_core_up  gauge  broker
+    -
+    1 where a broker process of this machine has answered this scrape, 0 where it has not; only with moldau.cores.
+moldau_uptime_seconds  gauge/min  -
     java.lang:type=Runtime,name=Uptime
     Time since the node was put together.
-moldau_build_info  gauge  version,kafka,python
+moldau_build_info  gauge/max  version,kafka,python
     kafka.server:type=app-info
     Always 1; the labels say which version this is, and which Apache Kafka it stands for.
-moldau_scrape_seconds  gauge  -
+moldau_scrape_seconds  gauge/max  -
     -
     How long it took to gather the metrics of the scrape before this one.
 moldau_series_left_out  gauge  -
@@ -430,10 +434,10 @@ kafka_server_brokertopicmetrics_remotelogsizebytes  gauge  topic
 kafka_server_brokertopicmetrics_remotelogmetadatacount  gauge  topic
     kafka.server:type=BrokerTopicMetrics,name=RemoteLogMetadataCount
     Remote segments in any state, of partitions led here; without a topic: all of them.
-kafka_server_brokertopicmetrics_remotelogsizecomputationtime  gauge  topic
+kafka_server_brokertopicmetrics_remotelogsizecomputationtime  gauge/max  topic
     kafka.server:type=BrokerTopicMetrics,name=RemoteLogSizeComputationTime
     How long the last round of retention took to find what it deletes, in ms; without a topic: all of them.
-kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent  gauge  -
+kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent  gauge/min  -
     kafka.log.remote:type=RemoteLogManager,name=RemoteLogManagerTasksAvgIdlePercent
     The part of remote.log.manager.copier.thread.pool.size that is not copying now.
 kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems  summary  -
@@ -442,19 +446,19 @@ kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems  summary  -
 kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize  gauge  -
     kafka.log.remote:type=RemoteStorageThreadPool,name=RemoteLogReaderTaskQueueSize
     Reads of remote storage that wait for others to end.
-kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent  gauge  -
+kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent  gauge/min  -
     kafka.log.remote:type=RemoteStorageThreadPool,name=RemoteLogReaderAvgIdlePercent
     The part of remote.log.reader.threads that is not reading now.
-kafka_server_remotelogmanager_remote_copy_throttle_time_avg  gauge  -
+kafka_server_remotelogmanager_remote_copy_throttle_time_avg  gauge/max  -
     kafka.server:type=RemoteLogManager,name=remote-copy-throttle-time-avg
     Mean time in ms for which copies were told to wait for their quota, of the last minute.
-kafka_server_remotelogmanager_remote_copy_throttle_time_max  gauge  -
+kafka_server_remotelogmanager_remote_copy_throttle_time_max  gauge/max  -
     kafka.server:type=RemoteLogManager,name=remote-copy-throttle-time-max
     The longest of these times.
-kafka_server_remotelogmanager_remote_fetch_throttle_time_avg  gauge  -
+kafka_server_remotelogmanager_remote_fetch_throttle_time_avg  gauge/max  -
     kafka.server:type=RemoteLogManager,name=remote-fetch-throttle-time-avg
     Mean time in ms for which remote reads exceeded their quota, of the last minute.
-kafka_server_remotelogmanager_remote_fetch_throttle_time_max  gauge  -
+kafka_server_remotelogmanager_remote_fetch_throttle_time_max  gauge/max  -
     kafka.server:type=RemoteLogManager,name=remote-fetch-throttle-time-max
     The longest of these times.
 moldau_remote_index_cache_bytes  gauge  -
@@ -478,19 +482,19 @@ QUOTA_ROWS = """
 kafka_server_produce_byte_rate  gauge  user,client_id
     kafka.server:type=Produce,name=byte-rate
     Bytes a second of Produce requests of the clients that share a quota, over the windows of the quota.
-kafka_server_produce_throttle_time  gauge  user,client_id
+kafka_server_produce_throttle_time  gauge/max  user,client_id
     kafka.server:type=Produce,name=throttle-time
     Mean time in ms for which these clients were throttled, of the last minute.
 kafka_server_fetch_byte_rate  gauge  user,client_id
     kafka.server:type=Fetch,name=byte-rate
     Bytes a second of Fetch responses to the clients that share a quota, over the windows of the quota.
-kafka_server_fetch_throttle_time  gauge  user,client_id
+kafka_server_fetch_throttle_time  gauge/max  user,client_id
     kafka.server:type=Fetch,name=throttle-time
     Mean time in ms for which these clients were throttled, of the last minute.
 kafka_server_request_request_time  gauge  user,client_id
     kafka.server:type=Request,name=request-time
     Time of request handlers for the clients that share a quota, in percent of one thread, over the windows.
-kafka_server_request_throttle_time  gauge  user,client_id
+kafka_server_request_throttle_time  gauge/max  user,client_id
     kafka.server:type=Request,name=throttle-time
     Mean time in ms for which these clients were throttled, of the last minute.
 kafka_server_controllermutation_tokens  gauge  user,client_id
@@ -499,7 +503,7 @@ kafka_server_controllermutation_tokens  gauge  user,client_id
 kafka_server_socket_server_metrics_connection_accept_rate  gauge  ip
     kafka.server:type=socket-server-metrics,name=connection-accept-rate
     Connections a second from an address that has a quota, over the windows of the quota.
-kafka_server_socket_server_metrics_ip_connection_accept_throttle_time  gauge  listener
+kafka_server_socket_server_metrics_ip_connection_accept_throttle_time  gauge/max  listener
     kafka.server:type=socket-server-metrics,name=ip-connection-accept-throttle-time
     Mean time in ms after which connections above that quota were closed, of the last minute.
 moldau_throttled_connections_total  counter  listener
@@ -517,6 +521,8 @@ class Metric(NamedTuple):
     labels: tuple[str, ...]
     kafka_name: str | None
     meaning: str
+    fold: str
+    """How the values of several brokers become one: sum, max or min."""
 
 
 @cache
@@ -530,4 +536,5 @@ def metrics() -> dict[str, Metric]:
 def _read(columns: str, kafka_name: str, words: str) -> Metric:
     name, kind, labels = columns.split()
     names = () if labels == "-" else tuple(labels.split(","))
-    return Metric(name, kind, names, None if kafka_name == "-" else kafka_name, words)
+    kind, _, fold = kind.partition("/")
+    return Metric(name, kind, names, None if kafka_name == "-" else kafka_name, words, fold or "sum")

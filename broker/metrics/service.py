@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from moldau import __version__
-from moldau.broker.config.listeners import HttpAddress
+from moldau.broker.config.listeners import HttpAddress, LocalAddress
 from moldau.broker.http.server import Answer, Handler, HttpRequest, HttpServer, Resources, plain
 from moldau.broker.metrics.cluster import (
     collect_cluster,
@@ -18,6 +18,7 @@ from moldau.broker.metrics.cluster import (
     collect_transactions,
 )
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
+from moldau.broker.metrics.machine import Processes, by_broker, summed
 from moldau.broker.metrics.observed import Observed, Stage
 from moldau.broker.metrics.process import ProcessMetrics, StallWatch, collect_longest_step
 from moldau.broker.metrics.storage import collect_cleaner, collect_partitions, collect_tiering
@@ -43,17 +44,20 @@ class Metrics:
     def __init__(
         self,
         node: Observed,
-        address: HttpAddress | None,
+        address: HttpAddress | LocalAddress | None,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
         further: Resources | None = None,
         body_size_max: int = 0,
         guard: Callable[[Handler], Handler] | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """`address` is None where nothing is served: the metrics are sent to a collector alone. `further`: what else
         the server has besides metrics and health, with the largest body of a request to it. `guard` is around the
-        handler of the metrics, which tell more than health does.
+        handler of the metrics, which tell more than health does. `processes`: the others of this machine, for which
+        this node answers too.
         """
+        self._processes = processes
         self._node = node
         self._address = address
         clock_ns = node.environment.precise_ns
@@ -64,8 +68,14 @@ class Metrics:
         self._began_ns = clock_ns()
         self._scrape_ns = 0
         self._series_max = node.config.integer("moldau.metrics.series.max")
-        metrics = self.metrics if guard is None else guard(self.metrics)
-        pages: dict[str, Handler] = {"/metrics": metrics, "/healthz": self.health, "/readyz": self.readiness}
+        guarded = guard or (lambda handler: handler)
+        pages: dict[str, Handler] = {
+            "/metrics": guarded(self.metrics),
+            "/healthz": self.health,
+            "/readyz": self.readiness,
+        }
+        if processes is not None:
+            pages["/metrics/brokers"] = guarded(self.metrics_by_broker)
         for listener in node.listeners:
             for route in listener.routes.values():
                 route.wrap_encoders(counting_encoder)
@@ -92,7 +102,9 @@ class Metrics:
 
     async def start(self) -> None:
         """Serve. Raises OSError."""
-        if self._address is not None:
+        if isinstance(self._address, LocalAddress):
+            await self._server.start_local(self._address)
+        elif self._address is not None:
             await self._server.start(self._address, "moldau.http.listener")
             log.info("metrics and health on http://%s:%d", self._address.host or "*", self._address.port)
         if self.telemetry is not None:
@@ -117,14 +129,31 @@ class Metrics:
     async def readiness(self, request: HttpRequest) -> Answer:
         """The response of the readiness probe: whether clients are served; if not, the reasons."""
         missing = self._node.readiness.not_ready()
+        if self._processes is not None:
+            missing += await self._processes.not_ready()
         if missing:
             return plain(503, "\n".join(missing))
         return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
     async def metrics(self, request: HttpRequest) -> Answer:
+        """The metrics of this node; of all processes of its machine, where it answers for them."""
+        if self._processes is not None:
+            return await self._of_machine(self._processes, summed)
+        return Answer(200, CONTENT_TYPE, await self._own_page())
+
+    async def metrics_by_broker(self, request: HttpRequest) -> Answer:
+        """The metrics of each process of the machine."""
+        assert self._processes is not None, "the resource is there for the first of several processes"
+        return await self._of_machine(self._processes, by_broker)
+
+    async def _of_machine(self, processes: Processes, merge: Callable[[Mapping[int, str | None]], str]) -> Answer:
+        pages = await processes.pages(await self._own_page())
+        return Answer(200, CONTENT_TYPE, await self._node.environment.offload(lambda: merge(pages)))
+
+    async def _own_page(self) -> str:
         page = Page()
         await self._collect_all(page)
-        return Answer(200, CONTENT_TYPE, page.text())
+        return page.text()
 
     async def _collect_all(self, page: Page) -> None:
         began_ns = self._clock_ns()
