@@ -87,6 +87,17 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RackRow:
+    """The brokers of one rack, which is a machine where that runs several (`moldau serve --cores`)."""
+
+    rack: str
+    brokers: int
+    active: int
+    leaders: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClusterOverview:
     cluster_id: str
     moldau: str
@@ -94,6 +105,8 @@ class ClusterOverview:
     metadata_offset: int
     counts: PartitionCounts
     brokers: list[BrokerRow]
+    racks: list[RackRow]
+    """Empty where no rack has several brokers."""
     quorum: QuorumState | None
     """None where the user may not describe the cluster, or the quorum does not answer."""
     features: dict[str, int]
@@ -135,10 +148,31 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
         image.provenance.end_offset,
         counts,
         brokers,
+        racks_of(brokers),
         quorum,
         dict(sorted(image.features.levels.items())),
         problems,
     )
+
+
+def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
+    """The racks of the brokers; empty where each broker has a rack of its own, or none."""
+    by_rack: dict[str, list[BrokerRow]] = {}
+    for each in brokers:
+        if each.rack is not None:
+            by_rack.setdefault(each.rack, []).append(each)
+    if all(len(members) == 1 for members in by_rack.values()):
+        return []
+    return [
+        RackRow(
+            rack,
+            len(members),
+            sum(each.state == "active" for each in members),
+            sum(each.leaders for each in members),
+            sum(each.replicas for each in members),
+        )
+        for rack, members in sorted(by_rack.items())
+    ]
 
 
 async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:

@@ -147,6 +147,24 @@ def test_every_page_is_html_that_names_its_cells_and_json() -> None:
     serve_and(story, **SETTINGS, **TRANSACTIONS)
 
 
+def test_brokers_of_one_machine_are_shown_as_one() -> None:
+    with Cluster(1, nodes=3, **SETTINGS) as cluster:
+        for node in cluster.nodes.values():
+            node.properties |= {"broker.rack": "machine-a" if node.id < 3 else "machine-b"}
+
+        async def story(cluster: Cluster) -> None:
+            await cluster.settled()
+            await cluster.create("orders", 6, 2)
+            await asyncio.sleep(1)
+            first, second = (await json_of("/"))["racks"]
+            assert (first["rack"], first["brokers"], first["active"]) == ("machine-a", 2, 2)
+            assert (second["rack"], second["brokers"], second["replicas"]) == ("machine-b", 1, 6)
+            assert first["replicas"] == 6 and first["leaders"] + second["leaders"] == 6
+            assert "machine-b" in (await get("/"))[2]
+
+        cluster.live(story)
+
+
 def test_a_page_about_another_broker_asks_it() -> None:
     properties = {**SETTINGS, "offsets_topic_num_partitions": 6}
     with Cluster(1, nodes=3, **properties) as cluster:
@@ -164,6 +182,7 @@ def test_a_page_about_another_broker_asks_it() -> None:
             assert len((await json_of("/topics/orders/records"))["records"]) == 12
             assert len((await json_of("/directories"))["brokers"]) == 3
             assert (await json_of("/brokers/3?shows=all"))["settings"]
+            assert (await json_of("/"))["racks"] == [], "no rack has several brokers"
             lost = next(each for each in cluster.nodes.values() if each.id != 1)
             lost.crash()
             page = await json_of("/topics/orders")
