@@ -89,12 +89,30 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     _format(config, invocation, cluster_ids, arguments.add_scram)
     if arguments.format:
         return 0
+    if config.settings.is_set("moldau.cores"):
+        status = serve_cores(config, invocation)
+        if status is not None:
+            return status
     from moldau.broker.runtime.event_loop import import_event_loop
 
     import_event_loop()
     from moldau.broker.node.main import StartOptions, serve
 
     return serve(config, invocation.errors, StartOptions(greet=lambda report: greet(invocation, report)))
+
+
+def serve_cores(config: Config, invocation: Invocation) -> int | None:
+    """Run several broker processes. Returns the exit status; None if there is one only. Raises `CommandError`."""
+    from moldau.broker.cli.processes import machine
+    from moldau.broker.node.start_messages import report_in
+
+    options = machine.MachineOptions(
+        formatting=None,
+        greet=lambda reports: greet(invocation, report_in(reports[0])),
+        is_quiet=False,
+        until_eof=False,
+    )
+    return machine.serve_cores(config, invocation, options)
 
 
 def greet(invocation: Invocation, report: StartReport) -> None:

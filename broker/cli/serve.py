@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.format_storage import check_cluster_id
@@ -12,6 +12,8 @@ from moldau.broker.release import form
 from moldau.broker.runtime.progress import duration, size
 
 if TYPE_CHECKING:
+    from moldau.broker.cli.processes.shell import Report
+    from moldau.broker.config.config import Config
     from moldau.broker.config.listeners import HttpAddress
     from moldau.broker.node.main import Formatting
     from moldau.broker.node.start_messages import StartReport
@@ -23,6 +25,7 @@ Run a node until SIGTERM or Ctrl-C.
 Without a file: a ready node of one, broker and controller, on 127.0.0.1:9092 (controller on 9093). It formats its own
 directory where that is empty. Started on a terminal, it has a console on http://127.0.0.1:9464.
 With a file: the node that the file describes; its directories must have been prepared with 'moldau format'.
+With --cores: so many broker processes in place of one, of consecutive ids and ports (docs/cores.md).
 
 On a terminal the node greets in a few lines when it serves, and until then its log says only warnings and progress."""
 EPILOG: Final = """\
@@ -30,6 +33,7 @@ examples:
   moldau serve
   moldau serve --data /tmp/try --override num.partitions=3
   moldau serve server.properties --override log.retention.hours=24
+  moldau serve server.properties --cores 4
   moldau serve --greeting json 2>moldau.log
   moldau serve --memory --port 0 --greeting json
   moldau serve --memory --control 127.0.0.1:0
@@ -44,6 +48,7 @@ NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
 SCRAM_VARIABLE: Final = "MOLDAU_ADD_SCRAM"
 HTTP_PORT: Final = 9464
 """The port of the console and the metrics of a node without a file, where no other process has it."""
+CORES: Final = "moldau.cores"
 MEMORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""
 
@@ -62,6 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="PORT",
         help="the port for clients on 127.0.0.1 (without a file); 0: any free port, which the greeting names",
+    )
+    parser.add_argument(
+        "--cores",
+        type=int,
+        metavar="COUNT",
+        help="how many broker processes run on this machine, each on one core; moldau.cores",
+    )
+    parser.add_argument(
+        "--print-cores",
+        action="store_true",
+        help="print which settings each of these processes gets besides those that are written, and end",
     )
     parser.add_argument(
         "--override",
@@ -112,17 +128,23 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     overrides = [*own_settings(arguments), *arguments.override]
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
+    if arguments.cores is not None:
+        overrides.append(f"{CORES}={arguments.cores}")
     config = load_config(
         arguments.file, arguments.data, overrides, invocation.variables, console_settings(arguments, invocation)
     )
+    is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
+    greeting = arguments.greeting or ("text" if is_seen else "none")
+    if arguments.print_cores or config.settings.is_set(CORES):
+        status = serve_cores(arguments, invocation, config, greeting, is_quiet=is_seen and greeting == "text")
+        if status is not None:
+            return status
     from moldau.broker.runtime.event_loop import import_event_loop
 
     import_event_loop()
     from moldau.broker.config.sources import read_overrides
     from moldau.broker.node.main import StartOptions, serve
 
-    is_seen = invocation.errors.is_terminal and config.text("moldau.log.format") == "text"
-    greeting = arguments.greeting or ("text" if is_seen else "none")
     start = StartOptions(
         formatting=formatting(arguments, invocation.variables),
         in_memory=arguments.memory,
@@ -134,6 +156,29 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         takes_port=arguments.file is None and "listeners" not in read_overrides(arguments.override),
     )
     return serve(config, invocation.errors, start)
+
+
+def serve_cores(
+    arguments: argparse.Namespace, invocation: Invocation, config: Config, greeting: str, *, is_quiet: bool
+) -> int | None:
+    """Run the processes of this machine. Returns the exit status; None if there is one process only, which is the node
+    itself. Raises `CommandError`.
+    """
+    if arguments.memory or arguments.control is not None:
+        if config.integer(CORES) == 1:
+            return None
+        raise CommandError("--memory and --control are for one process: leave out --cores and moldau.cores")
+    from moldau.broker.cli.processes import machine
+
+    if arguments.print_cores:
+        return machine.print_plan(machine.machine_of(config), invocation)
+    options = machine.MachineOptions(
+        formatting(arguments, invocation.variables),
+        machine_greeter(greeting, invocation),
+        is_quiet=is_quiet,
+        until_eof=arguments.until_eof,
+    )
+    return machine.serve_cores(config, invocation, options)
 
 
 def own_settings(arguments: argparse.Namespace) -> list[str]:
@@ -246,14 +291,26 @@ def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], No
     return lambda report: greet(invocation.errors if invocation.errors.is_terminal else invocation.out, report)
 
 
+def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Report]], None] | None:
+    """The function that is called with the greetings of the processes of a machine, that of the first one first."""
+    if greeting == "none":
+        return None
+    if greeting == "json":
+        return lambda reports: invocation.out.say(machine_as_json(reports))
+    from moldau.broker.node.start_messages import report_in
+
+    terminal = invocation.errors if invocation.errors.is_terminal else invocation.out
+    return lambda reports: greet(terminal, report_in(reports[0]), [("processes", processes_text(reports))])
+
+
 # The greeting once the node serves
 
 
-def greet(terminal: Terminal, report: StartReport) -> None:
-    """Print the greeting in lines for a person."""
+def greet(terminal: Terminal, report: StartReport, further: Sequence[tuple[str, str]] = ()) -> None:
+    """Print the greeting in lines for a person, and further lines with their labels."""
     words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
     terminal.say(f"{terminal.painted(f'Moldau {report.version}', 'bold')} serves ({words})")
-    for label, text in lines(report):
+    for label, text in (*lines(report), *further):
         terminal.say(f"  {terminal.painted(f'{label:{LABEL_WIDTH}}', 'dim')} {text}")
     terminal.say("Ctrl-C stops the node: it hands over what it leads, then flushes and closes its logs.", "dim")
 
@@ -309,6 +366,19 @@ def as_json(report: StartReport) -> str:
     fields = asdict(report)
     fields["recovered"] = recovered_as_json(report.recovered)
     return json.dumps(fields)
+
+
+def processes_text(reports: Sequence[Report]) -> str:
+    """The processes of a machine: their nodes, and where clients find them."""
+    nodes = ", ".join(f"{each['node_id']} at {next(iter(each['listeners'].values()))}" for each in reports)
+    return f"{len(reports)}, each a broker on one core: {nodes}"
+
+
+def machine_as_json(reports: Sequence[Report]) -> str:
+    """The greeting of the first process as JSON, with those of all processes in `cores`."""
+    import json
+
+    return json.dumps({**reports[0], "cores": list(reports)})
 
 
 def recovered_as_json(opened: OpeningResult | None) -> dict[str, int | bool] | None:

@@ -24,6 +24,7 @@ from moldau.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
+from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from moldau.broker.config.config import Config
@@ -95,6 +96,7 @@ class Registration:
         self._metadata_offset = metadata_offset
         self._failed_directories: list[bytes] = []
         self._is_leaving = False
+        self._cordoned: list[bytes] | None = None
 
     async def register(self, patience_ms: int) -> None:
         """Register, and wait to be unfenced.
@@ -112,11 +114,11 @@ class Registration:
             log_dirs=list(identity.directory_ids),
             previous_broker_epoch=identity.previous_epoch,
         )
-        response = await self._ask(request, BrokerRegistrationResponse)
+        response = await ask(self._controller, request, BrokerRegistrationResponse)
         while response.error_code in PASSING and patience_ms > 0:
             await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
             patience_ms -= REGISTRATION_RETRY_MS
-            response = await self._ask(request, BrokerRegistrationResponse)
+            response = await ask(self._controller, request, BrokerRegistrationResponse)
         if response.error_code != ErrorCode.NONE:
             raise RegistrationRefused(
                 f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"
@@ -141,6 +143,20 @@ class Registration:
         self._failed_directories.append(directory_id)
         if self.epoch != UNREGISTERED:
             await self._beat()
+
+    async def cordon(self) -> None:
+        """Report that the log directories take no new replicas. Without effect where the cluster's metadata.version
+        does not know that.
+        """
+        self._cordoned = list(self._identity().directory_ids)
+        await self._beat()
+
+    async def unregister(self) -> ErrorCode:
+        """Take this broker out of the cluster, after its controlled shutdown. Returns the controller's error."""
+        response = await ask(
+            self._controller, UnregisterBrokerRequest(broker_id=self._broker_id), UnregisterBrokerResponse
+        )
+        return ErrorCode(response.error_code)
 
     async def shut_down(self, patience_ms: int) -> None:
         """Request a controlled shutdown, so that the controller moves leadership to other brokers; give up after
@@ -173,25 +189,28 @@ class Registration:
             want_fence=False,
             want_shut_down=self._is_leaving,
             offline_log_dirs=list(self._failed_directories),
+            cordoned_log_dirs=self._cordoned,
         )
-        response = await self._ask(request, BrokerHeartbeatResponse)
+        response = await ask(self._controller, request, BrokerHeartbeatResponse)
         if response.error_code != ErrorCode.NONE:
             log.warning("a heartbeat was refused: %s", ErrorCode(response.error_code).name)
         else:
             self.is_fenced = response.is_fenced
         return response
 
-    async def _ask(self, request: object, kind: type[Response]) -> Response:
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-        def answer(response: Response) -> None:
-            if not future.done():
-                future.set_result(response)
+async def ask(controller: ControllerPort, request: object, kind: type[Response]) -> Response:
+    """Ask the active controller, and wait for its response, which is of this kind."""
+    future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-        self._controller.submit(request, answer)
-        response = await future
-        assert isinstance(response, kind)
-        return response
+    def answer(response: Response) -> None:
+        if not future.done():
+            future.set_result(response)
+
+    controller.submit(request, answer)
+    response = await future
+    assert isinstance(response, kind)
+    return response
 
 
 def heartbeat_ms(config: Config) -> int:

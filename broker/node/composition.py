@@ -17,7 +17,8 @@ from moldau.broker.apis.parts import LongRequests
 from moldau.broker.apis.records.rack_aware_selector import RackAwareReplicaSelector
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
-from moldau.broker.config.listeners import read_http_address
+from moldau.broker.config.listeners import HttpAddress, LocalAddress, read_http_address
+from moldau.broker.config.place import Place
 from moldau.broker.config.rules import RACK_AWARE
 from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from moldau.broker.apis.api import Wrap
     from moldau.broker.console.service import Console
     from moldau.broker.faults.faults import Faults
+    from moldau.broker.metadata.departure import Departure
     from moldau.broker.metrics.service import Metrics
     from moldau.broker.tiering.tiering import Tiering
 
@@ -92,8 +94,10 @@ class NodeParts:
         loop: asyncio.AbstractEventLoop,
         steps: LoopSteps | None = None,
         faults: Faults | None = None,
+        place: Place | None = None,
     ) -> None:
-        """`steps`: the steps that the loop measures. `faults`: what a test lets the handlers do wrong.
+        """`steps`: the steps that the loop measures. `faults`: what a test lets the handlers do wrong. `place`: the
+        place of the node among the processes of its machine.
 
         Raises OSError, ValueError and `RemoteStorageRefused`.
         """
@@ -102,6 +106,7 @@ class NodeParts:
         self.loop = loop
         self.node_id = config.node_id
         self.faults = faults
+        self.place = place
         self.coordinator_environment, self.coordinator_loop = environment, loop
         if faults is not None:
             self.coordinator_environment, self.coordinator_loop = self._moved(faults)
@@ -174,8 +179,17 @@ class NodeParts:
             heartbeat_ms(config),
             lambda: self.cluster.image.provenance.end_offset - 1,
         )
+        self.departure = self._compose_departure(self.place)
         self.producer_ids = ProducerIds(self.quorum.submit, self.node_id, self._broker_epoch)
         self.topics = TopicCreation(self.quorum)
+
+    def _compose_departure(self, place: Place | None) -> Departure | None:
+        """Compose the departure of this broker; None for one that stays in the cluster."""
+        if place is None or not place.heirs:
+            return None
+        from moldau.broker.metadata.departure import Departure
+
+        return Departure(self.node_id, place.heirs, self.publisher, self.quorum, self.registration, self.environment)
 
     def _compose_replicas(self) -> None:
         """Compose the replicas of this broker, and the coordinators whose state is in them."""
@@ -479,7 +493,7 @@ class NodeParts:
 
     def _compose_metrics(self) -> Metrics | None:
         """The metrics with their HTTP server and their export; None where neither is set."""
-        address = read_http_address(self.config.text_or_none("moldau.http.listener") or "")
+        address = self._http_address()
         if address is None and not self.config.text_or_none("moldau.opentelemetry.endpoint"):
             return None
         from moldau.broker.metrics.observed import Observed
@@ -514,7 +528,18 @@ class NodeParts:
         )
         console = None if address is None else self._compose_console()
         pages, guard = (None, None) if console is None else (console.resources(), console.behind_login)
-        return Metrics(observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard)
+        others = None
+        if self.place is not None and self.place.sockets and self.place.is_first(self.node_id):
+            from moldau.broker.metrics.machine import Processes
+
+            others = Processes(self.node_id, self.place)
+        return Metrics(observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard, others)
+
+    def _http_address(self) -> HttpAddress | LocalAddress | None:
+        """Where metrics and health are served: a further process of a machine serves them to the first one alone."""
+        if self.place is not None and self.place.sockets and not self.place.is_first(self.node_id):
+            return LocalAddress(self.place.socket_of(self.node_id))
+        return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
     def _compose_console(self) -> Console | None:
         """The console; None where moldau.console is off, and on a node that is a controller alone."""

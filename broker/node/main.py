@@ -33,6 +33,7 @@ from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
+    from moldau.broker.config.place import Place
     from moldau.broker.faults.control import Control
     from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
@@ -90,6 +91,8 @@ class StartOptions:
     """Whether the log shows only warnings, errors and progress until clients are served."""
     takes_port: bool = False
     """Whether the option --port gives the node its listeners, so that it is the remedy for a port that is taken."""
+    place: Place | None = None
+    """The place of the node among the processes of its machine; None: the node is the only one."""
 
 
 def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
@@ -162,6 +165,22 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
     ):
         log.info("%s", line)
     return True
+
+
+def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None:
+    """Refuse the directories of several processes: one alone would serve without the partitions of the others. Raises
+    `NotFormatted`.
+    """
+    from moldau.broker.config.place import cores_in
+    from moldau.broker.replicas.log_directories import NotFormatted
+
+    for path in config.log_dirs:
+        further = cores_in(environment.fs.list_directory(path)) if environment.fs.exists(path) else []
+        if further:
+            raise NotFormatted(
+                f"{path} holds {1 + len(further)} broker processes: give --cores {further[-1]}, or moldau.cores in the"
+                " file; --cores 1 moves their partitions to the first one"
+            )
 
 
 async def _refuse_taken_ports(config: Config, loop: asyncio.AbstractEventLoop) -> None:
@@ -240,6 +259,8 @@ class NodeProcess:
 
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
+        if self._start.place is None:
+            _refuse_further_cores(self._config, self._environment)
         formatting = self._start.formatting
         if formatting is not None and not self._start.in_memory:
             await _refuse_taken_ports(self._config, self._loop)
@@ -269,13 +290,16 @@ class NodeProcess:
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        if node.departure is not None:
+            node.tasks.spawn(node.departure.run(lambda: self._stop("its departure")))
         reason = await self._stopping
-        log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, AT_ONCE)
+        at_once = AT_ONCE if self._start.place is None else ""
+        log.info("stopping on %s: leadership is handed over, then the logs are flushed and closed%s", reason, at_once)
         await node.stop()
         if self._control is not None:
             self._control.stop()
         log.info("stopped")
-        return 0
+        return 0 if node.departure is None else node.departure.exit_status
 
     async def _started(self) -> Node | None:
         """The serving node; None where the process was told to stop before it served. Raises the error that prevents
@@ -284,7 +308,8 @@ class NodeProcess:
         from moldau.broker.node.node import Node
 
         load_hot_path()
-        node = Node(self._config, self._node_environment(), self._loop, self._loop.steps, self._faults)
+        environment = self._node_environment()
+        node = Node(self._config, environment, self._loop, self._loop.steps, self._faults, self._start.place)
         if self._start.control is not None and self._faults is not None:
             await self._serve_control(self._start.control, self._faults, node)
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.

@@ -99,6 +99,8 @@ class Node(NodeParts):
         self.readiness.enter(Stage.STOPPING)
         if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
             await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
+        if self.departure is not None:
+            await self.departure.finish()
         for listener in self.listeners:
             await listener.stop()
         self.fetchers.end()

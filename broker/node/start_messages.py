@@ -8,7 +8,7 @@ import errno
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau import __version__
 from moldau.broker.config.config import Config
@@ -156,6 +156,16 @@ def report_of(
         start_ms=start_ms,
         warnings=config.warnings,
     )
+
+
+def report_in(greeting: Mapping[str, Any]) -> StartReport:
+    """The report in a greeting that a process of this version has printed as JSON."""
+    from moldau.broker.replicas.log_directories import OpeningResult
+
+    recovered = greeting["recovered"]
+    fields: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in greeting.items()}
+    fields["recovered"] = None if recovered is None else OpeningResult(**recovered)
+    return StartReport(**fields)
 
 
 def absolute(path: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
+from moldau.broker.config.place import Place
 from moldau.broker.metadata.registration import RegistrationRefused
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
@@ -83,6 +84,10 @@ class ClusterNode:
         self.host: Host = world.add_host(host_name(node_id))
         self.properties = properties
         self.broker: Node | None = None
+        self.place: Place | None = None
+        """With heirs: the broker leaves the cluster in its next life."""
+        self.exit_status = 0
+        """That of the last process that ended by itself, or was stopped."""
         self._stop: asyncio.Event | None = None
 
     @property
@@ -112,15 +117,18 @@ class ClusterNode:
         self._stop = asyncio.Event()
         try:
             self._format(config, environment)
-            broker = self.broker = Node(config, environment, asyncio.get_running_loop())
+            broker = self.broker = Node(config, environment, asyncio.get_running_loop(), place=self.place)
             await broker.start()
         except (OSError, RegistrationRefused, CorruptLog) as refusal:
             if not self.host.may_halt:
                 raise
             self.host.world.event("exit", type(refusal).__name__)  # As `moldau serve` does: log the reason, and end.
             return
+        if broker.departure is not None:
+            broker.tasks.spawn(broker.departure.run(self._stop.set))
         await self._stop.wait()
         await broker.stop()
+        self.exit_status = 0 if broker.departure is None else broker.departure.exit_status
         self.broker = None
 
     def _format(self, config: Config, environment: SimulatedEnvironment) -> None:

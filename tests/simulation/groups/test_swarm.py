@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from moldau.coordinator.classic.kind import ClassicKind
+from moldau.coordinator.classic.group import ClassicGroup
+from moldau.coordinator.classic.kind import CLASSIC
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.shard import shard
 from tests.simulation.groups.swarm import Swarm
 from tests.support.drawn_steps import Violation
 
@@ -45,7 +49,8 @@ def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.Mo
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClassicKind, "loaded", lambda *_: None)
+    deaf = replace(CLASSIC, loaded=lambda *_: None)
+    monkeypatch.setattr(shard, "KIND_OF_GROUP", {ClassicGroup: deaf})
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

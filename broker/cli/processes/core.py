@@ -1,0 +1,63 @@
+"""One broker process of a machine: `python -m moldau.broker.cli.processes.core`, started by `moldau serve --cores`.
+
+Its standard input begins with one line of JSON, the `Orders`, so that no password is on a command line; afterwards it
+only has to stay open. The standard output gets the greeting as JSON, the standard error the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os  # noqa: TID251 the process's variables enter here
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from moldau.broker.cli.invocation import Invocation, Terminal
+from moldau.broker.config.loading import checked_config
+from moldau.broker.config.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a process is told."""
+
+    settings: Mapping[str, str]
+    place: Place
+    is_quiet: bool
+    """Whether the log shows only warnings, errors and progress until clients are served."""
+
+    def as_line(self) -> bytes:
+        """The orders as a line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def read_orders(line: bytes) -> Orders:
+    """The orders in a line of JSON."""
+    said = json.loads(line)
+    place = said["place"]
+    return Orders(
+        said["settings"], Place(tuple(place["node_ids"]), place["sockets"], tuple(place["heirs"])), said["is_quiet"]
+    )
+
+
+def main() -> int:
+    """Serve as the orders say, until SIGTERM or the end of the standard input."""
+    orders = read_orders(sys.stdin.buffer.readline())
+    config = checked_config(orders.settings)
+    if not orders.place.is_first(config.node_id):
+        config = replace(config, warnings=())  # The first process has given them.
+    from moldau.broker.runtime.event_loop import import_event_loop
+
+    import_event_loop()
+    from moldau.broker.cli.serve import greeter
+    from moldau.broker.node.main import StartOptions, serve
+
+    invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
+    start = StartOptions(
+        until_eof=True, greet=greeter("json", invocation), is_quiet=orders.is_quiet, place=orders.place
+    )
+    return serve(config, invocation.errors, start)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

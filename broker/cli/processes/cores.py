@@ -1,0 +1,171 @@
+"""The broker processes of one machine: the settings of each, made of the configuration of the first.
+
+| | the first process | the process with the number k |
+|---|---|---|
+| node.id | that of the file | k - 1 more |
+| process.roles | those of the file | broker |
+| listeners | those of the file | those of clients and brokers, each at the next port that the machine has not used |
+| log.dirs, metadata.log.dir | those of the file | the directory core.k in each of them |
+| broker.rack | the machine's name, unless it is set | the same |
+| moldau.http.listener | that of the file, which answers for all | a socket between the processes |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.config.config import Config, ConfigError
+from moldau.broker.config.listeners import ListenerAddress, read_http_address
+from moldau.broker.config.loading import checked_config
+from moldau.broker.config.place import core_directory
+from moldau.broker.config.setting import Password
+
+CORES: Final = "moldau.cores"
+OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console", CORES)
+"""Settings that further processes do not get."""
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The broker processes of one machine. Processes are numbered from 1."""
+
+    config: Config
+    """That of the first process, as the file, the environment and the command line describe it."""
+    name: str
+    """The name of the machine: the rack of its brokers, unless that is set."""
+    cores: tuple[int, ...]
+    """The processes that run, among them those that leave."""
+
+    def node_id(self, core: int) -> int:
+        """The node id of a process."""
+        return self.config.node_id + core - 1
+
+    def check(self) -> None:
+        """Raises `CommandError` if the configuration cannot be that of several processes."""
+        config = self.config
+        if not config.is_broker:
+            raise CommandError(f"{CORES} is for a broker, and process.roles makes this node a controller alone")
+        if any(each.port == 0 for each in config.listeners):
+            raise CommandError(f"with {CORES} each listener needs a port: those of the processes follow it")
+        if config.text_or_none("moldau.emulated.release"):
+            raise CommandError(f"moldau.emulated.release is for a single node, and {CORES} runs several")
+        voters = {each.node_id for each in config.controller_quorum_voters} - {config.node_id}
+        taken = sorted(voters & {self.node_id(core) for core in self.cores})
+        if taken:
+            first, last = config.node_id, self.node_id(self.cores[-1])
+            raise CommandError(
+                f"the processes are the nodes {first} to {last}, and {taken[0]} is a voter of another machine: give"
+                " the machines node ids that are further apart"
+            )
+
+    def settings_of(self, core: int) -> dict[str, str]:
+        """The properties of a process. Raises `CommandError`."""
+        properties = {**self._common, **self._own(core)}
+        if core > 1:
+            properties = {name: text for name, text in properties.items() if name not in OF_THE_FIRST}
+        return properties
+
+    def checked(self, core: int) -> Config:
+        """The checked configuration of a process. Raises `CommandError`."""
+        try:
+            return checked_config(self.settings_of(core))
+        except ConfigError as refusal:
+            what = f"the settings of process {core}, node {self.node_id(core)}, cannot be used"
+            raise CommandError(what, *refusal.problems) from None
+
+    @cached_property
+    def _common(self) -> dict[str, str]:
+        defaults = {"broker.rack": self.name, "moldau.replicas.share.rack": "false"}
+        return defaults | {name: text_of(value) for name, value in self.config.originals.items()}
+
+    def _own(self, core: int) -> dict[str, str]:
+        """What a process does not share with the others."""
+        config = self.config
+        if core == 1:
+            return {CORES: "1"}
+        own = {
+            "node.id": str(self.node_id(core)),
+            "process.roles": "broker",
+            "listeners": ",".join(map(address_text, self._listeners(core))),
+            "log.dirs": ",".join(core_directory(path, core) for path in config.log_dirs),
+        }
+        if "broker.id" in config.originals:
+            own["broker.id"] = own["node.id"]
+        if config.settings.is_set("advertised.listeners"):
+            own["advertised.listeners"] = ",".join(map(address_text, self._advertised(core)))
+        if config.settings.is_set("metadata.log.dir"):
+            own["metadata.log.dir"] = core_directory(config.metadata_log_dir, core)
+        audit = config.text_or_none("moldau.audit.log.file")
+        if audit is not None:
+            directory, slash, file = audit.rpartition("/")
+            own["moldau.audit.log.file"] = f"{directory}{slash}core.{core}.{file}"
+        return own
+
+    # Ports
+
+    def _listeners(self, core: int) -> Iterator[ListenerAddress]:
+        for each in self.config.broker_listeners:
+            yield replaced_port(each, self._ports[core][each.name])
+
+    def _advertised(self, core: int) -> Iterator[ListenerAddress]:
+        """The advertised addresses: as far from those of the first process as the ports on which the process listens,
+        so that a range of ports may be forwarded.
+        """
+        first = {each.name: each.port for each in self.config.broker_listeners}
+        for each in self.config.advertised_listeners:
+            distance = self._ports[core][each.name] - first[each.name]
+            yield replaced_port(each, each.port + distance)
+
+    @cached_property
+    def _ports(self) -> dict[int, dict[str, int]]:
+        """The ports of each process by listener. They do not depend on the number of processes."""
+        config = self.config
+        taken = {each.port for each in config.listeners}
+        http = read_http_address(config.text_or_none("moldau.http.listener") or "")
+        if http is not None:
+            taken.add(http.port)
+        last = {each.name: each.port for each in config.broker_listeners}
+        found = {1: dict(last)}
+        for core in range(2, self.cores[-1] + 1):
+            for name in last:
+                port = last[name] + 1
+                while port in taken:
+                    port += 1
+                taken.add(port)
+                last[name] = port
+            found[core] = dict(last)
+        return found
+
+
+def replaced_port(listener: ListenerAddress, port: int) -> ListenerAddress:
+    """The address at another port. Raises `CommandError`."""
+    if port > PORT_MAX:
+        raise CommandError(f"listener {listener.name} would need port {port}: begin lower, or run fewer processes")
+    return ListenerAddress(listener.name, listener.host, port, listener.security_protocol)
+
+
+def address_text(listener: ListenerAddress) -> str:
+    """The address as the settings write it."""
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"
+
+
+def text_of(value: str | Password) -> str:
+    return value.reveal() if isinstance(value, Password) else value
+
+
+def differences(machine: Machine) -> dict[int, Mapping[str, str]]:
+    """For each process the settings that it does not share with the first as the operator wrote them."""
+    written = {name: text_of(value) for name, value in machine.config.originals.items()}
+    found: dict[int, Mapping[str, str]] = {}
+    for core in machine.cores:
+        given = machine.settings_of(core)
+        own = {name: text for name, text in given.items() if written.get(name) != text and name != CORES}
+        left_out = {name: "" for name in written if name not in given and name != CORES}
+        found[machine.node_id(core)] = own | left_out
+    return found

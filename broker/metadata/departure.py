@@ -1,0 +1,191 @@
+"""A broker that leaves its cluster: it gives its replicas to other brokers, then takes itself out of the metadata.
+
+    cordoned ──▶ moves replicas, some at a time ──none is left──▶ controlled shutdown ──▶ unregistered ──▶ the end
+
+A replica moves as any other: the new one fetches all records, and only then the old one goes. A broker that is stopped
+before it has left begins again with what is left at its next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.broker.config.place import LEFT_STATUS
+from moldau.broker.metadata.publisher import MetadataPublisher
+from moldau.broker.metadata.registration import Registration, ask
+from moldau.broker.metadata.topic_creation import ControllerPort
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.progress import PROGRESS_LOGGER
+from moldau.kraft.features import CORDONED_LOG_DIRS_VERSION
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import PartitionRegistration
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+log = logging.getLogger("moldau.registration")
+progress = logging.getLogger(PROGRESS_LOGGER)
+
+UNDER_WAY_MAX: Final = 20
+"""The most partitions that move at a time, so that clients of the others are served as before."""
+PAUSE_S: Final = 0.5
+PROGRESS_MS: Final = 5_000
+SLICE: Final = 1_000
+"""The partitions after which a walk over all of them yields to the loop."""
+STILL_HOLDS: Final = 4
+"""The exit status of one that was given a replica in its last moment: it has to be started again to give that away."""
+
+
+@dataclass(slots=True)
+class Holdings:
+    """The replicas of a broker in an image."""
+
+    to_move: list[tuple[str, int, PartitionRegistration]] = field(default_factory=list)
+    """Topic, partition and registration of those for which no move is under way."""
+    moving: int = 0
+    replicas: Counter[int] = field(default_factory=Counter)
+    """The number of replicas of each broker, those that are being added among them."""
+
+    @property
+    def count(self) -> int:
+        return len(self.to_move) + self.moving
+
+
+def holdings(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
+    """The replicas of a broker; yields after each slice of partitions, and its last value is whole."""
+    found = Holdings()
+    for seen, (topic, index, partition) in enumerate(image.topics.partitions(), 1):
+        if seen % SLICE == 0:
+            yield found
+        found.replicas.update(target_of(partition))
+        if node_id in partition.replicas:
+            if node_id in partition.removing_replicas:
+                found.moving += 1
+            else:
+                found.to_move.append((topic.name, index, partition))
+    yield found
+
+
+def target_of(partition: PartitionRegistration) -> list[int]:
+    """The replicas of a partition once its reassignment, if there is one, is complete."""
+    return [replica for replica in partition.replicas if replica not in partition.removing_replicas]
+
+
+def moves(found: Holdings, node_id: int, heirs: Sequence[int], count_max: int) -> Iterator[tuple[str, int, list[int]]]:
+    """The next moves: topic, partition and the replicas it is to have. The heir that has the fewest replicas takes the
+    place of the broker, among those that have none of the partition.
+    """
+    for topic, index, partition in found.to_move[:count_max]:
+        target = target_of(partition)
+        free = [heir for heir in heirs if heir not in target]
+        if free:
+            heir = min(free, key=lambda each: (found.replicas[each], each))
+            found.replicas[heir] += 1
+            yield topic, index, [heir if replica == node_id else replica for replica in target]
+        elif len(target) > 1:
+            # Every heir has a replica already, as after a change of racks: the partition has one replica fewer.
+            yield topic, index, [replica for replica in target if replica != node_id]
+
+
+class Departure:
+    """The departure of this broker. `run` is called once it serves, `finish` after its controlled shutdown."""
+
+    def __init__(
+        self,
+        node_id: int,
+        heirs: Sequence[int],
+        publisher: MetadataPublisher,
+        controller: ControllerPort,
+        registration: Registration,
+        environment: Environment,
+    ) -> None:
+        """`heirs`: the brokers that take the replicas over."""
+        self._node_id = node_id
+        self._heirs = heirs
+        self._publisher = publisher
+        self._controller = controller
+        self._registration = registration
+        self._environment = environment
+        self._holds_nothing = False
+        self.exit_status = 0
+        """0 as long as the broker has not left: the process was told to stop before."""
+
+    async def run(self, ended: Callable[[], None]) -> None:
+        """Give the replicas away; call `ended` when none is left."""
+        log.info("this broker leaves the cluster: its replicas go to brokers %s", ", ".join(map(str, self._heirs)))
+        if self._publisher.image.features.metadata_version >= CORDONED_LOG_DIRS_VERSION:
+            await self._registration.cordon()
+        first = told_ms = -1
+        while True:
+            found = await self._holdings()
+            if not found.count:
+                break
+            first = max(first, found.count)
+            now_ms = self._environment.monotonic_ms()
+            if told_ms < 0 or now_ms - told_ms >= PROGRESS_MS:
+                told_ms = now_ms
+                progress.info("leaving: %d of %d replicas are left, %d on the move", found.count, first, found.moving)
+            await self._move(found)
+            await asyncio.sleep(PAUSE_S)
+        log.info("this broker holds no replica any more")
+        self._holds_nothing = True
+        ended()
+
+    async def finish(self) -> None:
+        """Take the broker out of the metadata, if it holds nothing."""
+        if not self._holds_nothing:
+            return
+        error = await self._registration.unregister()
+        if error is not ErrorCode.NONE:
+            log.warning(
+                "the controller keeps the registration of this broker: %s. Take it out by kafka-cluster.sh unregister"
+                " --id %d",
+                error.name,
+                self._node_id,
+            )
+        found = await self._holdings()
+        if found.count:
+            log.warning("this broker was given %d replicas in its last moment", found.count)
+        self.exit_status = STILL_HOLDS if found.count else LEFT_STATUS
+
+    async def _holdings(self) -> Holdings:
+        found = Holdings()
+        for found in holdings(self._publisher.image, self._node_id):  # noqa: B007 the last one is whole
+            await asyncio.sleep(0)
+        return found
+
+    async def _move(self, found: Holdings) -> None:
+        """Begin the next moves, as far as heirs serve and not too many are under way."""
+        brokers = self._publisher.image.cluster.brokers
+        heirs = [each for each in self._heirs if each in brokers and brokers[each].is_active]
+        topics: dict[str, ReassignableTopic] = {}
+        for name, index, target in moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
+            partition = ReassignablePartition(partition_index=index, replicas=target)
+            topics.setdefault(name, ReassignableTopic(name=name)).partitions.append(partition)
+        if not topics:
+            return
+        request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
+        response = await ask(self._controller, request, AlterPartitionReassignmentsResponse)
+        for text in refusals_in(response):
+            log.warning("a replica cannot be moved yet: %s", text)
+
+
+def refusals_in(response: AlterPartitionReassignmentsResponse) -> list[str]:
+    """The first refusals of a response, in words."""
+    if response.error_code:
+        return [response.error_message or ErrorCode(response.error_code).name]
+    return [
+        f"{topic.name}-{each.partition_index}: {each.error_message or ErrorCode(each.error_code).name}"
+        for topic in response.responses
+        for each in topic.partitions
+        if each.error_code
+    ][:3]
