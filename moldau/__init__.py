@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from moldau.tables.engines.topic_dataset import dataset as dataset
     from moldau.tables.reading.topics import batches as batches
     from moldau.tables.reading.topics import groups as groups
+    from moldau.tables.reading.topics import json_schema as json_schema
     from moldau.tables.reading.topics import latest as latest
     from moldau.tables.reading.topics import offsets as offsets
     from moldau.tables.reading.topics import read_topic as read_topic
@@ -38,6 +39,7 @@ _EXPORTED = {
         "offsets",
         "groups",
         "transactions",
+        "json_schema",
     ),
     "engines.topic_dataset": ("dataset",),
     "engines.duckdb_views": ("duckdb",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -147,3 +148,24 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+
+ERROR_TEXTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to"
+        " an incompatible broker. See the broker logs for more details."
+    ),
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+    ErrorCode.FENCED_STATE_EPOCH: (
+        "The share coordinator rejected the request because the share-group state epoch did not match."
+    ),
+}
+"""Apache Kafka's texts for errors, where an answer has a text and no rule has given it one of its own."""

@@ -32,6 +32,8 @@ examples:
   moldau read --sql 'select * from moldau_offsets' --format csv
   moldau read --table segments --topic orders --columns partition,baseOffset,bytes
   moldau read --topic payments --registry http://registry:8081
+  moldau read --topic clicks --schema sample --format csv
+  moldau read --sql 'select value.page, count(*) from clicks group by 1' --topic clicks --schema sample
 
 --sql: each topic is a view of its name, in double quotes where it has dots or dashes; moldau_topics, moldau_segments,
 moldau_offsets, moldau_groups and moldau_transactions describe the cluster. Only the columns, partitions, offsets and
@@ -40,10 +42,18 @@ times that the query needs are read.
 table, jsonl, csv: bytes are shown as text where they are UTF-8, else as base64. table shows 1,000 rows at most.
 A file that --output names is there when it is complete.
 
+--schema: value is a struct, whose fields are columns of table and csv. `sample` takes the fields of plain JSON from its
+properties and their types in 10,000 values; --show-schema prints them as a JSON Schema, which --schema takes from a
+file. A property without a field is in _additional_properties.
+
 The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', and --registry the extra
 'schemas' for Avro and Protobuf."""
 PROGRESS_STEP: Final = 5
 """Percent between two lines of progress."""
+ON_ERROR: Final = {"suspend": "fail", "null": "null", "keep": "keep"}
+"""What `moldau.read_topic` calls the choices of --misfits."""
+SAMPLE_ROWS: Final = 10_000
+"""As `moldau.tables.values.topic_types` has it, which is loaded only for a read."""
 _FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
 _TABLES: Final = ("records", "latest", "batches", "segments", "topics", "offsets", "groups", "transactions")
 
@@ -65,10 +75,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--registry", metavar="PLACE", help="show values as JSON: the URL of a schema registry, or a directory"
     )
     parser.add_argument(
+        "--schema",
+        metavar="sample|FILE",
+        help="show values as a struct: of the properties in a sample, or in a JSON Schema (without --registry they are "
+        "plain JSON)",
+    )
+    parser.add_argument("--sample", type=int, metavar="N", help=f"values in a sample (default: {SAMPLE_ROWS:,})")
+    parser.add_argument("--show-schema", action="store_true", help="print the JSON Schema of a sample, and end")
+    parser.add_argument(
         "--misfits",
         default="suspend",
-        choices=("suspend", "null"),
-        help="what a value does that cannot be decoded: end the command (default), be null",
+        choices=tuple(ON_ERROR),
+        help="what a value does that cannot be decoded: end the command (default), be null, be null with its bytes in "
+        "the column misfit",
     )
     add_isolation(parser)
     parser.add_argument("--format", default="table", choices=_FORMATS, help="default: table")
@@ -91,6 +110,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.tables.engines.row_formats import output_file, write_rows
 
     with failures_reported():
+        if arguments.show_schema:
+            invocation.out.say(shown_schema(arguments))
+            return 0
         reader = query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
         batches = limited(reader, arguments.limit)
         target = output_file(Path(arguments.output)) if arguments.output else nullcontext(standard_output(invocation))
@@ -114,6 +136,14 @@ def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> No
             raise CommandError(f"--table: a query names what it reads (moldau_{arguments.table})")
     elif arguments.topic is None and arguments.table in ("records", "latest", "batches"):
         raise CommandError("--topic or --sql is missing")
+    if arguments.show_schema:
+        for name in ("sql", "schema", "registry"):
+            if getattr(arguments, name) is not None:
+                raise CommandError(f"--show-schema: it is of the plain JSON of a topic, without --{name}")
+        if arguments.topic is None:
+            raise CommandError("--topic is missing")
+    elif arguments.sample is not None and arguments.schema != "sample":
+        raise CommandError("--sample: it is for --schema sample and --show-schema")
     if arguments.limit is not None and arguments.limit < 0:
         raise CommandError(f"--limit: {arguments.limit} is below 0")
     if arguments.format in ("parquet", "arrow") and not arguments.output and invocation.out.is_terminal:
@@ -140,7 +170,34 @@ def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
 
 def decoding_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """How values are decoded, as `moldau.read_topic` takes it."""
-    return {"registry": arguments.registry, "on_error": "null" if arguments.misfits == "null" else "fail"}
+    return {
+        "registry": arguments.registry,
+        "schema": arguments.schema,
+        "on_error": ON_ERROR[arguments.misfits],
+        **sample_of(arguments),
+    }
+
+
+def sample_of(arguments: argparse.Namespace) -> dict[str, int]:
+    return {} if arguments.sample is None else {"sample_rows": arguments.sample}
+
+
+def shown_schema(arguments: argparse.Namespace) -> str:
+    """The JSON Schema of a sample. Raises as `moldau.json_schema`."""
+    import json
+
+    from moldau.tables.reading.topics import json_schema
+
+    found = json_schema(
+        arguments.path,
+        names_of(arguments.topic),
+        start=bound_of("--start", arguments.start),
+        end=bound_of("--end", arguments.end),
+        isolation=arguments.isolation,
+        table=arguments.table,
+        **sample_of(arguments),
+    )
+    return json.dumps(found, indent=2, ensure_ascii=False)
 
 
 def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
@@ -250,7 +307,9 @@ def failures_reported() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except ValueNotDecoded as problem:
-        raise CommandError(str(problem), "--misfits null shows such a value as null") from None
+        raise CommandError(
+            str(problem), "--misfits null shows such a value as null, --misfits keep its bytes"
+        ) from None
     except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError) as problem:
         raise CommandError(str(problem)) from None
     except OSError as problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moldau.broker.config.change_rules import broken_change_rules
 from moldau.broker.config.config import Config, ConfigError
 from moldau.broker.config.group_rules import ASSIGNMENT_INTERVALS, interval_refusal
 from moldau.broker.config.layers import BrokerLayers, is_dynamic, is_settled_at_start, known_setting
@@ -98,18 +99,19 @@ def _stance_problem(changed: Mapping[str, str]) -> str | None:
     return None
 
 
-# DIVERGES: Apache Kafka lets a count of threads at most double, or halve, in one change. Here they have no effect, and
-# every valid count is accepted.
 def _rule_problem(after: BrokerLayers, before: BrokerLayers) -> str | None:
     try:
-        broken_before = set(overlaid(before)[1])
+        current, broken_before = overlaid(before)
     except ConfigError:
-        broken_before = set()
+        current, broken_before = None, []
     try:
-        broken = [rule for rule in overlaid(after)[1] if rule not in broken_before]
+        changed, broken_after = overlaid(after)
     except ConfigError as problem:
         return problem.problems[0]
-    return f"requirement failed: {broken[0]}" if broken else None
+    broken = [f"requirement failed: {rule}" for rule in broken_after if rule not in broken_before]
+    if current is not None:
+        broken += broken_change_rules(current, changed)
+    return broken[0] if broken else None
 
 
 def effective(layers: BrokerLayers) -> Config:

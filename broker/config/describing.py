@@ -115,6 +115,8 @@ def describe_resource(
     entries = []
     for name in sorted(catalogue):
         setting = catalogue[name]
+        if setting.is_internal:
+            continue
         synonyms = [Synonym(name, overrides[name], source)] if name in overrides else []
         if setting.defaults_from:
             synonyms += below.synonyms(setting.defaults_from[0], setting.defaults_from)

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from moldau.coordinator.classic.group import COMMIT_ANSWERS, EMPTY, PREPARING, STABLE, ClassicGroup
 from moldau.coordinator.classic.rebalance import expect_heartbeat
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_commit import (
-    same_for_all,
-    same_for_all_in_transaction,
-    store_offsets,
-    store_transactional_offsets,
-    transactional_error,
+    MEMBER_EPOCH_VERSION,
+    commit_or_refuse,
+    commit_or_refuse_in_transaction,
 )
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.records.record_frames import is_storable
 
-MEMBER_EPOCH_VERSION: Final = 9
-"""From this version of OffsetCommit on, a group that does not exist is GROUP_ID_NOT_FOUND."""
-
 
 def commit_offsets(step: GroupStep, group: ClassicGroup | None, event: CommitOffsets) -> None:
     request = event.request
     error = commit_refusal(group, request, event.waiter.version)
-    if error is not ErrorCode.NONE:
-        step.reply(event.waiter, same_for_all(request, error))
-        return
-    if group is None:
-        # A consumer without a group may commit: an empty group stores its offsets.
-        group = ClassicGroup(request.group_id, step.wall_ms)
-        step.groups[request.group_id] = group
-    if group.state in (STABLE, PREPARING):
-        expect_heartbeat(step, group, group.members[request.member_id])
-    store_offsets(step, event)
+    if error is ErrorCode.NONE:
+        if group is None:
+            # A consumer without a group may commit: an empty group stores its offsets.
+            group = ClassicGroup(request.group_id, step.wall_ms)
+            step.groups[request.group_id] = group
+        if group.state in (STABLE, PREPARING):
+            expect_heartbeat(step, group, group.members[request.member_id])
+    commit_or_refuse(step, event, error)
 
 
 def commit_refusal(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
@@ -63,12 +54,7 @@ def commit_transactional_offsets(
     A group that does not exist is created by the replay of its first offset (`GroupShard.replay`). The commit does not
     prolong a session: the producer sends it, not the member.
     """
-    request = event.request
-    error = transactional_error(transactional_refusal(group, request), event.waiter.version)
-    if error is not ErrorCode.NONE:
-        step.reply(event.waiter, same_for_all_in_transaction(request, error))
-        return
-    store_transactional_offsets(step, event)
+    commit_or_refuse_in_transaction(step, event, transactional_refusal(group, event.request))
 
 
 def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:

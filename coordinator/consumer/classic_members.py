@@ -34,11 +34,12 @@ from moldau.coordinator.consumer.embedded_protocol import (
     written_assignment,
 )
 from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer, settings_of
-from moldau.coordinator.consumer.leaving import fence_members
+from moldau.coordinator.consumer.leaving import remove_members
 from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember, MemberState
-from moldau.coordinator.consumer.member_update import MemberUpdate, Refused, replaced_static_member
+from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import MigrationPolicy
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
@@ -154,7 +155,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         update.update_target(may_compute=not is_downgrade)
         if not is_rebalance:
             fault = update.reconcile(partitions_by_id(subscription.owned_partitions, step.image))
-    if isinstance(fault, Refused):
+    if isinstance(fault, Refusal):
         refuse(step, event, fault.error)
         return
     updated = update.updated
@@ -328,7 +329,7 @@ def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
     response = LeaveGroupResponse(members=results)
     if event.waiter.version < BATCH_VERSION:
         response = LeaveGroupResponse(error_code=results[0].error_code)
-    fence_members(step, group, [*leaving.values()], "it left the group")
+    remove_members(step, group, [*leaving.values()], "it left the group")
     step.when_committed(ReplyWhenCommitted(event.waiter, response, refused_by_the_log))
 
 

@@ -6,91 +6,60 @@ in that epoch or before, and still owns it (KIP-1251): the commit may have been 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.member import ConsumerMember
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.offsets.offset_commit import (
-    same_for_all,
-    same_for_all_in_transaction,
-    store_offsets,
-    store_transactional_offsets,
-    transactional_error,
+    MEMBER_EPOCH_VERSION,
+    commit_or_refuse,
+    commit_or_refuse_in_transaction,
+    names_member,
+    storable_partitions,
 )
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.schema import ZERO_UUID
-
-MEMBER_EPOCH_VERSION: Final = 9
-"""From this version of OffsetCommit on, members of the consumer protocol can commit."""
 
 
 def commit_offsets(step: GroupStep, group: ConsumerGroup, event: CommitOffsets) -> None:
-    request = event.request
-    limit = step.config.offset_metadata_max_bytes
-    error = commit_refusal(
-        group,
-        request.member_id,
-        request.generation_id_or_member_epoch,
-        (
-            (topic_id_of(step.image, topic.name, topic.topic_id), partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-            if len(partition.committed_metadata or "") <= limit
-        ),
-        is_too_old=event.waiter.version < MEMBER_EPOCH_VERSION,
-    )
-    if error is ErrorCode.NONE:
-        store_offsets(step, event)
-    else:
-        step.reply(event.waiter, same_for_all(request, error))
+    is_too_old = event.waiter.version < MEMBER_EPOCH_VERSION
+    commit_or_refuse(step, event, commit_refusal(step, group, event.request, is_too_old=is_too_old))
 
 
 def commit_transactional_offsets(step: GroupStep, group: ConsumerGroup, event: CommitTransactionalOffsets) -> None:
     """Handle a TxnOffsetCommit. A request that names no member is accepted at any time."""
-    request = event.request
-    epoch, limit = request.generation_id_or_member_epoch, step.config.offset_metadata_max_bytes
-    error = ErrorCode.NONE
-    if epoch != -1 or request.member_id or request.group_instance_id is not None:
-        partitions = (
-            (topic_id_of(step.image, topic.name, topic.topic_id), partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-            if len(partition.committed_metadata or "") <= limit
-        )
-        error = commit_refusal(group, request.member_id, epoch, partitions)
-    error = transactional_error(error, event.waiter.version)
-    if error is ErrorCode.NONE:
-        store_transactional_offsets(step, event)
-    else:
-        step.reply(event.waiter, same_for_all_in_transaction(request, error))
+    error = commit_refusal(step, group, event.request) if names_member(event.request) else ErrorCode.NONE
+    commit_or_refuse_in_transaction(step, event, error)
 
 
 def commit_refusal(
+    step: GroupStep,
     group: ConsumerGroup,
-    member_id: str,
-    epoch: int,
-    partitions: Iterable[tuple[bytes, int]],
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit of these partitions (by topic id) with this member id and epoch; NONE where it is accepted.
+    """The error of a commit by its member id and epoch; NONE: it is accepted.
 
     `is_too_old`: the request is of a version in which members of the consumer protocol cannot commit.
     """
+    epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
-    member = group.members.get(member_id)
+    member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if is_too_old and member.classic is None:
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch:
         return ErrorCode.NONE
-    if epoch < member.epoch and all(_may_commit(member, epoch, topic, partition) for topic, partition in partitions):
+    if epoch < member.epoch and all(
+        _may_commit(member, epoch, topic_id_of(step.image, name, topic_id), partition)
+        for name, topic_id, partition in storable_partitions(step, request)
+    ):
         return ErrorCode.NONE
     return stale_error(member)
 

@@ -34,7 +34,6 @@ from moldau.coordinator.consumer.embedded_protocol import (
 )
 from moldau.coordinator.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember
-from moldau.coordinator.consumer.member_update import Refused
 from moldau.coordinator.consumer.records import (
     current_change,
     epoch_change,
@@ -45,6 +44,7 @@ from moldau.coordinator.consumer.records import (
 )
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.membership import Refusal, no_group
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ class Entered(NamedTuple):
         step.note(self.group, "it becomes a consumer group")
 
 
-def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refused:
+def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refusal:
     """The consumer group for a heartbeat. A join creates it, or turns a classic group into it."""
     if isinstance(known, ConsumerGroup):
         return Entered(known)
@@ -81,13 +81,13 @@ def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is
         if known.is_empty:
             return Entered(ConsumerGroup(group_id), known.tombstones())
         return _upgraded(step, known)
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    return no_group(group_id)
 
 
 # Upgrade
 
 
-def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refused:
+def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refusal:
     fault = None
     if not step.config.consumer.migration_policy.is_upgrade_enabled:
         fault = "the upgrade of groups is disabled"
@@ -102,14 +102,14 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refused:
             fault = str(malformed)
     if fault is not None:
         message = f"the classic group {classic.group_id!r} cannot become a consumer group: {fault}"
-        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
     group_id, members = group.group_id, group.members.values()
     changes: list[Change] = [
         *classic.tombstones(),
         *(member_change(group_id, member) for member in members),
         epoch_change(group_id, group.epoch, group.metadata_hash),
         *(target_change(group_id, member_id, target) for member_id, target in group.targets.items()),
-        target_epoch_change(group_id, group.assignment_epoch, group.assigned_ms),
+        target_epoch_change(group_id, group.assignment_epoch, group.assignment_ms),
         *(current_change(group_id, member) for member in members),
     ]
     return Entered(group, changes, classic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from moldau.coordinator.consumer.assignors import NOTHING
 from moldau.coordinator.consumer.events import DescribeConsumerGroup
@@ -11,7 +10,7 @@ from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.member import ConsumerMember
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.group.membership import answer_when_committed, no_group
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
@@ -23,17 +22,12 @@ CONSUMER_MEMBER = 1
 def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumerGroup) -> None:
     """Describe the group as it is now; the answer is sent once all of it is committed."""
     if not event.group_id:
-        described = describe_error(event.group_id, ErrorCode.INVALID_GROUP_ID)
+        described = not_described(event.group_id, ErrorCode.INVALID_GROUP_ID)
     elif isinstance(group, ConsumerGroup):
         described = describe(group, step.image, step.config.consumer.assignors[0])
     else:
-        described = describe_absent(event.group_id)
-    refused = partial(_refused_by_the_log, event.group_id)
-    step.when_committed(ReplyWhenCommitted(event.waiter, described, refused))
-
-
-def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return describe_error(group_id, write_error(error))
+        described = not_described(event.group_id, *no_group(event.group_id))
+    answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 
 
 def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: str) -> DescribedGroup:
@@ -47,7 +41,7 @@ def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: st
     )
 
 
-def describe_error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
     """The description of a group that cannot be described."""
     return DescribedGroup(
         error_code=error,
@@ -58,10 +52,6 @@ def describe_error(group_id: str, error: ErrorCode, message: str | None = None) 
         assignment_epoch=0,
         assignor_name="",
     )
-
-
-def describe_absent(group_id: str) -> DescribedGroup:
-    return describe_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImage) -> Member:

@@ -25,14 +25,11 @@ from moldau.coordinator.consumer.records import group_tombstones
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.membership import FIRST_EPOCH
 from moldau.coordinator.group.records import Change
 from moldau.protocol.errors import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-FIRST_EPOCH: Final = 1
-"""The group epoch and the assignment epoch of a group before its first record."""
-NO_ASSIGNMENT_EPOCH: Final = -1
-"""The assignment epoch after its tombstone: the group is about to be removed."""
 
 
 class ConsumerTimer(TimerKind):
@@ -109,7 +106,7 @@ class ConsumerGroup:
         self.metadata_hash = 0
         """The hash of the subscribed topics at the group epoch (`metadata_hash.py`)."""
         self.assignment_epoch = FIRST_EPOCH
-        self.assigned_ms = 0
+        self.assignment_ms = 0
         """When the target assignment was computed (wall clock, ms); 0: unknown, or never."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
@@ -127,9 +124,11 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         """Whether the log has a record of the topics as releases before 4.1 wrote it, which the next look removes.
         """
-        self.looked_at: tuple[int, int] | None = None
-        """The version of the metadata at which the subscribed topics were hashed last, and the group epoch that this
-        led to. It is not in the log: the next coordinator looks again."""
+        self.seen_image: int | None = None
+        """The version of the metadata at which the subscribed topics were hashed last. It is not in the log: the next
+        coordinator looks again."""
+        self.seen_epoch = 0
+        """The group epoch that this led to."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """The member that owns each partition, by topic id and index."""
 
@@ -200,9 +199,13 @@ class ConsumerGroup:
             for partition in partitions
         )
 
-    def has_met(self, image: CoordinatorImage) -> bool:
+    def has_seen(self, image: CoordinatorImage) -> bool:
         """Whether the subscribed topics were hashed at this metadata, and the epoch that followed was stored."""
-        return self.looked_at is not None and self.looked_at[0] == image.version and self.epoch >= self.looked_at[1]
+        return self.seen_image == image.version and self.epoch >= self.seen_epoch
+
+    def note_seen(self, image: CoordinatorImage, epoch: int) -> None:
+        """The subscribed topics are hashed at this metadata, which leads to this group epoch."""
+        self.seen_image, self.seen_epoch = image.version, epoch
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
         """The subscriptions after `member` (None: a new one) becomes `updated` (None: it leaves)."""

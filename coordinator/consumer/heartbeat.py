@@ -9,27 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from moldau.coordinator.consumer.conversion import consumer_group_of
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
-from moldau.coordinator.consumer.leaving import fence_members, leave_for_a_while
+from moldau.coordinator.consumer.leaving import leave_for_a_while, remove_members
 from moldau.coordinator.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
     ConsumerMember,
     MemberState,
     PartitionEpochs,
     has_other_assignment,
 )
-from moldau.coordinator.consumer.member_update import MemberUpdate, Refused, replaced_static_member
+from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions
 from moldau.coordinator.consumer.regular_expressions import resolve_if_due
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.membership import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_TIMEOUT_MS,
+    Invalid,
+    Refusal,
+    answer,
+    first_invalid,
+    no_group,
+)
 from moldau.coordinator.group.records import Change
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -45,18 +53,15 @@ MEMBER_ID_VERSION = 1
 
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
     request = event.request
-    answer: Refused | ConsumerGroupHeartbeatResponse | None = settled_answer(step, group, event)
-    if answer is None:
+    decided: Refusal | ConsumerGroupHeartbeatResponse | None = settled_answer(step, group, event)
+    if decided is None:
         settings = settings_of(step, request.group_id)
-        answer = invalid_request(request, event.waiter.version, settings)
-        if answer is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            answer = leave(step, group, request)
-        elif answer is None:
-            answer = join_or_stay(step, group, event, settings)
-    if isinstance(answer, Refused):
-        step.reply(event.waiter, refusal(answer.error, answer.message))
-    else:
-        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+        decided = invalid_request(event, settings)
+        if decided is None and request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            decided = leave(step, group, request)
+        elif decided is None:
+            decided = join_or_stay(step, group, event, settings)
+    answer(step, event.waiter, decided, refused)
 
 
 def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
@@ -107,64 +112,79 @@ def is_settled(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) 
         and member.client_host == event.client_host
         and (instance_id is None or group.static_members.get(instance_id) == request.member_id)
         and not group.subscriptions.regexes
-        and group.has_met(step.image)
+        and group.has_seen(step.image)
     )
 
 
-def refusal(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+def refused(refusal: Refusal) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+        error_code=refusal.error, error_message=refusal.message, member_epoch=0, heartbeat_interval_ms=0
     )
 
 
-def _refused_by_the_log(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    return refusal(write_error(error), None)
+def needs_member_id(event: ConsumerHeartbeat) -> bool:
+    epoch = event.request.member_epoch
+    return event.waiter.version >= MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
 
 
-def invalid_request(
-    request: ConsumerGroupHeartbeatRequest, version: int, settings: ConsumerGroupSettings
-) -> Refused | None:
+def is_join(event: ConsumerHeartbeat) -> bool:
+    return event.request.member_epoch == JOIN_EPOCH
+
+
+def is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip()
+
+
+INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
+    Invalid(lambda event: needs_member_id(event) and is_blank(event.request.member_id), "MemberId can't be empty."),
+    Invalid(lambda event: is_blank(event.request.group_id), "GroupId can't be empty."),
+    Invalid(
+        lambda event: not is_storable(event.request.group_id) or not is_storable(event.request.member_id),
+        "the group id or the member id is too long",
+    ),
+    Invalid(lambda event: is_blank(event.request.instance_id), "InstanceId can't be empty."),
+    Invalid(lambda event: is_blank(event.request.rack_id), "RackId can't be empty."),
+    Invalid(
+        lambda event: is_join(event) and event.request.rebalance_timeout_ms == NO_TIMEOUT_MS,
+        "RebalanceTimeoutMs must be provided in first request.",
+    ),
+    Invalid(
+        lambda event: is_join(event) and event.request.topic_partitions != [],
+        "TopicPartitions must be empty when (re-)joining.",
+    ),
+    Invalid(
+        lambda event: (
+            is_join(event)
+            and event.request.subscribed_topic_names is None
+            and event.request.subscribed_topic_regex is None
+        ),
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    ),
+    Invalid(
+        lambda event: event.request.member_epoch == LEAVE_STATIC_EPOCH and event.request.instance_id is None,
+        "InstanceId can't be null.",
+    ),
+    Invalid(lambda event: event.request.member_epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."),
+)
+
+
+def invalid_request(event: ConsumerHeartbeat, settings: ConsumerGroupSettings) -> Refusal | None:
     """Why a request is invalid whatever the group is; None: it is valid."""
-    epoch, member_id = request.member_epoch, request.member_id
-    needs_id = version >= MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
-    fault = None
-    if needs_id and not member_id.strip():
-        fault = "MemberId can't be empty."
-    elif not request.group_id.strip():
-        fault = "GroupId can't be empty."
-    elif not is_storable(request.group_id) or not is_storable(member_id):
-        fault = "the group id or the member id is too long"
-    elif request.instance_id is not None and not request.instance_id.strip():
-        fault = "InstanceId can't be empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
-        fault = "RackId can't be empty."
-    elif epoch == JOIN_EPOCH and request.rebalance_timeout_ms == -1:
-        fault = "RebalanceTimeoutMs must be provided in first request."
-    elif epoch == JOIN_EPOCH and (request.topic_partitions is None or request.topic_partitions):
-        fault = "TopicPartitions must be empty when (re-)joining."
-    elif epoch == JOIN_EPOCH and request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        fault = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        fault = "InstanceId can't be null."
-    elif epoch < LEAVE_STATIC_EPOCH:
-        fault = "MemberEpoch is invalid."
-    if fault is not None:
-        return Refused(ErrorCode.INVALID_REQUEST, fault)
-    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+    assignor = event.request.server_assignor
+    invalid = first_invalid(INVALID, event)
+    if invalid is None and assignor is not None and assignor not in settings.assignors:
         known = ", ".join(settings.assignors)
-        return Refused(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {known}.",
-        )
-    return None
+        message = f"ServerAssignor {assignor} is not supported. Supported assignors: {known}."
+        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    return invalid
 
 
 def leave(
     step: GroupStep, group: Group | None, request: ConsumerGroupHeartbeatRequest
-) -> Refused | ConsumerGroupHeartbeatResponse:
+) -> Refusal | ConsumerGroupHeartbeatResponse:
     """Remove a member, or let a static member go until another one comes with its instance id."""
     if not isinstance(group, ConsumerGroup):
-        return _no_consumer_group(request.group_id)
+        return no_group(request.group_id)
     response = ConsumerGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=0
     )
@@ -174,33 +194,33 @@ def leave(
             return _unknown_member(request.member_id)
     else:
         found = _static_member(group, request.instance_id, request.member_id)
-        if isinstance(found, Refused):
+        if isinstance(found, Refusal):
             return found
         if request.member_epoch == LEAVE_STATIC_EPOCH:
             step.write(*leave_for_a_while(group, found))
             return response
         member = found
-    fence_members(step, group, [member], "it left the group")
+    remove_members(step, group, [member], "it left the group")
     return response
 
 
 def join_or_stay(
     step: GroupStep, known: Group | None, event: ConsumerHeartbeat, settings: ConsumerGroupSettings
-) -> Refused | ConsumerGroupHeartbeatResponse:
+) -> Refusal | ConsumerGroupHeartbeatResponse:
     """The answer to a member that joins or stays; its changes are written."""
     request = event.request
-    is_join = request.member_epoch == JOIN_EPOCH
-    converted = consumer_group_of(step, known, request.group_id, is_join=is_join)
-    if isinstance(converted, Refused):
+    is_joining = is_join(event)
+    converted = consumer_group_of(step, known, request.group_id, is_join=is_joining)
+    if isinstance(converted, Refusal):
         return converted
     group, changes = converted.group, [*converted.changes]
     limit = step.config.consumer.max_size
     if len(group.members) >= limit and request.member_id not in group.members:
-        return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has the {limit} members that it may have")
+        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has the {limit} members that it may have")
     member_id = request.member_id or event.fresh_id
     owned = _owned(request.topic_partitions)
     found = _member(group, member_id, request, owned, changes)
-    if isinstance(found, Refused):
+    if isinstance(found, Refusal):
         return found
     update = MemberUpdate(step, group, settings, found, _with_request(found, event), changes)
     fault = update.change_subscription()
@@ -218,7 +238,7 @@ def join_or_stay(
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and owned is not None
     )
-    is_told = is_join or is_full or has_other_assignment(found, update.updated)
+    is_told = is_joining or is_full or has_other_assignment(found, update.updated)
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=update.updated.epoch,
@@ -263,7 +283,7 @@ def _member(
     request: ConsumerGroupHeartbeatRequest,
     owned: OwnedPartitions | None,
     changes: list[Change],
-) -> ConsumerMember | Refused:
+) -> ConsumerMember | Refusal:
     """The member of a request, or a new one; changes that put it in the place of another static member are added."""
     is_join = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
@@ -273,12 +293,12 @@ def _member(
         return _fenced(member, request.member_epoch, owned) or member
     if not is_join:
         found = _static_member(group, request.instance_id, member_id)
-        return found if isinstance(found, Refused) else _fenced(found, request.member_epoch, owned) or found
+        return found if isinstance(found, Refusal) else _fenced(found, request.member_epoch, owned) or found
     former = group.static_member(request.instance_id)
     if former is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
     if former.classic is None and former.epoch != LEAVE_STATIC_EPOCH:
-        return Refused(
+        return Refusal(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"the instance id {request.instance_id!r} is that of the member {former.member_id!r}, which has not left",
         )
@@ -287,18 +307,18 @@ def _member(
     return member
 
 
-def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember | Refused:
+def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember | Refusal:
     member = group.static_member(instance_id)
     if member is None:
-        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
     if member.member_id != member_id:
-        return Refused(
+        return Refusal(
             ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} is that of the member {member.member_id!r}"
         )
     return member
 
 
-def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -> Refused | None:
+def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -> Refusal | None:
     """Why the epoch of a request fences the member; None: it is accepted."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return None
@@ -306,18 +326,14 @@ def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -
         assigned = member.assigned
         if all(topic in assigned and assigned[topic].keys() >= set(indexes) for topic, indexes in owned.items()):
             return None
-    return Refused(
+    return Refusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"the member epoch {epoch} is not {member.epoch}: the member must give up its partitions and rejoin",
     )
 
 
-def _no_consumer_group(group_id: str) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-
-
-def _unknown_member(member_id: str) -> Refused:
-    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id!r}")
+def _unknown_member(member_id: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id!r}")
 
 
 def _owned(topics: Iterable[TopicPartitions] | None) -> OwnedPartitions | None:

@@ -1,11 +1,11 @@
-"""The row of consumer groups in the table of kinds."""
+"""Consumer groups as a kind of group."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.classic.events import Heartbeat, Join, Leave, Sync
-from moldau.coordinator.consumer import leaving
+from moldau.coordinator.consumer import leaving, replay
 from moldau.coordinator.consumer.classic_members import heartbeat_classic, join_classic, leave_classic, sync_classic
 from moldau.coordinator.consumer.commit import commit_offsets, commit_transactional_offsets, fetch_refusal
 from moldau.coordinator.consumer.describe import describe_group
@@ -14,54 +14,67 @@ from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
 from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import regexes_resolved
-from moldau.coordinator.consumer.replay import replay
 from moldau.coordinator.consumer.target import target_computed
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import (
-    Group,
-    GroupKind,
-    GroupStep,
-    TimerKey,
-    on_event,
-    on_first_request,
-    on_request,
-)
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
 from moldau.protocol.errors import ErrorCode
 
-
-def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
-    assert isinstance(group, ConsumerGroup)
-    leaving.timer_fired(step, group, key)
+ConsumerRequest: TypeAlias = ConsumerHeartbeat | DescribeConsumerGroup | RegexesResolved
 
 
-def refusal_of_fetch(group: Group, member_id: str | None, epoch: int) -> ErrorCode:
-    assert isinstance(group, ConsumerGroup)
-    return fetch_refusal(group, member_id, epoch)
+class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
+    group_class = ConsumerGroup
+    first_requests = get_args(ConsumerRequest)
+    requests_at_once = (ConsumerHeartbeat,)
+    records = RECORDS
+
+    def decide(self, step: GroupStep, group: ConsumerGroup, event: AboutGroup) -> bool:
+        match event:
+            case CommitOffsets():
+                commit_offsets(step, group, event)
+            case CommitTransactionalOffsets():
+                commit_transactional_offsets(step, group, event)
+            case Join():
+                join_classic(step, group, event)
+            case Sync():
+                sync_classic(step, group, event)
+            case Heartbeat():
+                heartbeat_classic(step, group, event)
+            case Leave():
+                leave_classic(step, group, event)
+            case TargetComputed():
+                target_computed(step, group, event)
+            case _:
+                return False
+        return True
+
+    def decide_first(self, step: GroupStep, group: Group | None, event: ConsumerRequest) -> None:
+        """A heartbeat decides itself about groups of any kind: it creates a group, or turns a classic one."""
+        match event:
+            case ConsumerHeartbeat():
+                heartbeat(step, group, event)
+            case DescribeConsumerGroup():
+                describe_group(step, group, event)
+            case RegexesResolved():
+                regexes_resolved(step, group, event)
+
+    def decide_at_once(self, step: GroupStep, group: Group | None, event: ConsumerRequest) -> None:
+        if isinstance(event, ConsumerHeartbeat):
+            reply_if_settled(step, group, event)
+
+    def replay(self, group: ConsumerGroup | None, change: RecordChange, is_loaded: bool) -> ConsumerGroup | None:
+        return replay.replay(group, change)
+
+    def timer_fired(self, step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
+        leaving.timer_fired(step, group, key)
+
+    def loaded(self, step: GroupStep, group: ConsumerGroup) -> None:
+        leaving.loaded(step, group)
+
+    def fetch_refusal(self, group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
+        return fetch_refusal(group, member_id, epoch)
 
 
-CONSUMER: Final = GroupKind(
-    group=ConsumerGroup,
-    requests={
-        Join: on_request(Join, ConsumerGroup, join_classic),
-        Sync: on_request(Sync, ConsumerGroup, sync_classic),
-        Heartbeat: on_request(Heartbeat, ConsumerGroup, heartbeat_classic),
-        Leave: on_request(Leave, ConsumerGroup, leave_classic),
-        CommitOffsets: on_request(CommitOffsets, ConsumerGroup, commit_offsets),
-        CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, ConsumerGroup, commit_transactional_offsets),
-        TargetComputed: on_request(TargetComputed, ConsumerGroup, target_computed),
-    },
-    # A heartbeat decides itself about groups of any kind: it creates a group, or turns a classic one.
-    first_requests={
-        ConsumerHeartbeat: on_first_request(ConsumerHeartbeat, heartbeat),
-        DescribeConsumerGroup: on_first_request(DescribeConsumerGroup, describe_group),
-        RegexesResolved: on_first_request(RegexesResolved, regexes_resolved),
-    },
-    at_once={ConsumerHeartbeat: on_first_request(ConsumerHeartbeat, reply_if_settled)},
-    records=RECORDS,
-    replay=replay,
-    timer_fired=timer,
-    loaded=on_event(ConsumerGroup, leaving.loaded),
-    unloaded=on_event(ConsumerGroup, leaving.unloaded),
-    fetch_refusal=refusal_of_fetch,
-)
+CONSUMER: Final = ConsumerKind()

@@ -9,7 +9,6 @@ from dataclasses import replace
 from moldau.coordinator.consumer.conversion import downgrade_without
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, settings_of
 from moldau.coordinator.consumer.member import (
-    LEAVE_STATIC_EPOCH,
     NO_PARTITIONS,
     ConsumerMember,
     MemberState,
@@ -17,6 +16,7 @@ from moldau.coordinator.consumer.member import (
 )
 from moldau.coordinator.consumer.records import current_change, epoch_change, member_tombstones, regex_tombstone
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.membership import LEAVE_STATIC_EPOCH
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
@@ -29,7 +29,7 @@ REASONS = {
 }
 
 
-def fence_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
+def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
     """Remove members and raise the group epoch; turn the group into a classic one if only such members are left."""
     if not members:
         return
@@ -73,7 +73,7 @@ def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
         return
     is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH
     if key.kind is not ConsumerTimer.REBALANCE or is_revoking:
-        fence_members(step, group, [member], REASONS[key.kind])
+        remove_members(step, group, [member], REASONS[key.kind])
 
 
 def loaded(step: GroupStep, group: ConsumerGroup) -> None:
@@ -83,7 +83,3 @@ def loaded(step: GroupStep, group: ConsumerGroup) -> None:
         step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             step.schedule(ConsumerTimer.REBALANCE, group, member.rebalance_timeout_ms, member.member_id)
-
-
-def unloaded(_step: GroupStep, _group: ConsumerGroup) -> None:
-    """No request of a consumer group is parked; those that wait for a commit are refused by the shard."""

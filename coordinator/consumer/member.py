@@ -37,13 +37,6 @@ PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
 offsets of a partition with any epoch since then (KIP-1251)."""
 NO_PARTITIONS: Final[PartitionEpochs] = {}
 
-JOIN_EPOCH: Final = 0
-"""The epoch of a member that joins."""
-LEAVE_EPOCH: Final = -1
-"""The epoch in the request of a member that leaves."""
-LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that is away: its partitions wait for the next member with its instance id."""
-
 
 class MemberState(IntEnum):
     """The state of the reconciliation. The values are those of the record."""
@@ -81,7 +74,7 @@ class ConsumerMember:
     """The assignor that the member prefers."""
     classic: ClassicMember | None = None
     """None: the member uses the consumer protocol."""
-    epoch: int = JOIN_EPOCH
+    epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from moldau.coordinator.consumer.assignors import NOTHING, Assignment
 from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer, Subscriptions
@@ -27,17 +26,11 @@ from moldau.coordinator.consumer.regular_expressions import regex_fault
 from moldau.coordinator.consumer.target import target_changes, target_inputs, topic_ids
 from moldau.coordinator.group.group import GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
+from moldau.coordinator.group.membership import JOIN_EPOCH, Refusal
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.protocol.errors import ErrorCode
-
-
-class Refused(NamedTuple):
-    """The error of a request, which then changes nothing."""
-
-    error: ErrorCode
-    message: str
 
 
 @dataclass(slots=True)
@@ -63,7 +56,7 @@ class MemberUpdate:
     ids: dict[str, bytes | None] = field(default_factory=dict)
     """The ids of topics by name that were looked up in this update; None: there is no such topic."""
 
-    def change_subscription(self, *, is_classic: bool = False) -> Refused | None:
+    def change_subscription(self, *, is_classic: bool = False) -> Refusal | None:
         """Store what has changed about the member, and raise the group epoch if the topics of the group changed.
 
         A regular expression that is not resolved yet leaves the epoch as it is: its resolution will raise it. A member
@@ -87,10 +80,10 @@ class MemberUpdate:
             else:
                 fault = regex_fault(new)
                 if fault is not None:
-                    return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, fault)
+                    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, fault)
         self.is_subscription_changed = names_changed or regex_changed
         raises_epoch = self.is_subscription_changed if is_classic else names_changed or is_resolved
-        if raises_epoch or not group.has_met(self.step.image):
+        if raises_epoch or not group.has_seen(self.step.image):
             self.subscriptions = group.subscriptions_with(member, updated)
             self._look_at_topics(self.subscriptions.topics, raises_epoch)
         return None
@@ -101,7 +94,7 @@ class MemberUpdate:
             self.epoch += 1
             self.changes.append(epoch_change(self.group.group_id, self.epoch, metadata_hash))
             self.step.rebalances.begun[self.group.type_name] += 1
-        self.group.looked_at = self.step.image.version, self.epoch
+        self.group.note_seen(self.step.image, self.epoch)
         if self.group.has_partition_metadata:
             self.changes.append(partition_metadata_tombstone(self.group.group_id))
 
@@ -112,7 +105,7 @@ class MemberUpdate:
         """
         group, step = self.group, self.step
         self.target_epoch, self.target = group.assignment_epoch, group.target_of(self.updated)
-        waits = is_too_early(group.assigned_ms, self.settings.assignment_interval_ms, step.wall_ms)
+        waits = is_too_early(group.assignment_ms, self.settings.assignment_interval_ms, step.wall_ms)
         if not may_compute or group.assignment_epoch >= self.epoch or waits:
             return
         assignor = group.preferred_assignor(self.settings.assignors[0], self.member, self.updated)
@@ -123,7 +116,7 @@ class MemberUpdate:
             self.changes += target_changes(group, targets, self.epoch, step.wall_ms)
             self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
-    def reconcile(self, owned: OwnedPartitions | None) -> Refused | None:
+    def reconcile(self, owned: OwnedPartitions | None) -> Refusal | None:
         """Move the member towards its target; `owned` are the partitions that it reports. The rebalance timer runs
         while the member has partitions to revoke.
         """
@@ -139,7 +132,7 @@ class MemberUpdate:
             group.is_owned,
         ).step(member)
         if moved is None:
-            return Refused(
+            return Refusal(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "the state of the member is not known here: it must rejoin without partitions",
             )
@@ -160,7 +153,7 @@ def replaced_static_member(
 ) -> tuple[ConsumerMember, list[Change]]:
     """A static member under its new id, with the epoch of one that joins, and the changes that put it in the place of
     the former member: it takes over the partitions and the target."""
-    member = replace(former, member_id=member_id, epoch=0, previous_epoch=0)
+    member = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     changes: list[Change] = [
         *member_tombstones(group.group_id, former.member_id),
         member_change(group.group_id, member),

@@ -65,9 +65,9 @@ def target_change(group_id: str, member_id: str, assignment: Assignment) -> Reco
     return RecordChange(group_id, key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics))
 
 
-def target_epoch_change(group_id: str, epoch: int, assigned_ms: int) -> RecordChange:
+def target_epoch_change(group_id: str, epoch: int, assignment_ms: int) -> RecordChange:
     """The group epoch for which the target assignment was computed, and when (wall clock, ms; 0: unknown)."""
-    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assigned_ms)
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assignment_ms)
     return RecordChange(group_id, ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 

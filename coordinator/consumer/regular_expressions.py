@@ -121,7 +121,7 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
     if raises_epoch or metadata_hash != group.metadata_hash:
         epoch = group.epoch + 1
         changes.append(epoch_change(group.group_id, epoch, metadata_hash))
-        group.looked_at = step.image.version, epoch
+        group.note_seen(step.image, epoch)
     step.write(*changes)
 
 

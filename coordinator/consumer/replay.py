@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from moldau.coordinator.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup, ResolvedRegex
+from moldau.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from moldau.coordinator.consumer.member import (
-    LEAVE_EPOCH,
     NO_PARTITIONS,
     ConsumerMember,
     with_assignment,
     with_metadata,
 )
-from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.membership import LEAVE_EPOCH, NO_ASSIGNMENT_EPOCH
 from moldau.coordinator.group.records import RecordChange
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.consumer_groups import (
@@ -39,12 +38,11 @@ from moldau.protocol.records.consumer_groups import (
 )
 
 
-def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+def replay(group: ConsumerGroup | None, change: RecordChange) -> ConsumerGroup | None:
     """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
 
     Raises `MalformedMessage`.
     """
-    assert group is None or isinstance(group, ConsumerGroup)
     if group is None:
         if change.value is None:
             return None
@@ -119,11 +117,11 @@ def _replay_target_epoch(
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is not None:
-        group.assignment_epoch, group.assigned_ms = value.assignment_epoch, value.assignment_timestamp
+        group.assignment_epoch, group.assignment_ms = value.assignment_epoch, value.assignment_timestamp
         return
     if group.targets:
         raise MalformedMessage(f"a tombstone of the assignment epoch of {group.group_id!r}, which has targets")
-    group.assignment_epoch, group.assigned_ms = NO_ASSIGNMENT_EPOCH, 0
+    group.assignment_epoch, group.assignment_ms = NO_ASSIGNMENT_EPOCH, 0
 
 
 def _replay_regex(

@@ -1,18 +1,19 @@
-"""What all kinds of groups share: the interface of a group, the row of a kind, and the step of the shard.
+"""What all kinds of groups share: the interface of a group, that of a kind, and the step of the shard.
 
 Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
 `__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
 the class of its kind. A kind is a package beside `coordinator/classic/`, which owns its events, records, timers and
-conversions and exports one `GroupKind`; `coordinator/shard/kinds.py` is the table of these rows.
+conversions and has one `GroupKind`; `coordinator/shard/kinds.py` lists them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.image import CoordinatorImage
@@ -130,81 +131,70 @@ class AboutGroup(Protocol):
     def group_id(self) -> str: ...
 
 
-OnRequest: TypeAlias = Callable[[GroupStep, Group | None, AboutGroup], None]
-OnEvent: TypeAlias = Callable[[GroupStep, Group], None]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupKind:
-    """One kind of group: what the shard does with its groups, requests and records.
-
-    The decision on a request about an existing group is in `requests` of the group's kind. Where the group does not
-    exist, or its kind does not know the request, it is in `first_requests` of the kind whose protocol the request
-    belongs to: that kind may create the group, convert it, or refuse the request.
-    """
-
-    group: type[Group]
-    requests: Mapping[type[AboutGroup], OnRequest]
-    first_requests: Mapping[type[AboutGroup], OnRequest]
-    records: tuple[RecordType, ...]
-    replay: Callable[[Group | None, RecordChange, bool], Group | None]
-    """The group after a change, from the group before it (None: it does not exist) and whether the shard is loaded. The
-    result may be the same object, changed. None: the group does not exist any more, or does not exist yet.
-
-    Raises `MalformedMessage` where the change contradicts the log before it.
-    """
-    timer_fired: Callable[[GroupStep, Group, TimerKey], None]
-    """A timer of a group is due."""
-    loaded: OnEvent
-    """The whole log is replayed and committed. The group begins its timers."""
-    unloaded: OnEvent
-    """This broker does not lead the partition any more. The group refuses its waiting requests."""
-    topics_deleted: Callable[[GroupStep, Group, frozenset[bytes]], None] = lambda step, group, topic_ids: None
-    """Topics with these ids do not exist any more. Offsets are not the kind's."""
-    is_ahead_of_log: bool = False
-    """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
-    replay: where the log refuses the batch of a step, the step has changed nothing, timers included.
-    """
-    at_once: Mapping[type[AboutGroup], OnRequest] = field(default_factory=dict)
-    """Requests of members that are answered without a step where nothing is to be decided. Such a function replies, and
-    changes at most a deadline; or it leaves the step as it was, and the request is decided in a step.
-    """
-    fetch_refusal: Callable[[Group, str | None, int], ErrorCode] = lambda group, member_id, epoch: ErrorCode.NONE
-    """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""
-
-
 GroupT = TypeVar("GroupT", bound=Group)
 RequestT = TypeVar("RequestT", bound=AboutGroup)
 
 
-def on_request(
-    request: type[RequestT], group_class: type[GroupT], decide: Callable[[GroupStep, GroupT, RequestT], None]
-) -> OnRequest:
-    """Adapt a decision on a request about a group of one kind."""
+class GroupKind(ABC, Generic[GroupT, RequestT]):
+    """One kind of group: what the shard does with its groups, requests and records.
 
-    def decide_any(step: GroupStep, group: Group | None, event: AboutGroup) -> None:
-        assert isinstance(event, request)
-        assert isinstance(group, group_class)
-        decide(step, group, event)
+    `decide` decides on a request about an existing group of the kind. If the group does not exist, or its kind does not
+    know the request, the kind whose protocol the request belongs to decides by `decide_first`: it may create the group,
+    convert it, or refuse the request.
+    """
 
-    return decide_any
+    group_class: type[Group]
+    first_requests: tuple[type[AboutGroup], ...]
+    """The requests of the kind's protocol."""
+    records: tuple[RecordType, ...]
+    requests_at_once: tuple[type[AboutGroup], ...] = ()
+    """Those of them that `decide_at_once` may reply to."""
+    is_ahead_of_log = False
+    """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
+    replay: if the log refuses the batch of a step, the step has changed nothing, timers included.
+    """
 
+    @abstractmethod
+    def decide(self, step: GroupStep, group: GroupT, event: AboutGroup) -> bool:
+        """Decide on a request about a group of this kind; False: the kind does not know the request."""
 
-def on_first_request(request: type[RequestT], decide: Callable[[GroupStep, Group | None, RequestT], None]) -> OnRequest:
-    """Adapt a decision on a request whose group does not exist, or is of a kind that does not know the request."""
+    @abstractmethod
+    def decide_first(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
+        """Decide on a request of this protocol whose group does not exist (None), or whose kind does not know it."""
 
-    def decide_any(step: GroupStep, group: Group | None, event: AboutGroup) -> None:
-        assert isinstance(event, request)
-        decide(step, group, event)
+    def decide_at_once(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
+        """Reply to a request of this protocol that leaves nothing to decide: this changes at most a deadline. Else
+        leave the step as it was, and the request is decided in a step.
+        """
+        return
 
-    return decide_any
+    @abstractmethod
+    def replay(self, group: GroupT | None, change: RecordChange, is_loaded: bool) -> GroupT | None:
+        """The group after a change, from the group before it (None: it does not exist) and whether the shard is loaded.
+        The result may be the same object, changed. None: the group does not exist any more, or does
+        not exist yet.
 
+        Raises `MalformedMessage` if the change contradicts the log before it.
+        """
 
-def on_event(group_class: type[GroupT], decide: Callable[[GroupStep, GroupT], None]) -> OnEvent:
-    """Adapt a decision on an event of an existing group."""
+    @abstractmethod
+    def timer_fired(self, step: GroupStep, group: GroupT, key: TimerKey) -> None:
+        """A timer of a group is due."""
 
-    def decide_any(step: GroupStep, group: Group) -> None:
-        assert isinstance(group, group_class)
-        decide(step, group)
+    @abstractmethod
+    def loaded(self, step: GroupStep, group: GroupT) -> None:
+        """The whole log is replayed and committed. The group begins its timers."""
 
-    return decide_any
+    def unloaded(self, step: GroupStep, group: GroupT) -> None:
+        """This broker does not lead the partition any more. The group refuses its waiting requests; those that wait for
+        a commit are refused by the shard.
+        """
+        return
+
+    def topics_deleted(self, step: GroupStep, group: GroupT, topic_ids: frozenset[bytes]) -> None:
+        """Topics with these ids do not exist any more. Offsets are not the kind's."""
+        return
+
+    def fetch_refusal(self, group: GroupT, member_id: str | None, epoch: int) -> ErrorCode:
+        """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""
+        return ErrorCode.NONE

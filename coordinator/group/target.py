@@ -65,9 +65,9 @@ class TargetInputs(Protocol[TargetT_co]):
         """The target of each member, by member id."""
 
 
-def is_too_early(assigned_ms: int, interval_ms: int, wall_ms: int) -> bool:
+def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
     """Whether the next target has to wait. The interval counts from the last target, if its time is known (not 0)."""
-    return assigned_ms != 0 and interval_ms != 0 and wall_ms < assigned_ms + interval_ms
+    return assignment_ms != 0 and interval_ms != 0 and wall_ms < assignment_ms + interval_ms
 
 
 def targets_at_once(

@@ -7,6 +7,7 @@ The log itself refuses the batch of a producer with an old epoch, and the marker
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -30,6 +31,11 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+NO_EPOCH: Final = -1
+"""The generation or member epoch of a request that names none."""
+MEMBER_EPOCH_VERSION: Final = 9
+"""From this version of OffsetCommit on, members with epochs can commit, and a group that does not exist is
+GROUP_ID_NOT_FOUND."""
 NO_RETENTION: Final = -1
 """The retention in a request that leaves it to the broker."""
 COMMIT_ERRORS: Final = {
@@ -51,9 +57,32 @@ The transaction coordinator looks up the leader of the partition, not a group co
 """
 
 
-def store_offsets(step: GroupStep, event: CommitOffsets) -> None:
-    """Write the offsets of an accepted commit. The response is sent once they are committed."""
+def names_member(request: TxnOffsetCommitRequest) -> bool:
+    """Whether a TxnOffsetCommit says which member commits; before version 3 it cannot."""
+    return (
+        request.generation_id_or_member_epoch != NO_EPOCH
+        or bool(request.member_id)
+        or request.group_instance_id is not None
+    )
+
+
+def storable_partitions(
+    step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest
+) -> Iterator[tuple[str, bytes, int]]:
+    """The partitions, by topic name, topic id and index, whose metadata is not too long to be stored."""
+    limit = step.config.offset_metadata_max_bytes
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if len(partition.committed_metadata or "") <= limit:
+                yield topic.name, topic.topic_id, partition.partition_index
+
+
+def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) -> None:
+    """Write the offsets of a commit that the group accepts (NONE). The response is sent once they are committed."""
     request = event.request
+    if error is not ErrorCode.NONE:
+        step.reply(event.waiter, same_for_all(request, error))
+        return
     response = write_offsets(step, request)
     if step.changes:
         step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(commit_refused, request)))
@@ -116,12 +145,17 @@ def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
     return same_for_all(request, COMMIT_ERRORS.get(error, error))
 
 
-def store_transactional_offsets(step: GroupStep, event: CommitTransactionalOffsets) -> None:
-    """Write the offsets of an accepted TxnOffsetCommit.
+def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalOffsets, error: ErrorCode) -> None:
+    """Write the offsets of a TxnOffsetCommit that the group accepts (NONE). Older clients know the wrong epoch of a
+    member, and a group that does not exist, as a wrong generation.
 
-    The response is sent once their records are committed in the log.
+    The response is sent once the records are committed in the log.
     """
     request = event.request
+    if error is not ErrorCode.NONE:
+        known = error if event.waiter.version >= MEMBER_ERRORS_VERSION else GENERATION_ERRORS.get(error, error)
+        step.reply(event.waiter, same_for_all_in_transaction(request, known))
+        return
     response = write_transactional_offsets(step, request)
     if step.changes:
         step.transaction = TransactionWrite(request.producer_id, request.producer_epoch, guard=event.guard)
@@ -155,13 +189,6 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
             )
         response.topics.append(results)
     return response
-
-
-def transactional_error(error: ErrorCode, version: int) -> ErrorCode:
-    """The error of a TxnOffsetCommit in a version of the request: older clients know the wrong epoch of a member, and a
-    group that does not exist, as a wrong generation.
-    """
-    return error if version >= MEMBER_ERRORS_VERSION else GENERATION_ERRORS.get(error, error)
 
 
 def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

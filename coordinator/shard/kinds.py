@@ -1,17 +1,17 @@
 """The table of the kinds of groups, and what follows from it: the kind of a group, of a request and of a record.
 
-A new kind is a package beside `coordinator/classic/` that exports a `GroupKind`, and one row here.
+A new kind is a package beside `coordinator/classic/` with a `GroupKind`, and one entry of `KINDS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.kind import CLASSIC
 from moldau.coordinator.consumer.kind import CONSUMER
-from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, OnRequest
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep
 from moldau.coordinator.group.records import (
     LEGACY_OFFSET_KEY,
     OFFSET_KEY,
@@ -33,16 +33,18 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.record_frames import read_prefix
 
-KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
+KINDS: Final[tuple[GroupKind[Any, Any], ...]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
-KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind]] = {kind.group: kind for kind in KINDS}
-KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind]] = {
+KIND_OF_GROUP: Final[Mapping[type[Group], GroupKind[Group, AboutGroup]]] = {kind.group_class: kind for kind in KINDS}
+KIND_OF_REQUEST: Final[Mapping[type[AboutGroup], GroupKind[Group, AboutGroup]]] = {
     request: kind for kind in KINDS for request in kind.first_requests
 }
-AT_ONCE: Final[Mapping[type, OnRequest]] = {
-    request: decide for kind in KINDS for request, decide in kind.at_once.items()
+KIND_AT_ONCE: Final[Mapping[type, GroupKind[Group, AboutGroup]]] = {
+    request: kind for kind in KINDS for request in kind.requests_at_once
 }
-KIND_OF_KEY: Final[Mapping[type, GroupKind]] = {record.key: kind for kind in KINDS for record in kind.records}
+KIND_OF_KEY: Final[Mapping[type, GroupKind[Group, AboutGroup]]] = {
+    record.key: kind for kind in KINDS for record in kind.records
+}
 TYPE_OF_KEY: Final[Mapping[type, RecordType]] = {record.key: record for kind in KINDS for record in kind.records}
 TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for record in TYPE_OF_KEY.values()}
 
@@ -52,15 +54,13 @@ def group_of_offsets(group_id: str) -> Group:
     return ClassicGroup(group_id, None)
 
 
-def kind_of(group: Group | None, event: AboutGroup) -> GroupKind:
-    """The kind of a group; where it does not exist, the kind to whose protocol the request belongs."""
-    return KIND_OF_REQUEST[type(event)] if group is None else KIND_OF_GROUP[type(group)]
-
-
-def decision(group: Group | None, event: AboutGroup) -> OnRequest:
-    """The decision on a request about this group; None: it does not exist."""
-    own = None if group is None else KIND_OF_GROUP[type(group)].requests.get(type(event))
-    return KIND_OF_REQUEST[type(event)].first_requests[type(event)] if own is None else own
+def decide(step: GroupStep, group: Group | None, event: AboutGroup) -> GroupKind[Group, AboutGroup]:
+    """Decide on a request. Returns the kind of the group; if it does not exist, the kind whose protocol it is."""
+    first = KIND_OF_REQUEST[type(event)]
+    own = first if group is None else KIND_OF_GROUP[type(group)]
+    if group is None or not own.decide(step, group, event):
+        first.decide_first(step, group, event)
+    return own
 
 
 def fetch_refusal(group: Group | None, request: OffsetFetchRequestGroup) -> ErrorCode:

@@ -35,13 +35,12 @@ from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
 from moldau.coordinator.shard.kinds import (
-    AT_ONCE,
+    KIND_AT_ONCE,
     KIND_OF_GROUP,
     KIND_OF_KEY,
-    decision,
+    decide,
     fetch_refusal,
     group_of_offsets,
-    kind_of,
     record_of,
 )
 from moldau.protocol.errors import ErrorCode
@@ -143,7 +142,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """
         kind = KIND_OF_KEY[type(change.key)]
         former = self._groups.get(change.group_id)
-        own = former if isinstance(former, kind.group) else None
+        own = former if isinstance(former, kind.group_class) else None
         group = kind.replay(own, change, self.is_loaded)
         if group is None:
             if own is not None:
@@ -205,27 +204,25 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case TargetComputed():
                 self._take_target(step, request)
             case _:
-                group = self._groups.get(request.group_id)
-                decision(group, request)(step, group, request)
-                self._restore_timers_if_refused(step, kind_of(group, request))
+                kind = decide(step, self._groups.get(request.group_id), request)
+                self._restore_timers_if_refused(step, kind)
 
     def reply_at_once(self, event: ShardRequest | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
-        decide = AT_ONCE.get(type(event))
-        if decide is None or not self.is_committed:
+        kind = KIND_AT_ONCE.get(type(event))
+        if kind is None or not self.is_committed:
             return None
         request = cast("AboutGroup", event)
         step = self.begin(now_ms, wall_ms)
-        decide(step, self._groups.get(request.group_id), request)
+        kind.decide_at_once(step, self._groups.get(request.group_id), request)
         return step.replies[0] if step.replies else None
 
     def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
         """Its timer stays cancelled where the log refuses the records: a thread may compute the target again."""
         group = self._groups.get(event.group_id)
-        decide = None if group is None else KIND_OF_GROUP[type(group)].requests.get(TargetComputed)
-        if decide is not None:
-            decide(step, group, event)
+        if group is not None:
+            KIND_OF_GROUP[type(group)].decide(step, group, event)
 
-    def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind) -> None:
+    def _restore_timers_if_refused(self, step: GroupStep, kind: GroupKind[Group, AboutGroup]) -> None:
         if step.changes and not kind.is_ahead_of_log:
             step.when_committed(TimersRestored(self._timers.changed))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from moldau.coordinator.group.group import Group, GroupStep
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.share.assignor import NAME
 from moldau.coordinator.share.events import DescribeShareGroup
 from moldau.coordinator.share.group import ShareGroup
@@ -16,22 +14,16 @@ from moldau.protocol.messages.share_group_describe import Member as DescribedMem
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGroup) -> None:
-    """The state at this moment, which is answered once it is committed."""
+    """Describe the group as it is now; the answer is sent once all of it is committed."""
     if isinstance(group, ShareGroup):
         described = describe(step, group)
-    elif group is None:
-        described = not_described(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
     else:
-        message = f"Group {event.group_id} is not a share group."
-        described = not_described(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
-    step.when_committed(ReplyWhenCommitted(event.waiter, described, partial(_refused_by_the_log, event.group_id)))
+        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "share")
+        described = not_described(event.group_id, *refusal)
+    answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 
 
-def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return not_described(group_id, write_error(error), None)
-
-
-def not_described(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
+def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
         error_code=error,
         error_message=message,

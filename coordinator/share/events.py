@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 NO_CLIENT: Final = Waiter(None, 0)
@@ -63,16 +62,9 @@ class StatesInitialized(NamedTuple):
     waiter: Waiter = NO_CLIENT
 
 
-class ShareRefusal(NamedTuple):
-    """The refusal of a request about the offsets of a group."""
-
-    error: ErrorCode
-    message: str | None = None
-
-
 class ListStates(NamedTuple):
     """Asks for the share partitions that are initialized. The reply is a mapping from topic id to partitions, or a
-    `ShareRefusal`.
+    `Refusal`.
     """
 
     waiter: Waiter
@@ -80,7 +72,7 @@ class ListStates(NamedTuple):
 
 
 class AlterOffsets(NamedTuple):
-    """An AlterShareGroupOffsets. The reply is an `OffsetsToAlter` or a `ShareRefusal`."""
+    """An AlterShareGroupOffsets. The reply is an `OffsetsToAlter` or a `Refusal`."""
 
     waiter: Waiter
     group_id: str
@@ -96,7 +88,7 @@ class OffsetsToAlter(NamedTuple):
 
 
 class DeleteOffsets(NamedTuple):
-    """A DeleteShareGroupOffsets. The reply is a `StatesToDelete` or a `ShareRefusal`."""
+    """A DeleteShareGroupOffsets. The reply is a `StatesToDelete` or a `Refusal`."""
 
     waiter: Waiter
     group_id: str
@@ -104,7 +96,7 @@ class DeleteOffsets(NamedTuple):
 
 
 class DeleteStates(NamedTuple):
-    """A DeleteGroups is about to delete the group. The reply is a `StatesToDelete` or a `ShareRefusal`."""
+    """A DeleteGroups is about to delete the group. The reply is a `StatesToDelete` or a `Refusal`."""
 
     waiter: Waiter
     group_id: str

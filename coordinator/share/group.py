@@ -15,14 +15,13 @@ from typing import Final
 
 from moldau.coordinator.group.group import TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.membership import FIRST_EPOCH
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.share.assignor import Assigned
 from moldau.coordinator.share.records import Member, StateTopics, group_tombstones
 from moldau.protocol.errors import ErrorCode
 
 SHARE_PROTOCOL_TYPE: Final = "share"
-FIRST_EPOCH: Final = 1
-"""The epoch of a group without records of an epoch, and that of its target: its first member has the next one."""
 
 
 class ShareTimer(TimerKind):
@@ -53,9 +52,10 @@ class ShareGroup:
         self.targets: dict[str, Assigned] = {}
         self.members: dict[str, Member] = {}
         self.state_topics = StateTopics()
-        self.seen_image: CoordinatorImage | None = None
-        """The metadata with which `metadata_hash` was compared last. It is in no record, like `initialized_ms`."""
-        self._settled: tuple[CoordinatorImage, StateTopics, int, int] | None = None
+        self.seen_image: int | None = None
+        """The version of the metadata with which `metadata_hash` was compared last. It is in no record, like
+        `initialized_ms`."""
+        self._settled: tuple[int, StateTopics, int, int] | None = None
         self.initialized_ms: dict[bytes, int | None] = {}
         """The time (ms) at which the initialization of a topic began last, for its repetition; None: it began with a
         record of this coordinator, and the next heartbeat notes the time.
@@ -94,12 +94,12 @@ class ShareGroup:
         if self._settled is None:
             return False
         seen, states, *epochs = self._settled
-        return seen is image and states is self.state_topics and epochs == [self.epoch, self.assignment_epoch]
+        return seen == image.version and states is self.state_topics and epochs == [self.epoch, self.assignment_epoch]
 
     def note_settled(self, image: CoordinatorImage) -> None:
         """A heartbeat found nothing to do. While share partitions are being initialized, time may bring something."""
         if not self.state_topics.initializing:
-            self._settled = image, self.state_topics, self.epoch, self.assignment_epoch
+            self._settled = image.version, self.state_topics, self.epoch, self.assignment_epoch
 
     def topics_with(self, member: Member | None, without: str = "") -> frozenset[str]:
         """The names of the topics of all members, with one member changed, and without another."""

@@ -12,13 +12,23 @@ Nothing changes before the records of all steps are in the log, and the answer w
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.membership import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    Invalid,
+    Refusal,
+    answer,
+    first_invalid,
+    group_is_full,
+    of_another_kind,
+    unknown_member,
+)
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.target import is_too_early, targets_at_once
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
-from moldau.coordinator.share.assignor import NOTHING, Assigned
+from moldau.coordinator.share.assignor import NOTHING
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import (
@@ -39,25 +49,23 @@ from moldau.protocol.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
 MEMBER_ID_LENGTH_MAX: Final = 36
 """The length of a uuid as text."""
-
-
-class Refusal(NamedTuple):
-    error: ErrorCode
-    message: str | None = None
+INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
+    Invalid(lambda request: not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, None),
+    Invalid(lambda request: not request.member_id.strip(), "MemberId can't be empty."),
+    Invalid(lambda request: not request.group_id.strip(), "GroupId can't be empty."),
+    Invalid(lambda request: request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
+    Invalid(
+        lambda request: request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names,
+        "SubscribedTopicNames must be set in first request.",
+    ),
+    Invalid(lambda request: request.member_epoch < LEAVE_EPOCH, "MemberEpoch is invalid."),
+)
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
-    answer = invalid(event.request)
-    if answer is None:
-        answer = decide(step, group, event)
-    if isinstance(answer, Refusal):
-        step.reply(event.waiter, refused(answer))
-    else:
-        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+    answer(step, event.waiter, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
 
 
 def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
@@ -66,55 +74,27 @@ def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
     )
 
 
-def _refused_by_the_log(error: ErrorCode) -> ShareGroupHeartbeatResponse:
-    return refused(Refusal(write_error(error)))
-
-
-def invalid(request: ShareGroupHeartbeatRequest) -> Refusal | ShareGroupHeartbeatResponse | None:
-    """The refusal of a request that makes no sense; None where it does."""
-    if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX:
-        return Refusal(ErrorCode.INVALID_REQUEST)
-    message = None
-    if not request.member_id.strip():
-        message = "MemberId can't be empty."
-    elif not request.group_id.strip():
-        message = "GroupId can't be empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
-        message = "RackId can't be empty."
-    elif request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
-        message = "SubscribedTopicNames must be set in first request."
-    elif request.member_epoch < LEAVE_EPOCH:
-        message = "MemberEpoch is invalid."
-    return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
-
-
 def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refusal | ShareGroupHeartbeatResponse:
     request = event.request
     if group is None and request.member_epoch != JOIN_EPOCH:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
     if group is not None and not isinstance(group, ShareGroup):
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
-    own = group if isinstance(group, ShareGroup) else ShareGroup(request.group_id)
+        return of_another_kind(request.group_id, "share")
+    own = ShareGroup(request.group_id) if group is None else group
     member = own.members.get(request.member_id)
     if request.member_epoch == LEAVE_EPOCH:
         if member is None:
-            return unknown_member(request)
+            return unknown_member(request.group_id, request.member_id)
         remove_member(step, own, member)
         return response_to(request.member_id, request.member_epoch, 0)
     if member is None and own.members_count >= step.config.share.max_size:
-        message = f"The share group has reached its maximum capacity of {step.config.share.max_size} members."
-        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        return group_is_full("share", step.config.share.max_size)
     if member is None:
         if request.member_epoch != JOIN_EPOCH:
-            return unknown_member(request)
+            return unknown_member(request.group_id, request.member_id)
         member = Member(request.member_id)
     fenced = fencing(member, request.member_epoch)
-    return fenced if fenced is not None else Update(step, own, member, event).answer()
-
-
-def unknown_member(request: ShareGroupHeartbeatRequest) -> Refusal:
-    message = f"Member {request.member_id} is not a member of group {request.group_id}."
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return fenced if fenced is not None else MemberUpdate(step, own, member, event).answer()
 
 
 def fencing(member: Member, received: int) -> Refusal | None:
@@ -137,18 +117,19 @@ def fencing(member: Member, received: int) -> Refusal | None:
     return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-class Update:
+class MemberUpdate:
     """The heartbeat of a member that joins or stays."""
 
     def __init__(self, step: GroupStep, group: ShareGroup, member: Member, event: ShareHeartbeat) -> None:
         request = event.request
         self._step = step
         self._group = group
-        self._before = member
+        self._member = member
+        """The member before the request; a new one has the epoch 0."""
         self._request = request
         self._settings = step.config.share.of_group(step.image.group_settings(group.group_id))
         names = request.subscribed_topic_names
-        self._member = member._replace(
+        self._updated = member._replace(
             rack_id=member.rack_id if request.rack_id is None else request.rack_id,
             topics=member.topics if names is None else frozenset(names),
             client_id=event.client_id,
@@ -156,80 +137,82 @@ class Update:
         )
         self._epoch = group.epoch
         self._is_raised = False
+        self._target_epoch = group.assignment_epoch
+        self._target = group.targets.get(member.member_id, NOTHING)
 
     def answer(self) -> ShareGroupHeartbeatResponse:
-        step, group, before = self._step, self._group, self._before
-        is_settled = self._member == before and group.is_settled(step.image)
+        step, group = self._step, self._group
+        is_settled = self._updated == self._member and group.is_settled(step.image)
         if not is_settled:
             self._raise_epoch()
-        target_epoch, target = self._target()
-        member = self._reconciled(target_epoch, target)
+        self._update_target()
+        self._reconcile()
+        updated = self._updated
         if group.group_id in step.groups:
-            step.schedule(ShareTimer.SESSION, group, self._settings.session_timeout_ms, member.member_id)
+            step.schedule(ShareTimer.SESSION, group, self._settings.session_timeout_ms, updated.member_id)
         else:
-            key = TimerKey(ShareTimer.SESSION, group.group_id, member.member_id)
+            key = TimerKey(ShareTimer.SESSION, group.group_id, updated.member_id)
             step.timers.schedule(key, step.now_ms + self._settings.session_timeout_ms)
         if not is_settled:
-            initialize_new(step, group, group.topics_with(member), self._epoch)
+            initialize_new(step, group, group.topics_with(updated), self._epoch)
             if not step.changes:
                 group.note_settled(step.image)
-        response = response_to(member.member_id, member.epoch, self._settings.heartbeat_interval_ms)
+        response = response_to(updated.member_id, updated.epoch, self._settings.heartbeat_interval_ms)
         is_full = self._request.subscribed_topic_names is not None
-        if self._request.member_epoch == JOIN_EPOCH or is_full or member.assigned != before.assigned:
+        if self._request.member_epoch == JOIN_EPOCH or is_full or updated.assigned != self._member.assigned:
             response.assignment = Assignment(
                 topic_partitions=[
                     TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
-                    for each in by_topic(member.assigned)
+                    for each in by_topic(updated.assigned)
                 ]
             )
         return response
 
     def _raise_epoch(self) -> None:
-        step, group, member = self._step, self._group, self._member
-        if member != self._before or member.member_id not in group.members:
-            step.write(member_change(group.group_id, member))
-            self._is_raised = member.topics != self._before.topics
+        step, group, updated = self._step, self._group, self._updated
+        if updated != self._member or updated.member_id not in group.members:
+            step.write(member_change(group.group_id, updated))
+            self._is_raised = updated.topics != self._member.topics
         if not self._is_raised and group.assignment_epoch >= group.epoch:
             self._is_raised = awaits_assignment(step, group)
-        if not self._is_raised and group.seen_image is step.image:
+        if not self._is_raised and group.seen_image == step.image.version:
             return
-        metadata_hash = hash_of_topics(group.topics_with(member), step.image)
+        metadata_hash = hash_of_topics(group.topics_with(updated), step.image)
         if metadata_hash != group.metadata_hash:
             self._is_raised = True
         elif not self._is_raised:
-            group.seen_image = step.image
+            group.seen_image = step.image.version
         if self._is_raised:
             self._epoch += 1
             step.rebalances.begun[group.type_name] += 1
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
 
-    def _target(self) -> tuple[int, Assigned]:
-        """The epoch of the target, and what the member has in it."""
-        step, group, member_id = self._step, self._group, self._member.member_id
+    def _update_target(self) -> None:
+        """Compute a target for the epoch of the group, unless it is too early."""
+        step, group, member_id = self._step, self._group, self._updated.member_id
         waits = is_too_early(group.assignment_ms, self._settings.assignment_interval_ms, step.wall_ms)
         if group.assignment_epoch >= self._epoch or waits:
-            return group.assignment_epoch, group.targets.get(member_id, NOTHING)
-        members = {**group.members, member_id: self._member}
+            return
+        members = {**group.members, member_id: self._updated}
         inputs = ShareTargetInputs(members, group.state_topics.initialized, {**group.targets}, step.image)
         targets = targets_at_once(step, TimerKey(ShareTimer.TARGET, group.group_id), self._epoch, inputs)
-        if targets is None:
-            return group.assignment_epoch, group.targets.get(member_id, NOTHING)
-        step.write(*target_changes(group, targets, self._epoch, step.wall_ms))
-        return self._epoch, targets[member_id]
+        if targets is not None:
+            step.write(*target_changes(group, targets, self._epoch, step.wall_ms))
+            self._target_epoch, self._target = self._epoch, targets[member_id]
 
-    def _reconciled(self, target_epoch: int, target: Assigned) -> Member:
-        """The member at its target, without topics that it does not subscribe to any more."""
-        step, group, member = self._step, self._group, self._member
-        is_behind = target_epoch != member.epoch
+    def _reconcile(self) -> None:
+        """Put the member at its target, without topics that it does not subscribe to any more."""
+        step, member = self._step, self._updated
+        is_behind = self._target_epoch != member.epoch
         if not is_behind and not self._is_raised:
-            return member
+            return
         subscribed = topic_ids(step.image, member.topics)
-        changed = member._replace(assigned=frozenset(each for each in target if each[0] in subscribed))
+        changed = member._replace(assigned=frozenset(each for each in self._target if each[0] in subscribed))
         if is_behind:
-            changed = changed._replace(epoch=target_epoch, previous_epoch=member.epoch)
+            changed = changed._replace(epoch=self._target_epoch, previous_epoch=member.epoch)
         if changed != member:
-            step.write(current_change(group.group_id, changed))
-        return changed
+            step.write(current_change(self._group.group_id, changed))
+        self._updated = changed
 
 
 def response_to(member_id: str, member_epoch: int, heartbeat_interval_ms: int) -> ShareGroupHeartbeatResponse:
@@ -278,7 +261,3 @@ def loaded(step: GroupStep, group: ShareGroup) -> None:
     settings = step.config.share.of_group(step.image.group_settings(group.group_id))
     for member_id in group.members:
         step.schedule(ShareTimer.SESSION, group, settings.session_timeout_ms, member_id)
-
-
-def unloaded(_step: GroupStep, _group: ShareGroup) -> None:
-    """No request of a share group is parked; those that wait for a commit are refused by the shard."""

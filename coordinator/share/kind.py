@@ -1,14 +1,15 @@
-"""The row of share groups in the table of kinds."""
+"""Share groups as a kind of group."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import Group, GroupKind, GroupStep, TimerKey, on_event, on_first_request, on_request
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
-from moldau.coordinator.share import heartbeat, offsets
-from moldau.coordinator.share.commit import commit_offsets, commit_transactional_offsets
+from moldau.coordinator.offsets.offset_commit import same_for_all, same_for_all_in_transaction
+from moldau.coordinator.share import heartbeat, offsets, replay
 from moldau.coordinator.share.describe import describe_group
 from moldau.coordinator.share.events import (
     AlterOffsets,
@@ -22,43 +23,72 @@ from moldau.coordinator.share.events import (
 )
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import RECORDS
-from moldau.coordinator.share.replay import replay
 from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
 from moldau.coordinator.share.target import target_computed
+from moldau.protocol.errors import ErrorCode
 
-
-def timer(step: GroupStep, group: Group, key: TimerKey) -> None:
-    assert isinstance(group, ShareGroup)
-    heartbeat.timer_fired(step, group, key)
-
-
-def forget_topics(step: GroupStep, group: Group, topic_ids: frozenset[bytes]) -> None:
-    assert isinstance(group, ShareGroup)
-    topics_deleted(step, group, topic_ids)
-
-
-SHARE: Final = GroupKind(
-    group=ShareGroup,
-    requests={
-        CommitOffsets: on_request(CommitOffsets, ShareGroup, commit_offsets),
-        CommitTransactionalOffsets: on_request(CommitTransactionalOffsets, ShareGroup, commit_transactional_offsets),
-        TargetComputed: on_request(TargetComputed, ShareGroup, target_computed),
-    },
-    # These decide themselves about groups of any kind.
-    first_requests={
-        ShareHeartbeat: on_first_request(ShareHeartbeat, heartbeat.heartbeat),
-        DescribeShareGroup: on_first_request(DescribeShareGroup, describe_group),
-        StatesInitialized: on_first_request(StatesInitialized, states_initialized),
-        ListStates: on_first_request(ListStates, offsets.list_states),
-        AlterOffsets: on_first_request(AlterOffsets, offsets.alter_offsets),
-        DeleteOffsets: on_first_request(DeleteOffsets, offsets.delete_offsets),
-        DeleteStates: on_first_request(DeleteStates, offsets.delete_states),
-        StatesDeleted: on_first_request(StatesDeleted, offsets.states_deleted),
-    },
-    records=RECORDS,
-    replay=replay,
-    timer_fired=timer,
-    loaded=on_event(ShareGroup, heartbeat.loaded),
-    unloaded=on_event(ShareGroup, heartbeat.unloaded),
-    topics_deleted=forget_topics,
+ShareRequest: TypeAlias = (
+    ShareHeartbeat
+    | DescribeShareGroup
+    | StatesInitialized
+    | ListStates
+    | AlterOffsets
+    | DeleteOffsets
+    | DeleteStates
+    | StatesDeleted
 )
+
+
+class ShareKind(GroupKind[ShareGroup, ShareRequest]):
+    group_class = ShareGroup
+    first_requests = get_args(ShareRequest)
+    records = RECORDS
+
+    def decide(self, step: GroupStep, group: ShareGroup, event: AboutGroup) -> bool:
+        """A share group has no offsets to commit: its share partitions keep their own."""
+        match event:
+            case CommitOffsets():
+                step.reply(event.waiter, same_for_all(event.request, ErrorCode.GROUP_ID_NOT_FOUND))
+            case CommitTransactionalOffsets():
+                refused = same_for_all_in_transaction(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
+                step.reply(event.waiter, refused)
+            case TargetComputed():
+                target_computed(step, group, event)
+            case _:
+                return False
+        return True
+
+    def decide_first(self, step: GroupStep, group: Group | None, event: ShareRequest) -> None:
+        """Each decides itself about groups of any kind."""
+        match event:
+            case ShareHeartbeat():
+                heartbeat.heartbeat(step, group, event)
+            case DescribeShareGroup():
+                describe_group(step, group, event)
+            case StatesInitialized():
+                states_initialized(step, group, event)
+            case ListStates():
+                offsets.list_states(step, group, event)
+            case AlterOffsets():
+                offsets.alter_offsets(step, group, event)
+            case DeleteOffsets():
+                offsets.delete_offsets(step, group, event)
+            case DeleteStates():
+                offsets.delete_states(step, group, event)
+            case StatesDeleted():
+                offsets.states_deleted(step, group, event)
+
+    def replay(self, group: ShareGroup | None, change: RecordChange, is_loaded: bool) -> ShareGroup | None:
+        return replay.replay(group, change, is_loaded)
+
+    def timer_fired(self, step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
+        heartbeat.timer_fired(step, group, key)
+
+    def loaded(self, step: GroupStep, group: ShareGroup) -> None:
+        heartbeat.loaded(step, group)
+
+    def topics_deleted(self, step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
+        topics_deleted(step, group, topic_ids)
+
+
+SHARE: Final = ShareKind()

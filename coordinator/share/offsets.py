@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.coordinator.group.group import Group, GroupStep
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.group.membership import Refusal, answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
@@ -17,7 +17,6 @@ from moldau.coordinator.share.events import (
     InitialOffset,
     ListStates,
     OffsetsToAlter,
-    ShareRefusal,
     StatesDeleted,
     StatesToDelete,
 )
@@ -26,29 +25,24 @@ from moldau.coordinator.share.records import StateTopics, TopicState, state_topi
 from moldau.coordinator.share.state_topics import combined
 from moldau.protocol.errors import ErrorCode
 
-NOT_EMPTY: Final = "The group is not empty."
-
-
-def refused_by_the_log(error: ErrorCode) -> ShareRefusal:
-    return ShareRefusal(write_error(error))
+NOT_EMPTY: Final = Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
 
 def list_states(step: GroupStep, group: Group | None, event: ListStates) -> None:
     """The share partitions that are initialized; none for a group that does not exist."""
     topics = group.state_topics.initialized if isinstance(group, ShareGroup) else {}
     answer = {topic_id: topic.partitions for topic_id, topic in topics.items()}
-    step.when_committed(ReplyWhenCommitted(event.waiter, answer, refused_by_the_log))
+    answer_when_committed(step, event.waiter, answer)
 
 
 def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> None:
     """Note the share partitions of known topics as initializing; a group that does not exist is created."""
     if group is not None and not isinstance(group, ShareGroup):
-        message = f"Group {event.group_id} is not a share group."
-        step.reply(event.waiter, ShareRefusal(ErrorCode.GROUP_ID_NOT_FOUND, message))
+        step.reply(event.waiter, of_another_kind(event.group_id, "share"))
         return
     own = ShareGroup(event.group_id) if group is None else group
     if own.members:
-        step.reply(event.waiter, ShareRefusal(ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY))
+        step.reply(event.waiter, NOT_EMPTY)
         return
     offsets: list[InitialOffset] = []
     named: dict[bytes, tuple[str, set[int]]] = {}
@@ -64,7 +58,7 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
         changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
         step.write(state_topics_change(event.group_id, changed))
     answer = OffsetsToAlter(own.epoch, tuple(offsets))
-    step.when_committed(ReplyWhenCommitted(event.waiter, answer, refused_by_the_log))
+    answer_when_committed(step, event.waiter, answer)
 
 
 def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -> None:
@@ -73,13 +67,11 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
     DIVERGES: nothing is written where nothing changes; Apache Kafka writes the group's record again.
     """
     if not isinstance(group, ShareGroup):
-        message = f"Group {event.group_id} not found."
-        if group is not None:
-            message = f"Group {event.group_id} is not a share group."
-        step.reply(event.waiter, ShareRefusal(ErrorCode.GROUP_ID_NOT_FOUND, message))
+        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "share")
+        step.reply(event.waiter, refusal)
         return
     if group.members:
-        step.reply(event.waiter, ShareRefusal(ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY))
+        step.reply(event.waiter, NOT_EMPTY)
         return
     known = group.state_topics
     initialized, deleting = dict(known.initialized), dict(known.deleting)
@@ -95,7 +87,7 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
             states[topic.id] = frozenset(range(topic.partitions_count))
     if states:
         step.write(state_topics_change(event.group_id, StateTopics(known.initializing, initialized, deleting)))
-    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete(states), refused_by_the_log))
+    answer_when_committed(step, event.waiter, StatesToDelete(states))
 
 
 def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> None:
@@ -113,7 +105,7 @@ def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> 
         changed = StateTopics(deleting={topic_id: topic.name for topic_id, topic in topics.items()})
         if changed != known:
             step.write(state_topics_change(event.group_id, changed))
-    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete(states), refused_by_the_log))
+    answer_when_committed(step, event.waiter, StatesToDelete(states))
 
 
 def states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -> None:
@@ -122,4 +114,4 @@ def states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -
         known = group.state_topics
         deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in event.topic_ids}
         step.write(state_topics_change(event.group_id, known._replace(deleting=deleting)))
-    step.when_committed(ReplyWhenCommitted(event.waiter, StatesToDelete({}), refused_by_the_log))
+    answer_when_committed(step, event.waiter, StatesToDelete({}))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.membership import FIRST_EPOCH
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.share.assignor import NOTHING
-from moldau.coordinator.share.group import FIRST_EPOCH, ShareGroup
+from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import Member, StateTopics, Topics, TopicState, assigned_of
 from moldau.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -26,9 +26,8 @@ from moldau.protocol.records.share_groups import (
 )
 
 
-def replay(group: Group | None, change: RecordChange, is_loaded: bool) -> Group | None:
+def replay(group: ShareGroup | None, change: RecordChange, is_loaded: bool) -> ShareGroup | None:
     """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored."""
-    assert group is None or isinstance(group, ShareGroup)
     if group is None:
         if change.value is None:
             return None

@@ -7,99 +7,57 @@ rose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_commit import (
-    same_for_all,
-    same_for_all_in_transaction,
-    store_offsets,
-    store_transactional_offsets,
-    transactional_error,
+    MEMBER_EPOCH_VERSION,
+    commit_or_refuse,
+    commit_or_refuse_in_transaction,
+    names_member,
+    storable_partitions,
 )
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitRequest
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-MEMBER_EPOCH_VERSION: Final = 9
-"""From this version of OffsetCommit on, members of a streams group can commit."""
-NO_EPOCH: Final = -1
-
 
 def commit_offsets(step: GroupStep, group: StreamsGroup, event: CommitOffsets) -> None:
-    request = event.request
-    error = commit_refusal(
-        group,
-        request.member_id,
-        request.generation_id_or_member_epoch,
-        stored_partitions(request, step.config.offset_metadata_max_bytes),
-        is_too_old=event.waiter.version < MEMBER_EPOCH_VERSION,
-    )
-    if error is ErrorCode.NONE:
-        store_offsets(step, event)
-    else:
-        step.reply(event.waiter, same_for_all(request, error))
+    is_too_old = event.waiter.version < MEMBER_EPOCH_VERSION
+    commit_or_refuse(step, event, commit_refusal(step, group, event.request, is_too_old=is_too_old))
 
 
 def commit_transactional_offsets(step: GroupStep, group: StreamsGroup, event: CommitTransactionalOffsets) -> None:
     """Handle a TxnOffsetCommit. A request that names no member is accepted at any time."""
-    request = event.request
-    error = ErrorCode.NONE
-    epoch = request.generation_id_or_member_epoch
-    if epoch != NO_EPOCH or request.member_id or request.group_instance_id is not None:
-        error = commit_refusal(
-            group,
-            request.member_id,
-            epoch,
-            stored_partitions(request, step.config.offset_metadata_max_bytes),
-        )
-    error = transactional_error(error, event.waiter.version)
-    if error is ErrorCode.NONE:
-        store_transactional_offsets(step, event)
-    else:
-        step.reply(event.waiter, same_for_all_in_transaction(request, error))
-
-
-def stored_partitions(
-    request: OffsetCommitRequest | TxnOffsetCommitRequest, metadata_max_bytes: int
-) -> list[tuple[str, int]]:
-    """The partitions, by name and index, whose metadata is not too long to be stored."""
-    return [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-        if len(partition.committed_metadata or "") <= metadata_max_bytes
-    ]
+    error = commit_refusal(step, group, event.request) if names_member(event.request) else ErrorCode.NONE
+    commit_or_refuse_in_transaction(step, event, error)
 
 
 def commit_refusal(
+    step: GroupStep,
     group: StreamsGroup,
-    member_id: str,
-    epoch: int,
-    partitions: Iterable[tuple[str, int]],
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit of these partitions with this member id and epoch; NONE where it is accepted.
+    """The error of a commit by its member id and epoch; NONE: it is accepted.
 
     `is_too_old`: the request is of a version in which members of a streams group cannot commit.
     """
+    epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:
         return ErrorCode.NONE
-    member = group.members.get(member_id)
+    member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if is_too_old:
         return ErrorCode.UNSUPPORTED_VERSION
-    if epoch == member.member_epoch:
+    if epoch == member.epoch:
         return ErrorCode.NONE
-    if epoch > member.member_epoch or group.topology is None:
+    if epoch > member.epoch or group.topology is None:
         return ErrorCode.STALE_MEMBER_EPOCH
     subtopologies = group.topology.subtopology_of_input
-    for topic, partition in partitions:
+    for topic, _, partition in storable_partitions(step, request):
         subtopology_id = subtopologies.get(topic, "")
         given = member.assigned.active.get(subtopology_id, {}).get(partition)
         if given is None:
@@ -116,4 +74,4 @@ def fetch_refusal(group: StreamsGroup, member_id: str | None, epoch: int) -> Err
     member = group.members.get(member_id or "")
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.streams.topology import InternalTopic, Subtopology, Topology
 from moldau.protocol.errors import ErrorCode
 
@@ -39,13 +40,6 @@ class StatusCode(IntEnum):
 class GroupStatus(NamedTuple):
     code: StatusCode
     detail: str
-
-
-class Refusal(NamedTuple):
-    """The error of a request, with Apache Kafka's message."""
-
-    error: ErrorCode
-    message: str | None = None
 
 
 SENSELESS: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from moldau.coordinator.group.group import Group, GroupStep
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic, ConfiguredTopology
-from moldau.coordinator.streams.events import DescribeStreamsGroup, not_described
+from moldau.coordinator.streams.events import DescribeStreamsGroup
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.member import Member
 from moldau.coordinator.streams.task_assignor import NAME
@@ -30,20 +29,24 @@ from moldau.protocol.messages.streams_group_describe import Member as DescribedM
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsGroup) -> None:
-    """The state at this moment, which is answered once it is committed."""
+    """Describe the group as it is now; the answer is sent once all of it is committed."""
     if isinstance(group, StreamsGroup):
         described = describe(group)
-    elif group is None:
-        described = not_described(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {event.group_id} not found.")
     else:
-        described = not_described(
-            event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {event.group_id} is not a streams group."
-        )
-    step.when_committed(ReplyWhenCommitted(event.waiter, described, partial(_refused_by_the_log, event.group_id)))
+        refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "streams")
+        described = not_described(event.group_id, *refusal)
+    answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 
 
-def _refused_by_the_log(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return not_described(group_id, write_error(error))
+def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+    )
 
 
 def describe(group: StreamsGroup) -> DescribedGroup:
@@ -115,7 +118,7 @@ def described_member(member: Member, target: Tasks) -> DescribedMember:
     endpoint = member.user_endpoint
     return DescribedMember(
         member_id=member.member_id,
-        member_epoch=member.member_epoch,
+        member_epoch=member.epoch,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,

@@ -10,7 +10,6 @@ from moldau.coordinator.group.group import TimerKind
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.streams_group_describe import DescribedGroup
 from moldau.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -63,17 +62,6 @@ class DescribeStreamsGroup(NamedTuple):
 
     waiter: Waiter
     group_id: str
-
-
-def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-    )
 
 
 class StreamsTimer(TimerKind):

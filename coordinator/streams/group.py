@@ -21,6 +21,7 @@ from typing import Final
 
 from moldau.coordinator.group.group import TimerKey
 from moldau.coordinator.group.image import CoordinatorImage
+from moldau.coordinator.group.membership import FIRST_EPOCH
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.streams.configured_topology import ConfiguredTopology
 from moldau.coordinator.streams.events import StreamsTimer
@@ -31,9 +32,6 @@ from moldau.coordinator.streams.topology import Topology
 from moldau.protocol.errors import ErrorCode
 
 STREAMS_PROTOCOL_TYPE: Final = "streams"
-FIRST_EPOCH: Final = 1
-"""The epoch of a group and of its target before the first record."""
-NO_ASSIGNMENT_EPOCH: Final = -1
 EMPTY: Final = "Empty"
 NOT_READY: Final = "NotReady"
 ASSIGNING: Final = "Assigning"
@@ -68,8 +66,8 @@ class StreamsGroup:
         self.members: dict[str, Member] = {}
         self.owners = TaskOwners()
         self.configured: ConfiguredTopology | None = None
-        self.seen_image: CoordinatorImage | None = None
-        """The metadata with which the topology was configured, or compared last."""
+        self.seen_image: int | None = None
+        """The version of the metadata with which the topology was configured, or compared last."""
         self.shutdown_member_id: str | None = None
         """The member that asked all members to shut down."""
         self.endpoint_epoch = 0
@@ -167,7 +165,7 @@ class StreamsGroup:
 
     def note_configured(self, configured: ConfiguredTopology, image: CoordinatorImage) -> None:
         self.configured = configured
-        self.seen_image = image
+        self.seen_image = image.version
 
     def note_shutdown(self, member_id: str) -> None:
         """A member asks for a shutdown of the application. The first one is named to the others."""

@@ -21,16 +21,25 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
+from moldau.coordinator.group.membership import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_TIMEOUT_MS,
+    Refusal,
+    answer,
+    group_is_full,
+    no_group,
+    of_another_kind,
+    unknown_member,
+)
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import is_too_early, targets_at_once
-from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.coordinator.streams.configured_topology import (
     SENSELESS,
     ConfiguredInternalTopic,
     ConfiguredTopology,
     GroupStatus,
-    Refusal,
     StatusCode,
     configure,
 )
@@ -43,7 +52,7 @@ from moldau.coordinator.streams.events import (
     refusal_response,
 )
 from moldau.coordinator.streams.group import StreamsGroup
-from moldau.coordinator.streams.heartbeat_validation import JOIN_EPOCH, LEAVE_EPOCH, NO_TIMEOUT_MS, refusal_of
+from moldau.coordinator.streams.heartbeat_validation import refusal_of
 from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint, reconcile
 from moldau.coordinator.streams.membership import remove_member
 from moldau.coordinator.streams.records import (
@@ -75,47 +84,30 @@ INTERVAL: Final = GroupStatus(
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> None:
-    answer: HeartbeatReply | Refusal | None = refusal_of(event.request)
-    if answer is None and event.request.member_epoch == LEAVE_EPOCH:
-        answer = leave(step, group, event.request)
-    elif answer is None:
-        answer = join_or_stay(step, group, event)
-    if isinstance(answer, Refusal):
-        step.reply(event.waiter, refused(answer))
-    else:
-        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))
+    decided: HeartbeatReply | Refusal | None = refusal_of(event.request)
+    if decided is None and event.request.member_epoch == LEAVE_EPOCH:
+        decided = leave(step, group, event.request)
+    elif decided is None:
+        decided = join_or_stay(step, group, event)
+    answer(step, event.waiter, decided, refused)
 
 
 def refused(refusal: Refusal) -> HeartbeatReply:
     return HeartbeatReply(refusal_response(refusal.error, refusal.message), NO_TOPICS)
 
 
-def _refused_by_the_log(error: ErrorCode) -> HeartbeatReply:
-    return refused(Refusal(write_error(error)))
-
-
 def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRequest) -> HeartbeatReply | Refusal:
     if group is None:
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        return no_group(request.group_id)
     if not isinstance(group, StreamsGroup):
-        return of_another_kind(request.group_id)
+        return of_another_kind(request.group_id, "streams")
     if request.shutdown_application:
         group.note_shutdown(request.member_id)
     member = group.members.get(request.member_id)
     if member is None:
-        return unknown_member(request)
+        return unknown_member(request.group_id, request.member_id)
     remove_member(step, group, member)
     return HeartbeatReply(heartbeat_response(request.member_id, request.member_epoch), NO_TOPICS)
-
-
-def of_another_kind(group_id: str) -> Refusal:
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-
-
-def unknown_member(request: StreamsGroupHeartbeatRequest) -> Refusal:
-    return Refusal(
-        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not a member of group {request.group_id}."
-    )
 
 
 def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> HeartbeatReply | Refusal:
@@ -124,7 +116,7 @@ def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) 
     entered = enter(step, group, request)
     if isinstance(entered, Refusal):
         return entered
-    update = Heartbeat(step, event, settings, entered.group, entered.changes)
+    update = MemberUpdate(step, event, settings, entered.group, entered.changes)
     refusal = update.refusal_of_member() or update.refusal_of_topology() or update.refusal_of_tasks()
     if refusal is not None:
         return refusal
@@ -154,17 +146,14 @@ def enter(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRe
         return Entered(StreamsGroup(request.group_id), [])
     if not isinstance(group, StreamsGroup):
         if not is_joining or group.type_name != CLASSIC or not group.is_empty:
-            return of_another_kind(request.group_id)
+            return of_another_kind(request.group_id, "streams")
         return Entered(StreamsGroup(request.group_id), group.tombstones())
     if is_joining and group.members_count >= step.config.streams.max_size:
-        return Refusal(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The streams group has reached its maximum capacity of {step.config.streams.max_size} members.",
-        )
+        return group_is_full("streams", step.config.streams.max_size)
     return Entered(group, [])
 
 
-class Heartbeat:
+class MemberUpdate:
     """A heartbeat on its way through the steps. It changes no group; it collects the changes."""
 
     def __init__(
@@ -188,9 +177,9 @@ class Heartbeat:
         self.owned = owned_tasks(event.request)
         self.target_epoch = group.assignment_epoch
         self.target = NO_TASKS
-        self.former: Member
-        """The member before the heartbeat."""
         self.member: Member
+        """The member before the heartbeat."""
+        self.updated: Member
         self.topology: Topology
         self.configured: ConfiguredTopology
 
@@ -202,7 +191,7 @@ class Heartbeat:
         former = group.members.get(request.member_id)
         if former is None:
             if not self.is_joining:
-                return unknown_member(request)
+                return unknown_member(group.group_id, request.member_id)
             former = Member(request.member_id)
         refusal = None if self.is_joining else refusal_of_epoch(former, request, self.owned)
         if refusal is not None:
@@ -210,11 +199,11 @@ class Heartbeat:
         tags = None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags}
         if tags is not None and len(tags) < len(request.client_tags or ()):
             return SENSELESS
-        self.former = former
-        self.member = updated_member(former, self.event, tags)
-        if self.member != former:
+        self.member = former
+        self.updated = updated_member(former, self.event, tags)
+        if self.updated != former:
             self.must_raise_epoch = True
-            self.changes.append(member_change(group.group_id, self.member))
+            self.changes.append(member_change(group.group_id, self.updated))
         return None
 
     # 2. and 3. The topology
@@ -225,14 +214,14 @@ class Heartbeat:
         if refusal is not None:
             return refusal
         group, image = self.group, self.step.image
-        if group.topology is not None and self.member.topology_epoch < group.topology.epoch:
+        if group.topology is not None and self.updated.topology_epoch < group.topology.epoch:
             detail = (
-                f"The member's topology epoch {self.member.topology_epoch} is behind "
+                f"The member's topology epoch {self.updated.topology_epoch} is behind "
                 f"the group's topology epoch {group.topology.epoch}."
             )
             self.statuses.append(GroupStatus(StatusCode.STALE_TOPOLOGY, detail))
         configured = group.configured
-        if configured is None or group.topology is None or group.seen_image is not image:
+        if configured is None or group.topology is None or group.seen_image != image.version:
             metadata_hash = hash_of_topics(self.topology.required_topics, image)
             if configured is None or group.topology is None or configured.metadata_hash != metadata_hash:
                 found = configure(self.topology, partial(partitions_count, self.step), metadata_hash)
@@ -312,7 +301,7 @@ class Heartbeat:
     def update_target(self) -> None:
         """Compute a target for the epoch of the group, unless a delay is in force."""
         group, step = self.group, self.step
-        self.target = group.target_of(self.member.member_id)
+        self.target = group.target_of(self.updated.member_id)
         if self._is_initial_delay():
             self.statuses.append(INITIAL_DELAY)
             self.target = NO_TASKS
@@ -320,14 +309,14 @@ class Heartbeat:
             if is_too_early(group.assignment_ms, self.settings.assignment_interval_ms, step.wall_ms):
                 self.statuses.append(INTERVAL)
                 return
-            members = {**group.members, self.member.member_id: self.member}
+            members = {**group.members, self.updated.member_id: self.updated}
             inputs = StreamsTargetInputs(
                 {**group.targets}, members, self.configured, self.settings.num_standby_replicas
             )
             targets = targets_at_once(step, TimerKey(StreamsTimer.TARGET, group.group_id), self.epoch, inputs)
             if targets is not None:
                 self.changes += target_changes(group, self.epoch, targets, step.wall_ms)
-                self.target_epoch, self.target = self.epoch, targets[self.member.member_id]
+                self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
     def _is_initial_delay(self) -> bool:
         key = TimerKey(StreamsTimer.INITIAL_REBALANCE, self.group.group_id)
@@ -338,44 +327,44 @@ class Heartbeat:
 
     def reconcile(self) -> Refusal | None:
         """Go a step towards the target."""
-        if self.member.is_reconciled_to(self.target_epoch):
+        if self.updated.is_reconciled_to(self.target_epoch):
             return None
         if has_doubles(self.request):
             return SENSELESS
-        found = reconcile(self.member, self.target_epoch, self.target, self.group.owners, self.owned)
+        found = reconcile(self.updated, self.target_epoch, self.target, self.group.owners, self.owned)
         if found is None:
             return Refusal(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             )
-        if found != self.member:
-            self.member = found
+        if found != self.updated:
+            self.updated = found
             self.changes.append(current_change(self.group.group_id, found))
         return None
 
     # The answer
 
     def answer(self) -> HeartbeatReply:
-        group, member, request = self.group, self.member, self.request
-        response = heartbeat_response(member.member_id, member.member_epoch)
+        group, updated, request = self.group, self.updated, self.request
+        response = heartbeat_response(updated.member_id, updated.epoch)
         response.heartbeat_interval_ms = self.settings.heartbeat_interval_ms
-        if self.is_joining or member.assigned != self.former.assigned:
-            response.active_tasks = task_ids(member.assigned.active)
-            response.standby_tasks = task_ids(member.assigned.standby)
-            response.warmup_tasks = task_ids(member.assigned.warmup)
-            if member.user_endpoint is not None:
+        if self.is_joining or updated.assigned != self.member.assigned:
+            response.active_tasks = task_ids(updated.assigned.active)
+            response.standby_tasks = task_ids(updated.assigned.standby)
+            response.warmup_tasks = task_ids(updated.assigned.warmup)
+            if updated.user_endpoint is not None:
                 group.note_endpoint_change()
         if group.endpoint_epoch != request.endpoint_information_epoch:
-            others = [other for key, other in group.members.items() if key != member.member_id]
+            others = [other for key, other in group.members.items() if key != updated.member_id]
             response.partitions_by_user_endpoint = partitions_by_endpoint(
-                [*others, member], self.configured, partial(partitions_count, self.step)
+                [*others, updated], self.configured, partial(partitions_count, self.step)
             )
         if group.group_id in self.step.groups:
             response.endpoint_information_epoch = group.endpoint_epoch
         if self.configured.problem is not None:
             self.statuses.append(self.configured.problem)
         if request.shutdown_application:
-            group.note_shutdown(member.member_id)
+            group.note_shutdown(updated.member_id)
         if group.shutdown_member_id is not None:
             self.statuses.append(shutdown_status(group.shutdown_member_id))
         response.status = [Status(status_code=each.code, status_detail=each.detail) for each in self.statuses]
@@ -383,12 +372,12 @@ class Heartbeat:
 
     def begin_timers(self) -> None:
         """Begin the session anew; begin or end the time for revocations; begin the delay of the first target."""
-        step, group, member = self.step, self.group, self.member
-        step.schedule(StreamsTimer.SESSION, group, self.settings.session_timeout_ms, member.member_id)
-        if member.state is not MemberState.UNREVOKED_TASKS:
-            step.cancel(StreamsTimer.REBALANCE, group, member.member_id)
-        elif member.member_epoch != self.former.member_epoch or self.former.state is not member.state:
-            step.schedule(StreamsTimer.REBALANCE, group, member.rebalance_timeout_ms, member.member_id)
+        step, group, updated = self.step, self.group, self.updated
+        step.schedule(StreamsTimer.SESSION, group, self.settings.session_timeout_ms, updated.member_id)
+        if updated.state is not MemberState.UNREVOKED_TASKS:
+            step.cancel(StreamsTimer.REBALANCE, group, updated.member_id)
+        elif updated.epoch != self.member.epoch or self.member.state is not updated.state:
+            step.schedule(StreamsTimer.REBALANCE, group, updated.rebalance_timeout_ms, updated.member_id)
         key = TimerKey(StreamsTimer.INITIAL_REBALANCE, group.group_id)
         delay_ms = self.settings.initial_rebalance_delay_ms
         if group.is_empty and delay_ms > 0 and not step.timers.has(key):
@@ -418,15 +407,15 @@ def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owne
     more than it was given: then the answer with the new epoch was lost.
     """
     epoch = request.member_epoch
-    if epoch == member.member_epoch:
+    if epoch == member.epoch:
         return None
-    if epoch == member.previous_epoch and epoch < member.member_epoch and member.owns_only_assigned(owned):
+    if epoch == member.previous_epoch and epoch < member.epoch and member.owns_only_assigned(owned):
         return None
-    comparison = "greater" if epoch > member.member_epoch else "smaller"
+    comparison = "greater" if epoch > member.epoch else "smaller"
     return Refusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The streams group member has a {comparison} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from moldau.coordinator.streams.tasks import (
     NO_TASKS,
@@ -29,7 +29,6 @@ from moldau.coordinator.streams.tasks import (
     owns_any,
 )
 
-LEAVING_EPOCH: Final = -1
 PartitionsT = TypeVar("PartitionsT")
 
 
@@ -56,7 +55,7 @@ class UserEndpoint(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Member:
     member_id: str
-    member_epoch: int = 0
+    epoch: int = 0
     previous_epoch: int = 0
     """The epoch of the response before the last, with which a member comes that did not get the last."""
     state: MemberState = MemberState.STABLE
@@ -73,7 +72,7 @@ class Member:
     to_revoke: AssignedTasks = NONE_ASSIGNED
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == epoch
+        return self.state is MemberState.STABLE and self.epoch == epoch
 
     def owns_only_assigned(self, owned: Tasks | None) -> bool:
         """Whether all tasks that the member reports are tasks that it was given; False if it reports nothing."""
@@ -136,15 +135,15 @@ def reconcile(
     """
     match member.state:
         case MemberState.STABLE:
-            if member.member_epoch == target_epoch:
+            if member.epoch == target_epoch:
                 return member
-            epoch = member.member_epoch
+            epoch = member.epoch
         case MemberState.UNREVOKED_TASKS:
             if owned is None or owns_any(owned, member.to_revoke):
                 return member
-            epoch = member.member_epoch + 1
+            epoch = member.epoch + 1
         case MemberState.UNRELEASED_TASKS:
-            epoch = member.member_epoch
+            epoch = member.epoch
         case MemberState.UNKNOWN:
             if owned is None or owned != NO_TASKS:
                 return None
@@ -176,16 +175,16 @@ def next_assignment(
         return replace(
             member,
             state=MemberState.UNREVOKED_TASKS,
-            member_epoch=epoch,
-            previous_epoch=member.member_epoch,
+            epoch=epoch,
+            previous_epoch=member.epoch,
             assigned=difference.kept,
             to_revoke=difference.to_revoke,
         )
     return replace(
         member,
         state=MemberState.UNRELEASED_TASKS if difference.has_taken else MemberState.STABLE,
-        member_epoch=target_epoch,
-        previous_epoch=member.member_epoch,
+        epoch=target_epoch,
+        previous_epoch=member.epoch,
         assigned=difference.kept if difference.given.is_empty else merged(difference.kept, difference.given),
         to_revoke=NONE_ASSIGNED,
     )

@@ -118,7 +118,3 @@ def loaded(step: GroupStep, group: StreamsGroup) -> None:
         step.schedule(StreamsTimer.SESSION, group, settings.session_timeout_ms, member.member_id)
         if member.state is MemberState.UNREVOKED_TASKS:
             step.schedule(StreamsTimer.REBALANCE, group, member.rebalance_timeout_ms, member.member_id)
-
-
-def unloaded(_step: GroupStep, _group: StreamsGroup) -> None:
-    """No request of a streams group is parked; those that wait for a commit are refused by the shard."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from moldau.coordinator.group.membership import LEAVE_EPOCH
 from moldau.coordinator.group.records import RecordChange, RecordType
-from moldau.coordinator.streams.member import LEAVING_EPOCH, Member, MemberState, UserEndpoint
+from moldau.coordinator.streams.member import Member, MemberState, UserEndpoint
 from moldau.coordinator.streams.tasks import NONE_ASSIGNED, AssignedTasks, EpochsOfTasks, Tasks, TaskSet, task_set
 from moldau.coordinator.streams.topology import InternalTopic, Topology
 from moldau.protocol.records.streams_groups import (
@@ -124,7 +125,7 @@ def member_change(group_id: str, member: Member) -> RecordChange:
 def current_change(group_id: str, member: Member) -> RecordChange:
     """The tasks that a member has, and those that it has to revoke."""
     value = StreamsGroupCurrentMemberAssignmentValue(
-        member_epoch=member.member_epoch,
+        member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
         active_tasks=_with_epochs(member.assigned.active),
@@ -215,7 +216,7 @@ def with_metadata(member: Member, value: StreamsGroupMemberMetadataValue) -> Mem
 def with_assignment(member: Member, value: StreamsGroupCurrentMemberAssignmentValue) -> Member:
     return replace(
         member,
-        member_epoch=value.member_epoch,
+        epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state),
         assigned=AssignedTasks(
@@ -232,8 +233,8 @@ def with_assignment(member: Member, value: StreamsGroupCurrentMemberAssignmentVa
 def without_assignment(member: Member) -> Member:
     return replace(
         member,
-        member_epoch=LEAVING_EPOCH,
-        previous_epoch=LEAVING_EPOCH,
+        epoch=LEAVE_EPOCH,
+        previous_epoch=LEAVE_EPOCH,
         assigned=NONE_ASSIGNED,
         to_revoke=NONE_ASSIGNED,
     )

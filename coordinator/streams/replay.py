@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moldau.coordinator.group.group import Group
+from moldau.coordinator.group.membership import LEAVE_EPOCH, NO_ASSIGNMENT_EPOCH
 from moldau.coordinator.group.records import RecordChange
-from moldau.coordinator.streams.group import NO_ASSIGNMENT_EPOCH, StreamsGroup
-from moldau.coordinator.streams.member import LEAVING_EPOCH, Member
+from moldau.coordinator.streams.group import StreamsGroup
+from moldau.coordinator.streams.member import Member
 from moldau.coordinator.streams.records import target_of, with_assignment, with_metadata, without_assignment
 from moldau.coordinator.streams.topology import topology_of
 from moldau.protocol.primitives import MalformedMessage
@@ -32,12 +32,11 @@ from moldau.protocol.records.streams_groups import (
 )
 
 
-def replay(group: Group | None, change: RecordChange, _is_loaded: bool) -> Group | None:
+def replay(group: StreamsGroup | None, change: RecordChange) -> StreamsGroup | None:
     """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
 
     Raises `MalformedMessage`.
     """
-    assert group is None or isinstance(group, StreamsGroup)
     if group is None:
         if change.value is None:
             return None
@@ -77,7 +76,7 @@ def _member(
     if value is not None:
         group.put_member(with_metadata(member or Member(key.member_id), value))
     elif member is not None:
-        if member.member_epoch != LEAVING_EPOCH or key.member_id in group.targets:
+        if member.epoch != LEAVE_EPOCH or key.member_id in group.targets:
             raise MalformedMessage(f"a tombstone of the member {key.member_id!r}, which has tasks or a target")
         group.remove_member(key.member_id)
 

@@ -6,7 +6,7 @@ from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
 from moldau.kraft.raft.fetch_service import FetchService
 from moldau.kraft.raft.member import METADATA_TOPIC, QuorumMember
 from moldau.kraft.raft.replica_states import ReplicaProgress, ReplicaStates
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -51,7 +51,7 @@ def _unknown(index: int) -> ResponsePartitionData:
     return ResponsePartitionData(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message="This server does not host this topic-partition.",
+        error_message=ERROR_TEXTS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
         leader_id=0,
         leader_epoch=0,
         high_watermark=0,

@@ -38,11 +38,9 @@ def moldau_value(
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import _parse_datatype_string
 
-    check_on_error(on_error)
+    check_on_error(on_error, keeps=False)
     data_type = _parse_datatype_string(returns)
-    decoding = ColumnDecoding(
-        SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error == "null", tuple(place)
-    )
+    decoding = ColumnDecoding(SchemaSource(registry), to_arrow_type(data_type, timezone="UTC"), on_error, tuple(place))
     arrow_udf: Any = kinds.arrow_udf  # its overloads know no variable arguments
     decode = arrow_udf(typed_function(decoding), data_type)
     column: Column = decode(F.col(value), *(F.col(name) for name in place)).alias(value)

@@ -9,6 +9,7 @@ from moldau.tables.engines.topic_dataset import TopicDataset, dataset
 from moldau.tables.reading.arguments import Place
 from moldau.tables.reading.topics import topics
 from moldau.tables.refusals import Refused
+from moldau.tables.values.topic_types import NoSample
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -55,6 +56,18 @@ def one_name(topics: Sequence[str]) -> str:
     )
 
 
+def dataset_of(place: Place, topic: str, arguments: Mapping[str, Any], *, is_chosen: bool) -> TopicDataset:
+    """The dataset of a topic. If the caller has not chosen the topic and no value of a sample tells a type, the values
+    stay bytes. Raises as `dataset`.
+    """
+    try:
+        return dataset(place, topic, **arguments)
+    except NoSample:
+        if is_chosen:
+            raise
+        return dataset(place, topic, **{**arguments, "schema": None, "registry": None, "on_error": "fail"})
+
+
 def duckdb(
     con: DuckDBPyConnection | None,
     place: Place,
@@ -68,8 +81,9 @@ def duckdb(
     a view whose name several topics have is refused. `names`: only this topic or these, or view by topic. Tables that
     describe the cluster are views too: `moldau_topics`, `moldau_segments`, `moldau_offsets`, `moldau_groups`,
     `moldau_transactions`. Nothing is read before a query, which reads what is there then: the columns that it names,
-    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`. Raises
-    `Refused` and OSError.
+    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`; with
+    schema="sample" a sample is taken of each topic, and of one that is not in `names` the values stay bytes if they
+    give no type. Raises `Refused` and OSError.
     """
     import duckdb as library
 
@@ -88,7 +102,7 @@ def duckdb(
         raise Refused(one_name(next(iter(same.values()))))
     for topic, view in views.items():
         topics_of_view = same.get(view.lower())
-        of_topic = dataset(place, topic, **arguments)
+        of_topic = dataset_of(place, topic, arguments, is_chosen=is_chosen)
         connection.register(view, of_topic if topics_of_view is None else AmbiguousTopic(of_topic, topics_of_view))
     for view, table in DESCRIPTIONS.items():
         connection.register(view, dataset(place, table=table, options=shown))

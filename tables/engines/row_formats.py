@@ -19,7 +19,8 @@ from typing import IO, Any, Final, Protocol
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.refusals import Refused
-from moldau.tables.values.column_decoding import JSON_FORM
+from moldau.tables.values.column_decoding import FIELDS_FORM, JSON_FORM
+from moldau.tables.values.json_types import OTHERS
 
 CELL_MAX: Final = 40
 """Characters of a cell in a table of text."""
@@ -65,13 +66,14 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
 
 
 class JsonLines:
-    """An object a row, with the names of the columns; values that were decoded to JSON are part of it. Raises `Refused`
-    if two columns have one name.
+    """An object a row, with the names of the columns; values that were decoded are part of it. Raises `Refused` if two
+    columns have one name.
     """
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decoded = [field.name for field in schema if field.metadata == JSON_FORM]
+        self._structs = [field.name for field in schema if field.metadata == FIELDS_FORM]
         for name in schema.names:
             if schema.names.count(name) > 1:
                 raise Refused(f"two columns have the name {name}: give each a name of its own (AS)")
@@ -84,6 +86,8 @@ class JsonLines:
     def _line(self, row: dict[str, Any]) -> str:
         for name in self._decoded:
             row[name] = None if row[name] is None else json.loads(row[name])
+        for name in self._structs:
+            row[name] = with_others(row[name])
         return json_text(row)
 
     def close(self) -> None:
@@ -91,13 +95,17 @@ class JsonLines:
 
 
 class CommaSeparated:
-    """A line of names, and a line for each row. Bytes and nested values are texts as in JSON lines."""
+    """A line of names, and a line for each row; a column for each field of values of a schema. Bytes and nested values
+    are texts as in JSON lines.
+    """
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
+        schema = with_fields(pa.RecordBatch.from_pylist([], schema)).schema
         self._write(pa.schema([(name, pa.string()) for name in schema.names]).empty_table(), has_names=True)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
+        batch = with_fields(batch)
         columns = [
             column if is_plain(column) else pa.array(map(text_of, shown_values(column)), pa.string())
             for column in batch.columns
@@ -114,16 +122,16 @@ class CommaSeparated:
 
 
 class TextTable:
-    """Columns of text under their names, printed at the end."""
+    """Columns of text under their names, printed at the end; a column for each field of values of a schema."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._names = schema.names
+        self._names = with_fields(pa.RecordBatch.from_pylist([], schema)).schema.names
         self._rows: list[list[str]] = []
         self._left_out = 0
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        kept = batch.slice(0, TABLE_ROWS_MAX - len(self._rows))
+        kept = with_fields(batch.slice(0, TABLE_ROWS_MAX - len(self._rows)))
         self._left_out += batch.num_rows - kept.num_rows
         self._rows += [[shortened(text_of(value)) for value in row] for row in shown_rows(kept)]
 
@@ -159,6 +167,32 @@ WRITERS: Final[dict[str, Callable[[pa.Schema, IO[bytes]], RowWriter]]] = {
     "parquet": parquet_writer,
     "arrow": arrow_writer,
 }
+
+
+def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the fields of values of a schema as columns `value.name`, in place of the struct. They are null if
+    the value is.
+    """
+    named: dict[str, pa.Array] = {}
+    if all(field.metadata != FIELDS_FORM for field in batch.schema):
+        return batch
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.metadata == FIELDS_FORM:
+            parts = zip(field.type, column.flatten(), strict=True)
+            named |= {f"{field.name}.{part.name}": values for part, values in parts}
+        else:
+            named[field.name] = column
+    return pa.RecordBatch.from_pydict(named)
+
+
+def with_others(value: Any) -> Any:
+    """A value of a schema with the properties that have no column as JSON, not as a text of JSON."""
+    if isinstance(value, dict):
+        return {
+            name: json.loads(each) if name == OTHERS and each is not None else with_others(each)
+            for name, each in value.items()
+        }
+    return [with_others(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def is_plain(column: pa.Array) -> bool:

@@ -15,7 +15,7 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, int
 from moldau.tables.reading.decoding_threads import DecodingThreads
 from moldau.tables.reading.filter_bounds import FilterBounds
 from moldau.tables.refusals import Refused, did_you_mean
-from moldau.tables.values.column_decoding import JSON_FORM, PLACE, ColumnDecoding
+from moldau.tables.values.column_decoding import MISFIT, PLACE, ColumnDecoding
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
@@ -26,7 +26,10 @@ THREADS_MAX: Final = 4
 NOTHING_PUSHED: Final = PushedFilters()
 VALUE: Final = "value"
 """The column that is decoded by schemas."""
-DECODED: Final = pa.field(VALUE, pa.string(), metadata=JSON_FORM)
+SAMPLE_SLICES: Final = 16
+"""How many parts of a read a sample is taken of at most, each from its start: the first records of a topic do not say
+what its last ones are.
+"""
 COUNTED: Final = "partition"
 
 
@@ -58,27 +61,47 @@ class TopicScan:
     threads: int | None = None
     progress: Callable[[Progress], None] | None = None
     decoding: ColumnDecoding | None = None
-    """What decodes the column `value`, into JSON; None leaves it as it is."""
+    """What decodes the column `value`; None leaves it as it is."""
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the batches. Raises `Refused` for a column that the table does not have."""
-        known = {field.name: field for field in self._every_field()}
+        known = {field.name: field for field in self.every_field()}
         for name in self.columns:
             if name not in known:
                 meant = did_you_mean(name, known)
                 raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(known)}")
         return pa.schema([known[name] for name in self.columns])
 
-    def _every_field(self) -> pa.Schema:
+    def every_field(self) -> pa.Schema:
         """The fields of all columns that the table may have."""
         schema = arrow_schema(every_column(self.options))
         if self.decoding is None:
             return schema
         at = schema.get_field_index(VALUE)
-        if at < 0:
-            raise Refused(f"registry: table={self.options.table} has no values")
-        return schema.set(at, DECODED)
+        schema = schema.set(at, self.decoding.field)
+        return schema.insert(at + 1, pa.field(MISFIT, pa.binary())) if self.decoding.keeps_misfits else schema
+
+    def check_values(self, argument: str) -> None:
+        """Raises `Refused` if the table has no values, which the argument is about."""
+        if VALUE not in (column.name for column in every_column(self.options)):
+            raise Refused(f"{argument}: table={self.options.table} has no values")
+
+    def sample(self, rows_max: int) -> Iterator[bytes]:
+        """About so many of the values, from the starts of segments all over the read. Raises as `reader` and
+        `TableReader.read_task`.
+        """
+        reader = table_reader(self.options, (VALUE,), None if self.pushed == NOTHING_PUSHED else self.pushed, TASK_SIZE)
+        slices = [part for task in reader.tasks() for part in task]
+        chosen = sorted({len(slices) * each // SAMPLE_SLICES for each in range(SAMPLE_SLICES)} | {len(slices) - 1})
+        for each in chosen if slices else ():
+            left = max(1, rows_max // len(chosen))
+            for batch in reader.read_task((slices[each],)):
+                for value in batch.column(VALUE).slice(0, left).drop_null():
+                    yield value.as_py()
+                left -= batch.num_rows
+                if left <= 0:
+                    break
 
     def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> TopicScan:
         """The scan with fewer columns, and with a further filter."""
@@ -100,13 +123,13 @@ class TopicScan:
         schema = self.schema
         needed, pushed = self.columns or (self._counted_column(),), self.pushed
         if self.filter is not None:
-            bounds = FilterBounds(self.filter, self._every_field())
+            bounds = FilterBounds(self.filter, self.every_field())
             needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
             if self.options.table == "records":
                 pushed = joined(pushed, bounds.pushed())
-        decoding = self.decoding if VALUE in needed else None
+        decoding = self.decoding if VALUE in needed or MISFIT in needed else None
         if decoding is not None:
-            needed = tuple(dict.fromkeys([*needed, *PLACE]))
+            needed = tuple(dict.fromkeys([*(name for name in needed if name != MISFIT), VALUE, *PLACE]))
         reader = table_reader(self.options, needed, None if pushed == NOTHING_PUSHED else pushed, TASK_SIZE)
         tasks = reader.tasks()
         threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter, decoding).read, self._threads_max())
@@ -165,11 +188,22 @@ class FilteredTasks:
         """The batches of a task. Raises as `TableReader.read_task` and `ColumnDecoding.decode_column`."""
         for batch in self._reader.read_task(task):
             if self._decoding is not None:
-                column = self._decoding.decode_column(batch.column(VALUE), *(batch.column(name) for name in PLACE))
-                batch = batch.set_column(batch.schema.get_field_index(VALUE), DECODED, column)
+                batch = with_decoded(batch, self._decoding)
             kept = batch if self._wanted is None else filtered(batch, self._wanted)
             if kept.num_rows:
                 yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+
+
+def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBatch:
+    """A batch with its values decoded, and with the bytes of those that could not be, if they are kept."""
+    values = batch.column(VALUE)
+    decoded = decoding.decode(values, *(batch.column(name) for name in PLACE))
+    batch = batch.set_column(batch.schema.get_field_index(VALUE), decoding.field, decoded.column)
+    if not decoding.keeps_misfits:
+        return batch
+    misfits = set(decoded.misfits)
+    is_kept = pa.array([row in misfits for row in range(batch.num_rows)], pa.bool_())
+    return batch.append_column(MISFIT, pc.if_else(is_kept, values, pa.scalar(None, pa.binary())))
 
 
 def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:

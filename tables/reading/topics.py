@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.tables.reading.arguments import Bound, Isolation, Place, Topic, offset_bounds, source_options, with_bounds
-from moldau.tables.reading.topic_scan import BATCH_ROWS, Progress, TopicScan, offsets_within
+from moldau.tables.reading.topic_scan import BATCH_ROWS, VALUE, Progress, TopicScan, offsets_within
 from moldau.tables.refusals import Refused
-from moldau.tables.values.column_decoding import OnError, json_decoding
-from moldau.tables.views.schemas import chosen_columns, every_column
+from moldau.tables.values.column_decoding import MISFIT, PLACE, ColumnDecoding, OnError, check_on_error
+from moldau.tables.values.registry import SchemaSource
+from moldau.tables.values.topic_types import (
+    SAMPLE,
+    SAMPLE_ROWS,
+    GivenSchema,
+    given_type,
+    json_schema_of,
+    sampled_type,
+)
+from moldau.tables.views.schemas import chosen_columns
 
 _END: Final = object()
 
@@ -34,14 +44,18 @@ def topic_scan(
     progress: Callable[[Progress], None] | None = None,
     options: Mapping[str, str] | None = None,
     registry: str | None = None,
+    schema: GivenSchema | None = None,
+    sample_rows: int = SAMPLE_ROWS,
     on_error: OnError = "fail",
 ) -> TopicScan:
-    """The scan of the arguments of `read_topic`. Raises `Refused`; OSError where bounds by partition are given."""
+    """The scan of the arguments of `read_topic`. Raises `Refused`; OSError if bounds by partition are given; as a read
+    if a sample is taken.
+    """
     given = source_options(place, topic, table=table, isolation=isolation, snapshot=snapshot, further=options)
     first, last = offset_bounds(start, end)
     if table != "records" and (first is not None or last is not None):
         raise Refused(f"start and end: table={table} takes no offset for all partitions")
-    return TopicScan(
+    scan = TopicScan(
         with_bounds(given, start, end),
         tuple(columns) if columns is not None else tuple(column.name for column in chosen_columns(given)),
         filter,
@@ -49,8 +63,54 @@ def topic_scan(
         batch_rows,
         threads,
         progress,
-        None if registry is None else json_decoding(registry, on_error),
     )
+    decoding = decoding_of(scan, registry, schema, sample_rows, on_error)
+    if decoding is None:
+        return scan
+    if decoding.keeps_misfits and columns is None and VALUE in scan.columns:
+        at = scan.columns.index(VALUE) + 1
+        scan = scan.restricted((*scan.columns[:at], MISFIT, *scan.columns[at:]), None)
+    return replace(scan, decoding=decoding)
+
+
+def decoding_of(
+    scan: TopicScan, registry: str | None, schema: GivenSchema | None, sample_rows: int, on_error: OnError
+) -> ColumnDecoding | None:
+    """What decodes the values of a scan, and names one that it cannot decode by its place; None if they stay as they
+    are. Raises as `topic_scan`.
+    """
+    check_on_error(on_error)
+    if registry is None and schema is None:
+        if on_error == "keep":
+            raise Refused("on_error: keep is for values that are decoded, by registry or by schema")
+        return None
+    scan.check_values("schema" if registry is None else "registry")
+    source = None if registry is None else SchemaSource(registry)
+    if source is not None:
+        source.check()
+    if schema is None:
+        return ColumnDecoding(source, pa.string(), on_error, PLACE)
+    if isinstance(schema, str) and schema == SAMPLE:
+        return ColumnDecoding(
+            source, sampled_type(sample_of(scan, sample_rows), source), on_error, PLACE, is_strict=True
+        )
+    return ColumnDecoding(source, given_type(schema), on_error, PLACE, is_strict=True)
+
+
+def sample_of(scan: TopicScan, rows: int) -> Iterator[bytes]:
+    """A sample of the values. Raises `Refused` for a number of rows below 1, and as a read."""
+    if rows < 1:
+        raise Refused(f"sample_rows: {rows} is below 1")
+    return scan.sample(rows)
+
+
+def json_schema(place: Place, topic: Topic, *, sample_rows: int = SAMPLE_ROWS, **arguments: Any) -> dict[str, Any]:
+    """The JSON Schema that a sample of the values of a topic fits, for `schema` of `read_topic`, whose arguments and
+    errors it has. Raises `NoSample` besides, if no value is JSON.
+    """
+    scan = topic_scan(place, topic, **arguments)
+    scan.check_values("json_schema")
+    return json_schema_of(sample_of(scan, sample_rows))
 
 
 def scan_of_every_column(place: Place, topic: Topic = None, **arguments: Any) -> TopicScan:
@@ -60,7 +120,7 @@ def scan_of_every_column(place: Place, topic: Topic = None, **arguments: Any) ->
     scan = topic_scan(place, topic, **arguments)
     if arguments.get("columns") is not None or scan.options.columns:
         return scan
-    return scan.restricted(tuple(column.name for column in every_column(scan.options)), None)
+    return scan.restricted(tuple(scan.every_field().names), None)
 
 
 def read_topic(
@@ -79,6 +139,8 @@ def read_topic(
     progress: Callable[[Progress], None] | None = None,
     options: Mapping[str, str] | None = None,
     registry: str | None = None,
+    schema: GivenSchema | None = None,
+    sample_rows: int = SAMPLE_ROWS,
     on_error: OnError = "fail",
 ) -> pa.RecordBatchReader:
     """Read a topic, or another table of `place`, as Arrow batches. The read is planned before this returns.
@@ -96,7 +158,10 @@ def read_topic(
     | `progress`     | called with a `Progress` in the thread of the caller, for each batch                           |
     | `options`      | further options of the data source, by name: `failOnDataLoss`, security of brokers             |
     | `registry`     | a URL or a directory of schemas: `value` becomes JSON, decoded as its frame says               |
-    | `on_error`     | a value that cannot be decoded ends the read (`fail`), or is null (`null`)                     |
+    | `schema`       | `value` has this type: `sample` takes it from `sample_rows` of the values; a JSON Schema, the  |
+    |                | path of one, or a type of Arrow. Without `registry` the values are plain JSON                  |
+    | `on_error`     | a value that cannot be decoded ends the read (`fail`), is null (`null`), or is null with its   |
+    |                | bytes in the column `misfit` (`keep`)                                                          |
 
     Rows of a partition come in the order of their offsets. Computed batches that wait take 64 MiB; a reader that is
     dropped ends its threads. Raises `Refused`, `DataLost` (both name topic, partition and offset), `MalformedMessage`
@@ -117,6 +182,8 @@ def read_topic(
         progress=progress,
         options=options,
         registry=registry,
+        schema=schema,
+        sample_rows=sample_rows,
         on_error=on_error,
     ).reader()
 

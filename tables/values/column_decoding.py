@@ -1,9 +1,9 @@
-"""Columns of framed values, decoded batch after batch."""
+"""Columns of values, decoded batch after batch: framed ones by their schemas, or plain JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 JSON_FORM: Final = {b"moldau.form": b"json"}
 """The metadata of a column of texts that are JSON."""
-OnError: TypeAlias = Literal["fail", "null"]
+FIELDS_FORM: Final = {b"moldau.form": b"fields"}
+"""The metadata of a column of values of a schema that are structs."""
+OnError: TypeAlias = Literal["fail", "null", "keep"]
+MISFIT: Final = "misfit"
+"""The column with the bytes of the values that could not be decoded, if they are kept."""
 PLACE: Final = ("topic", "partition", "offset")
 """The columns that name a value in an error."""
 
@@ -36,60 +40,98 @@ def values(
     """
     import pyarrow as pa
 
-    check_on_error(on_error)
+    check_on_error(on_error, keeps=False)
     kind = pa.string() if returns is None else returns
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = pa.table({column: rows})
     if column not in rows.schema.names:
         raise Refused(f"column: the rows have no column {column}")
     place = tuple(name for name in PLACE if name in rows.schema.names)
-    decoding = ColumnDecoding(SchemaSource(registry), kind, on_error == "null", place)
+    decoding = ColumnDecoding(SchemaSource(registry), kind, on_error, place)
     batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
     decoded = (decoding.decode_column(each.column(column), *(each.column(name) for name in place)) for each in batches)
     return pa.chunked_array(decoded, kind)
 
 
-def check_on_error(on_error: str) -> None:
-    """Raises `Refused` for what is none of `OnError`."""
-    if on_error not in ("fail", "null"):
-        raise Refused(f"on_error: {on_error} is neither fail nor null")
+def check_on_error(on_error: str, *, keeps: bool = True) -> None:
+    """Raises `Refused` for what is none of `OnError`, and for `keep` where there is no column to keep a value in."""
+    if on_error == "keep" and not keeps:
+        raise Refused("on_error: keep needs the rows of a read (read_topic), which get a column for such values")
+    if on_error not in ("fail", "null", "keep"):
+        raise Refused(f"on_error: {on_error} is none of fail, null and keep")
 
 
-def json_decoding(registry: str, on_error: OnError) -> ColumnDecoding:
-    """What decodes values into JSON, and names one that it cannot decode by its place. Raises `Refused` for a registry
-    that is neither a URL nor a directory.
-    """
-    import pyarrow as pa
+class Decoded(NamedTuple):
+    """The decoded values of a batch."""
 
-    check_on_error(on_error)
-    source = SchemaSource(registry)
-    source.check()
-    return ColumnDecoding(source, pa.string(), on_error == "null", PLACE)
+    column: Any
+    """An Arrow array of the type of the result."""
+    misfits: Sequence[int]
+    """The rows whose values could not be decoded, in any order; they are null."""
 
 
 class ColumnDecoding:
     """Decodes batches of a column in a task."""
 
-    def __init__(self, source: SchemaSource, arrow_type: Any, is_lenient: bool, place: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        source: SchemaSource | None,
+        arrow_type: Any,
+        on_error: OnError,
+        place: tuple[str, ...],
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        """`source`: the schemas of framed values; None decodes plain JSON. `is_strict`: a value with properties that
+        the type does not name is a misfit. Otherwise they are left out, and a result of texts is JSON.
+        """
         self._source = source
         self._type = arrow_type
-        self._is_lenient = is_lenient
+        self._on_error = on_error
         self._place = place
+        self._is_strict = is_strict
         self._decode: Callable[[bytes], object] | None = None
+
+    @property
+    def field(self) -> Any:
+        """The field of the column `value`."""
+        import pyarrow as pa
+
+        fields = FIELDS_FORM if pa.types.is_struct(self._type) else None
+        return pa.field("value", self._type, metadata=JSON_FORM if self._gives_json() else fields)
+
+    @property
+    def keeps_misfits(self) -> bool:
+        """Whether rows have the column `MISFIT`."""
+        return self._on_error == "keep"
+
+    def _gives_json(self) -> bool:
+        import pyarrow as pa
+
+        return not self._is_strict and bool(pa.types.is_string(self._type))
 
     def decode_column(self, values: Any, *places: Any) -> Any:
         """An Arrow array of the type of the result. Raises `ValueNotDecoded`, and as `FramedValues.decoder`."""
+        return self.decode(values, *places).column
+
+    def decode(self, values: Any, *places: Any) -> Decoded:
+        """Decode a column of bytes; `places` are the columns that name a value in an error. Raises as
+        `decode_column`.
+        """
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD
 
-        decoded = [self._decoded(value, row, places) for row, value in enumerate(values.to_pylist())]
+        misfits: list[int] = []
+        decoded = [self._decoded(value, row, places, misfits) for row, value in enumerate(values.to_pylist())]
         try:
-            return pa.array(decoded, self._type)
+            column = pa.array(decoded, self._type)
         except (pa.ArrowException, *NOT_HELD):
-            return pa.array([self._fitting(each, row, places) for row, each in enumerate(decoded)], self._type)
+            fitting = [self._fitting(each, row, places, misfits) for row, each in enumerate(decoded)]
+            column = pa.array(fitting, self._type)
+        return Decoded(column, misfits)
 
-    def _decoded(self, value: bytes | None, row: int, places: Sequence[Any]) -> object:
+    def _decoded(self, value: bytes | None, row: int, places: Sequence[Any], misfits: list[int]) -> object:
         if value is None:
             return None
         if self._decode is None:
@@ -97,21 +139,19 @@ class ColumnDecoding:
         try:
             return self._decode(value)
         except ValueNotDecoded as problem:
-            self._fail(problem, row, places)
+            self._fail(problem, row, places, misfits)
             return None
 
     def _decoder(self) -> Callable[[bytes], object]:
         """What decodes a value, into JSON or into what the type of the result holds."""
-        import pyarrow as pa
-
-        from moldau.tables.values.decoders import FramedValues, as_text
+        from moldau.tables.values.decoders import FramedValues, as_text, plain_json
         from moldau.tables.values.shapes import shape_of
 
-        values = FramedValues(self._source)
-        form = as_text if pa.types.is_string(self._type) else shape_of(self._type, selects=True)
-        return lambda value: form(values.decode(value))
+        decode = plain_json if self._source is None else FramedValues(self._source).decode
+        form = as_text if self._gives_json() else shape_of(self._type, selects=not self._is_strict)
+        return lambda value: form(decode(value))
 
-    def _fitting(self, value: object, row: int, places: Sequence[Any]) -> object:
+    def _fitting(self, value: object, row: int, places: Sequence[Any], misfits: list[int]) -> object:
         """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
         import pyarrow as pa
 
@@ -120,12 +160,13 @@ class ColumnDecoding:
         try:
             pa.array([value], self._type)
         except (pa.ArrowException, *NOT_HELD) as problem:
-            self._fail(ValueNotDecoded(f"the value does not fit the columns: {problem}"), row, places)
+            self._fail(ValueNotDecoded(f"the value does not fit the columns: {problem}"), row, places, misfits)
             return None
         return value
 
-    def _fail(self, problem: ValueNotDecoded, row: int, places: Sequence[Any]) -> None:
-        if self._is_lenient:
+    def _fail(self, problem: ValueNotDecoded, row: int, places: Sequence[Any], misfits: list[int]) -> None:
+        misfits.append(row)
+        if self._on_error != "fail":
             return
         named = ", ".join(f"{name} {each[row].as_py()}" for name, each in zip(self._place, places, strict=True))
         raise ValueNotDecoded(f"{named}: {problem}" if named else str(problem)) from None

@@ -14,7 +14,7 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.avro import avro_decoder
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.protobuf import JsonValue, protobuf_decoder
-from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, unframed
+from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotDecoded, unframed
 
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
@@ -88,6 +88,17 @@ def decoder_of(schema: Schema, schema_id: int) -> Decode:
         raise Refused(f"schema {schema_id} needs {missing.name}: {INSTALL}") from None
     except Exception as problem:
         raise ValueNotDecoded(f"schema {schema_id} cannot be read: {problem}") from None
+
+
+def plain_json(value: bytes) -> object:
+    """Parse a value that no registry has framed. Raises `ValueNotDecoded`."""
+    try:
+        return parse_json(value)
+    except ValueNotDecoded:
+        raise
+    except ValueError as problem:
+        framed = ": a schema registry has framed it (registry)" if value[:1] == bytes([MAGIC]) else f": {problem}"
+        raise ValueNotDecoded(f"the value is not JSON{framed}") from None
 
 
 def json_decoder(schema: Schema) -> Decode:

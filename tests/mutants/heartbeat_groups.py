@@ -117,9 +117,9 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
     Mutant(
         411,
         "a heartbeat is answered before its records are committed",
-        HEARTBEAT,
-        "        step.when_committed(ReplyWhenCommitted(event.waiter, answer, _refused_by_the_log))\n",
-        "        step.reply(event.waiter, answer)\n",
+        "coordinator/group/membership.py",
+        "        answer_when_committed(step, waiter, decided, refused)\n",
+        "        step.reply(waiter, decided)\n",
         Hunt.CONSUMER_GROUPS,
     ),
     Mutant(
@@ -190,8 +190,8 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         432,
         "a member of a Streams group with the epoch before its own may have any tasks",
         STREAMS,
-        "    if epoch == member.previous_epoch and epoch < member.member_epoch and member.owns_only_assigned(owned):\n",
-        "    if epoch == member.previous_epoch and epoch < member.member_epoch:\n",
+        "    if epoch == member.previous_epoch and epoch < member.epoch and member.owns_only_assigned(owned):\n",
+        "    if epoch == member.previous_epoch and epoch < member.epoch:\n",
         Hunt.STREAMS_GROUPS,
     ),
     Mutant(
@@ -262,8 +262,8 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         511,
         "a share member gets partitions of a topic to which it is not subscribed",
         SHARE,
-        "assigned=frozenset(each for each in target if each[0] in subscribed)",
-        "assigned=frozenset(target)",
+        "assigned=frozenset(each for each in self._target if each[0] in subscribed)",
+        "assigned=frozenset(self._target)",
         Hunt.SHARE_GROUPS,
     ),
     Mutant(

@@ -283,7 +283,7 @@ def snapshot(group: Group | None) -> object:
     if not isinstance(group, ConsumerGroup):
         return None
     return (
-        (group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_ms, group.classic_members_count),
+        (group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms, group.classic_members_count),
         group.members,
         group.targets,
         group.static_members,

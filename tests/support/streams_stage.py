@@ -39,10 +39,10 @@ WALL_MS = 1_700_000_000_000
 GROUP = "app"
 
 
-def image(topics: Mapping[str, int], settings: Mapping[str, str]) -> TestImage:
+def image(topics: Mapping[str, int], settings: Mapping[str, str], version: int = 0) -> TestImage:
     """The metadata of a cluster with these topics, by name, and their numbers of partitions."""
     made = (TestTopic(name, name.encode()[:16].ljust(16, b"\0"), count) for name, count in topics.items())
-    return TestImage(tuple(made), settings=settings)
+    return TestImage(tuple(made), version, version, settings)
 
 
 def subtopology(subtopology_id: str = "0", sources: Sequence[str] = ("in",), *stores: str) -> Subtopology:
@@ -71,12 +71,16 @@ class StreamsStage:
         """Of the last heartbeat."""
         self.refusal = ErrorCode.NONE
         """The error with which the log refuses the next batch."""
+        self._versions = 0
+        """The number of images published so far."""
         self.set_topics(topics)
         self.shard = self._new_shard()
 
     def set_topics(self, topics: Mapping[str, int], **settings: str) -> None:
         """Publish other metadata. Settings of the group are by Kafka's names, with `_` for `.`."""
-        self.image = image(topics, {key.replace("_", "."): value for key, value in settings.items()})
+        self._versions += 1
+        by_kafkas_name = {key.replace("_", "."): value for key, value in settings.items()}
+        self.image = image(topics, by_kafkas_name, self._versions)
 
     def _new_shard(self) -> GroupShard:
         shard = GroupShard(self.config, 0, lambda: self.image)

@@ -26,7 +26,7 @@ from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.broker.config.topics import topic_defaults
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -112,7 +112,7 @@ def _describe(services: Services, resource: DescribeConfigsResource) -> list[Con
                 return NotDescribed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
             return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
-    return NotDescribed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    return NotDescribed(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
 
 
 def _topic(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:

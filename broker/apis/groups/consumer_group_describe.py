@@ -14,7 +14,7 @@ from moldau.broker.apis.parts import cut
 from moldau.broker.apis.visibility import GROUP_OPERATIONS, permitted
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.consumer.describe import describe_error
+from moldau.coordinator.consumer.describe import not_described
 from moldau.coordinator.consumer.events import DescribeConsumerGroup
 from moldau.kraft.features import GROUP_VERSION
 from moldau.protocol.errors import ErrorCode
@@ -49,12 +49,12 @@ def handle(
 
 def describe(groups: Groups, group_id: str, version: int, *, is_on: bool) -> DescribedGroup | Pending[DescribedGroup]:
     if not is_on:
-        return describe_error(group_id, ErrorCode.UNSUPPORTED_VERSION)
+        return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION)
     return submit_event(
         groups.runner_of(group_id),
         version,
         lambda waiter: DescribeConsumerGroup(waiter, group_id),
-        lambda error: describe_error(group_id, error if group_id else ErrorCode.INVALID_GROUP_ID),
+        lambda error: not_described(group_id, error if group_id else ErrorCode.INVALID_GROUP_ID),
     )
 
 
@@ -75,7 +75,7 @@ def without_hidden_topics(services: Services, context: RequestContext, request: 
                 if not visible[name]:
                     message = "the group has topics that the client may not describe"
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    response.groups[place] = describe_error(described.group_id, error, message)
+                    response.groups[place] = not_described(described.group_id, error, message)
         return response
 
     return change_response(answer(context, request), hide)

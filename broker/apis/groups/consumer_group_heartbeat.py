@@ -16,7 +16,8 @@ from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, subm
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
-from moldau.coordinator.consumer.heartbeat import refusal
+from moldau.coordinator.consumer.heartbeat import refused
+from moldau.coordinator.group.membership import Refusal
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.features import GROUP_VERSION
 from moldau.protocol.errors import ErrorCode
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
-        return refusal(ErrorCode.UNSUPPORTED_VERSION, None)
+        return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
     fresh_id = "" if request.member_id else services.groups.fresh_id()
     access = context.access
@@ -43,7 +44,7 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
             services.groups.runner_of(request.group_id),
             context.version,
             lambda waiter: ConsumerHeartbeat(waiter, request, client_id, client_host, fresh_id, access),
-            lambda error: refusal(error if request.group_id else ErrorCode.INVALID_REQUEST, None),
+            lambda error: refused(Refusal(error if request.group_id else ErrorCode.INVALID_REQUEST)),
         )
 
     def with_regex() -> object:

@@ -22,8 +22,9 @@ from moldau.broker.coordinators.share_initialization import delete_states
 from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import DeleteGroups
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share.events import DeleteStates, ShareRefusal, StatesToDelete
+from moldau.coordinator.share.events import DeleteStates, StatesToDelete
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.security.access import AclOperation
@@ -74,7 +75,7 @@ def submit_part(
         if isinstance(answer, StatesToDelete):
             delete_states(services.share_persister, group_id, answer.states, partial(deleted, group_id))
         else:
-            assert isinstance(answer, ShareRefusal)
+            assert isinstance(answer, Refusal)
             ended(group_id, answer.error)
 
     def deleted(group_id: str, answers: Answers) -> None:
@@ -93,7 +94,7 @@ def submit_part(
         reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
 
     for group_id in shared:
-        answer: object = submit_event(runner, version, partial(delete_states_of, group_id), ShareRefusal)
+        answer: object = submit_event(runner, version, partial(delete_states_of, group_id), Refusal)
         when_ready(answer, partial(noted, group_id))
     return reply
 

@@ -15,7 +15,7 @@ from moldau.broker.apis.needs import REFUSALS, Answer, Need, elements_rule, on_c
 from moldau.broker.apis.parts import cut
 from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.share_state import is_share_key
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation
@@ -33,11 +33,6 @@ BATCH_VERSION: Final = 4
 SHARE_VERSION: Final = 6
 """From this version on brokers look up the keys of share partitions."""
 NO_NODE: Final = -1
-INVALID_REQUEST: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
-    " incompatible broker. See the broker logs for more details."
-)
-NOT_AVAILABLE: Final = "The coordinator is not available."
 
 
 def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -70,19 +65,19 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
     coordinator = services.coordinators.of_key_type(key_type)
     is_share = key_type == KeyType.SHARE
     if coordinator is None or (is_share and context.version < SHARE_VERSION):
-        return [refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST) for key in keys]
+        return [refused(key, ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST]) for key in keys]
     nodes: dict[int, NodeAddress | None] = {}
     found = []
     for key in keys:
         if is_share and not is_share_key(key):
-            found.append(refused(key, ErrorCode.INVALID_REQUEST, INVALID_REQUEST))
+            found.append(refused(key, ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST]))
             continue
         index = coordinator.partition_of(key)
         if index not in nodes:
             nodes[index] = _leader(services, context, coordinator.topic, index)
         node = nodes[index]
         found.append(
-            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_AVAILABLE)
+            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ERROR_TEXTS[ErrorCode.COORDINATOR_NOT_AVAILABLE])
             if node is None
             else Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
         )

@@ -14,7 +14,8 @@ from moldau.broker.apis.needs import each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.visibility import GROUP_OPERATIONS, permitted
 from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.streams.events import DescribeStreamsGroup, not_described
+from moldau.coordinator.streams.describe import not_described
+from moldau.coordinator.streams.events import DescribeStreamsGroup
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_describe import (
     DescribedGroup,

@@ -11,7 +11,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
 from moldau.kraft.topic_names import refusal_of_name
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
     from moldau.broker.network.route import RequestContext
 
-UNKNOWN: Final = "This server does not host this topic-partition."
+UNKNOWN: Final = ERROR_TEXTS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def handle(services: Services, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:

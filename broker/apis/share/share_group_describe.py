@@ -16,7 +16,7 @@ from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.share.describe import not_described
 from moldau.coordinator.share.events import DescribeShareGroup
 from moldau.kraft.features import SHARE_VERSION
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -48,11 +48,13 @@ def handle(
 def describe(services: Services, group_id: str, version: int) -> DescribedGroup | Pending[DescribedGroup]:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return not_described(group_id, ErrorCode.UNSUPPORTED_VERSION, None)
+    if not group_id:
+        return not_described(group_id, ErrorCode.INVALID_GROUP_ID, None)
     return submit_event(
         services.groups.runner_of(group_id),
         version,
         lambda waiter: DescribeShareGroup(waiter, group_id),
-        lambda error: not_described(group_id, error if group_id else ErrorCode.INVALID_GROUP_ID, None),
+        lambda error: not_described(group_id, error, ERROR_TEXTS.get(error)),
     )
 
 

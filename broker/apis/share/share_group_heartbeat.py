@@ -14,8 +14,9 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import after_hashes, submit_event
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.runtime.pending import Pending
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.share.events import ShareHeartbeat
-from moldau.coordinator.share.heartbeat import Refusal, refused
+from moldau.coordinator.share.heartbeat import refused
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.features import SHARE_VERSION
 from moldau.protocol.errors import ErrorCode

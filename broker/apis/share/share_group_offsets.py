@@ -22,20 +22,20 @@ from moldau.broker.coordinators.share_initialization import (
 )
 from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import (
     AlterOffsets,
     DeleteOffsets,
     ListStates,
     OffsetsToAlter,
-    ShareRefusal,
     StatesDeleted,
     StatesInitialized,
     StatesToDelete,
 )
 from moldau.coordinator.share_state.events import StateAnswer
 from moldau.kraft.features import SHARE_VERSION
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -64,12 +64,8 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
     from moldau.coordinator.group.group import AboutGroup
 
-UNKNOWN: Final = "This server does not host this topic-partition."
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 NOT_KNOWN: Final = -1
-
-DENIED: Final = "Group authorization failed."
-INVALID_GROUP_ID: Final = "The group id is invalid."
 
 
 def submit(
@@ -78,12 +74,10 @@ def submit(
     event_of: Callable[[Waiter], AboutGroup],
     answered: Callable[[object], None],
 ) -> None:
-    """Step the group's machine, and call `answered` with its answer, or with a `ShareRefusal`."""
+    """Step the group's machine, and call `answered` with its answer, or with a `Refusal`."""
     runner = services.groups.runner_of(group_id)
-    if not group_id:
-        answered(ShareRefusal(ErrorCode.INVALID_GROUP_ID, INVALID_GROUP_ID))
-    elif isinstance(runner, ErrorCode):
-        answered(ShareRefusal(runner))
+    if isinstance(runner, ErrorCode):
+        answered(Refusal(runner, ERROR_TEXTS.get(runner)))
     else:
         runner.submit(event_of(Waiter(ReplyToken(answered, lambda answer: answer), 0)))
 
@@ -141,7 +135,7 @@ class Description:
 
     def listed(self, answer: object) -> None:
         """The group has told its share partitions; those of topics that the client may not describe are left out."""
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             self._described.error_code, self._described.error_message = answer
             self._reply.complete(self._described)
             return
@@ -225,7 +219,11 @@ def alter(
     if is_off(services):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return AlterShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
+    if not group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+        return AlterShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
     reply: Pending[AlterShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
     hidden = {
         topic.topic_name
@@ -240,7 +238,7 @@ def alter(
     )
 
     def decided(answer: object) -> None:
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             error, message = answer
             reply.complete(AlterShareGroupOffsetsResponse(error_code=error, error_message=message))
             return
@@ -270,7 +268,7 @@ def altered(
             if topic.topic_name in hidden:
                 answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif answer is None:
-                answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+                answer = unknown()
             result.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=each.partition_index, error_code=answer.error, error_message=answer.message
@@ -290,7 +288,11 @@ def delete(
     if is_off(services):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not access.allows(AclOperation.DELETE, ResourceKind.GROUP, group_id):
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message=DENIED)
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
+    if not group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
     reply: Pending[DeleteShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
     names = [topic.topic_name for topic in request.topics]
     hidden = {name for name in names if not access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}
@@ -298,7 +300,7 @@ def delete(
     answers: dict[tuple[bytes, int], StateAnswer] = {}
 
     def decided(answer: object) -> None:
-        if isinstance(answer, ShareRefusal):
+        if isinstance(answer, Refusal):
             error, message = answer
             reply.complete(DeleteShareGroupOffsetsResponse(error_code=error, error_message=message))
             return
@@ -318,6 +320,11 @@ def delete(
     return reply
 
 
+def unknown() -> StateAnswer:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return StateAnswer(error, ERROR_TEXTS[error])
+
+
 def removed(
     services: Services, names: Iterable[str], hidden: set[str], answers: Answers
 ) -> DeleteShareGroupOffsetsResponse:
@@ -327,7 +334,7 @@ def removed(
         by_topic[topic_id].append(each)
     for name in names:
         topic = services.cluster.image.topics.by_name(name)
-        answer = StateAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+        answer = unknown()
         topic_id = ZERO_UUID
         if name in hidden:
             answer = StateAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -26,7 +26,7 @@ from moldau.coordinator.share_state.events import (
     WriteState,
 )
 from moldau.coordinator.share_state.state import ShareKey, StateBatch
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages import (
     delete_share_group_state as delete,
 )
@@ -67,14 +67,6 @@ Response: TypeAlias = (
     | delete.DeleteShareGroupStateResponse
     | summary.ReadShareGroupStateSummaryResponse
 )
-MESSAGES: Final = {
-    ErrorCode.FENCED_STATE_EPOCH: "The share coordinator rejected the request because the share-group state epoch did "
-    "not match.",
-    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-}
-"""Apache Kafka's messages, where the machine gives none of its own."""
-
 BATCHES_MAX: Final = 10_000
 """The most batches of a share partition in a write. DIVERGES: Apache Kafka has no such limit; a share group has at most
 as many records in flight as `group.share.max.partition.max.record.locks` says.
@@ -129,7 +121,7 @@ def event_of(data: object, key: ShareKey, waiter: Waiter) -> StateRequest:
 
 
 def message_of(answer: StateAnswer) -> str | None:
-    return answer.message or MESSAGES.get(answer.error)
+    return answer.message or ERROR_TEXTS.get(answer.error)
 
 
 def response_of(request: Request, answers: Sequence[StateAnswer]) -> Response:

@@ -12,15 +12,14 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import OPEN_MAX, decide, forward
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
 from moldau.broker.apis.parts import ListPath, Parts
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation
 
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-FAILED_MESSAGE: Final = "Topic authorization failed."
+FAILED_TEXT: Final = ERROR_TEXTS[FAILED]
 UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-UNKNOWN_MESSAGE: Final = "This server does not host this topic-partition."
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -57,7 +56,7 @@ def allowed(services: Services, context: RequestContext, request: object, answer
             continue
         shown = known.name if on_topic(AclOperation.DESCRIBE, known.name).is_met_quietly(access) else None
         refusals.append(
-            DeletableTopicResult(name=shown, topic_id=each.topic_id, error_code=FAILED, error_message=FAILED_MESSAGE)
+            DeletableTopicResult(name=shown, topic_id=each.topic_id, error_code=FAILED, error_message=FAILED_TEXT)
         )
     if not refusals:
         return answer(context, request)
@@ -76,11 +75,11 @@ def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[D
     """
     if on_topic(AclOperation.DESCRIBE, name).is_met(access):
         if topics.by_name(name) is None:
-            refusals.append(DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=UNKNOWN_MESSAGE))
+            refusals.append(DeletableTopicResult(name=name, error_code=UNKNOWN, error_message=ERROR_TEXTS[UNKNOWN]))
             return False
         if on_topic(AclOperation.DELETE, name).is_met(access):
             return True
-    refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=FAILED_MESSAGE))
+    refusals.append(DeletableTopicResult(name=name, error_code=FAILED, error_message=FAILED_TEXT))
     return False
 
 

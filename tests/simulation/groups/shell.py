@@ -249,7 +249,7 @@ class Shell:
 
 
 NOT_LOGGED: Final = (
-    *("visible_from", "looked_at", "seen_image", "_settled", "initialized_ms", "configured", "shutdown_member_id"),
+    *("visible_from", "seen_epoch", "seen_image", "_settled", "initialized_ms", "configured", "shutdown_member_id"),
     *("endpoint_epoch", "_state", "owners"),
 )
 """What a group knows that no record says, or that follows from what the records say."""

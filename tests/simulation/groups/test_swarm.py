@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from moldau.coordinator.classic.group import ClassicGroup
-from moldau.coordinator.classic.kind import CLASSIC
+from moldau.coordinator.classic.kind import ClassicKind
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.offsets.offset_store import OffsetStore
-from moldau.coordinator.shard import shard
 from tests.simulation.groups.swarm import Swarm
 from tests.support.drawn_steps import Violation
 
@@ -49,8 +45,7 @@ def test_a_plan_that_is_told_before_it_is_stored_is_found(monkeypatch: pytest.Mo
 
 
 def test_sessions_that_a_new_coordinator_forgets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    deaf = replace(CLASSIC, loaded=lambda *_: None)
-    monkeypatch.setattr(shard, "KIND_OF_GROUP", {ClassicGroup: deaf})
+    monkeypatch.setattr(ClassicKind, "loaded", lambda *_: None)
     with pytest.raises(Violation, match="not heard of"):
         run_many()
 

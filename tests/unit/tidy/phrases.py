@@ -58,7 +58,7 @@ PHRASES: Final = (
     _phrase("and the like", "the members of the list"),
     _phrase("let go|lets go", "release"),
     _phrase("gone by", "past"),
-    _phrase("hearken|beckon|betimes|whence|hence|thence|lest|ere", "plain words"),
+    _phrase("hearken|beckon|betimes|whence|(?<!is loading and )hence|thence|lest|ere", "plain words"),
     _phrase(r"(?<!there )(?:is|are|was|were) no (?!longer|more|less|later|earlier|greater)[a-z]+", "is not a"),
     _phrase("did not come to|comes? to nothing|came to nothing", "did not reach, fails"),
     _phrase("so to speak|as it were", "nothing"),

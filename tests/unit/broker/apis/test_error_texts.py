@@ -10,6 +10,7 @@ from moldau.protocol.messages.alter_partition_reassignments import (
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest
+from moldau.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.record_builder import Record, build_batch
@@ -53,6 +54,16 @@ def test_a_type_of_coordinator_that_does_not_exist_is_refused_in_the_words_of_ap
         answer = await client.ask(made(DescribeClusterRequest, endpoint_type=2), 2)
         wanted = "sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         assert wanted in answer.error_message
+
+    serve_and(story)
+
+
+def test_settings_of_an_unknown_type_are_refused_in_the_words_of_apache_kafka() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        resources = [made(DescribeConfigsResource, resource_type=each, resource_name="x") for each in (0, 5, 99, -1)]
+        answer = await client.ask(made(DescribeConfigsRequest, resources=resources), 4)
+        assert [(each.error_code, each.error_message) for each in answer.results] == [(42, MALFORMED)] * 4
 
     serve_and(story)
 

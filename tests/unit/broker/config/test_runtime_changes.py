@@ -140,6 +140,7 @@ def test_a_group_shows_its_overrides_and_defaults() -> None:
     entries = {each.name: each for each in describe_resource(group_catalogue(), overrides, ConfigSource.GROUP)}
     assert entries["consumer.session.timeout.ms"].source is ConfigSource.GROUP
     assert entries["consumer.heartbeat.interval.ms"].value == "5000"
+    assert entries.keys().isdisjoint(each.name for each in group_catalogue().values() if each.is_internal)
 
 
 # --- what a topic takes ---
@@ -285,6 +286,78 @@ def test_a_brokers_setting_changes_at_run_time_where_apache_kafkas_does(
     for at_default_level, message in ((False, of_one), (True, of_one if of_all == "=" else of_all)):
         refusal = broker_refusal(LAYERS, {name: value}, at_default_level=at_default_level)
         assert refusal == message
+
+
+IN_A_STEP = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
+)
+THREADS = "Dynamic thread count update validation failed for {}={}, value should {} value {}"
+LESS, MORE = "be at least half the current", "not be greater than double the current"
+LOCAL = "Invalid value {} for configuration log.local.retention.{}: Value must not be {}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num.io.threads": "16", "num.network.threads": "1", "background.threads": "5"}, None),
+        ({"num.io.threads": "17"}, IN_A_STEP.format(THREADS.format("num.io.threads", 17, MORE, 8))),
+        ({"num.io.threads": "3"}, IN_A_STEP.format(THREADS.format("num.io.threads", 3, LESS, 8))),
+        ({"num.network.threads": "7"}, IN_A_STEP.format(THREADS.format("num.network.threads", 7, MORE, 3))),
+        (
+            {"listener.name.plaintext.num.network.threads": "7"},
+            IN_A_STEP.format(THREADS.format("num.network.threads", 7, MORE, 3)),
+        ),
+        ({"listener.name.other.num.network.threads": "7"}, None),
+        (
+            {"remote.log.reader.threads": "4"},
+            IN_A_STEP.format(THREADS.format("remote.log.reader.threads", 4, LESS, 10)),
+        ),
+        ({"log.cleaner.threads": "2"}, None),
+        (
+            {"log.cleaner.threads": "3"},
+            IN_A_STEP.format("Log cleaner threads cannot be increased to more than double the current value 1"),
+        ),
+        ({"log.cleaner.threads": "0"}, IN_A_STEP.format("Log cleaner threads should be at least 1")),
+        (
+            {"log.cleaner.threads": "128"},
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
+        (
+            {"log.cleaner.dedupe.buffer.size": "1048576"},
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
+        ({"log.cleaner.dedupe.buffer.size": str((1 << 20) + 1)}, None),
+        ({"max.connections": "0"}, IN_A_STEP.format("Invalid max.connections 0")),
+        ({"listener.name.plaintext.max.connections": "0"}, IN_A_STEP.format("Invalid max.connections 0")),
+        ({"listener.name.other.max.connections": "0"}, None),
+        ({"max.connection.creation.rate": "0"}, IN_A_STEP.format("Invalid max.connection.creation.rate 0")),
+        (
+            {"log.retention.ms": "1000", "log.local.retention.ms": "2000"},
+            IN_A_STEP.format(LOCAL.format(2000, "ms", "more than log.retention.ms property value: 1000")),
+        ),
+        (
+            {"log.retention.bytes": "1000", "log.local.retention.bytes": "-1"},
+            IN_A_STEP.format(LOCAL.format(-1, "bytes", "-1 as log.retention.bytes value is set as 1000.")),
+        ),
+        ({"log.retention.ms": "-1", "log.local.retention.ms": "2000"}, None),
+        ({"log.retention.ms": "2000", "log.local.retention.ms": "2000"}, None),
+    ],
+)
+def test_a_step_that_is_too_far_is_refused_as_by_apache_kafka(changed: dict[str, str], message: str | None) -> None:
+    """Observed of 4.3.1, but for 0 cleaner threads, where it says "/ by zero"."""
+    for at_default_level in (False, True):
+        if not at_default_level or not any(name.startswith("listener.name") for name in changed):
+            assert broker_refusal(LAYERS, changed, at_default_level=at_default_level) == message
+
+
+def test_a_step_is_measured_from_the_value_in_force() -> None:
+    """Observed of 4.3.1: a value of this broker hides that of all, and a deletion is a step back to the file's."""
+    layers = BrokerLayers.of(CONFIG, {}, {"num.io.threads": "12"})
+    assert broker_refusal(layers, {"num.io.threads": "24"}, at_default_level=False) is None
+    assert broker_refusal(layers, {"num.io.threads": "25"}, at_default_level=False) is not None
+    assert broker_refusal(layers, {"num.io.threads": "100"}, at_default_level=True) is None
+    back = IN_A_STEP.format(THREADS.format("num.io.threads", 8, LESS, 52))
+    assert broker_refusal(BrokerLayers.of(CONFIG, {"num.io.threads": "52"}), {}, at_default_level=True) == back
 
 
 def test_an_interval_out_of_bounds_is_refused_also_where_this_broker_has_a_value_of_its_own() -> None:

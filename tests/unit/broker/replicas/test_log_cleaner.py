@@ -108,12 +108,12 @@ def test_the_number_of_cleaners_changes_while_the_broker_runs() -> None:
         await write_rounds(client, 12)
         await asyncio.sleep(10)
         assert node.broker.cleaner.totals.logs_cleaned == 0
-        change = AlterableConfig(name="log.cleaner.threads", config_operation=0, value="2")
+        change = AlterableConfig(name="log.cleaner.threads", config_operation=0, value="1")
         resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
         await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
         await until_cleaned(node)
 
-    serve_and(story, log_cleaner_threads=0, **SOON)
+    serve_and(story, log_cleaner_threads=0, **{**SOON, "log_cleaner_dedupe_buffer_size": 2 << 20})
 
 
 def test_a_damaged_log_is_left_out_and_others_are_cleaned() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.group import ConsumerGroup
-from moldau.coordinator.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState, with_assignment
+from moldau.coordinator.consumer.member import ConsumerMember, MemberState, with_assignment
 from moldau.coordinator.consumer.records import (
     current_change,
     epoch_change,
@@ -19,6 +19,7 @@ from moldau.coordinator.consumer.records import (
     target_epoch_change,
 )
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.membership import LEAVE_EPOCH
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change, RecordChange
 from moldau.coordinator.runtime.machine import Loaded, Waiter
@@ -115,7 +116,7 @@ def test_members_are_written_as_apache_kafka_writes_them() -> None:
             for change in (member_change(name, member), current_change(name, member)):
                 written = record_of(change, 7)
                 assert last[written.key] == written.value
-        target = record_of(target_epoch_change(name, group.assignment_epoch, group.assigned_ms), 7)
+        target = record_of(target_epoch_change(name, group.assignment_epoch, group.assignment_ms), 7)
         assert last[target.key] == target.value
         epoch = record_of(epoch_change(name, group.epoch, group.metadata_hash), 7)
         assert last[epoch.key] == epoch.value

@@ -78,17 +78,17 @@ class Streams:
         self._stage = stage = StreamsStage({"in": SIZES[0]})
         stage.join("a")
         stage.join("b")
-        stage.report("a", stage.group.members["a"].member_epoch, 0)
-        stage.report("a", stage.group.members["a"].member_epoch, 0)
-        stage.report("b", stage.group.members["b"].member_epoch)
-        stage.report("b", stage.group.members["b"].member_epoch, 1)
+        stage.report("a", stage.group.members["a"].epoch, 0)
+        stage.report("a", stage.group.members["a"].epoch, 0)
+        stage.report("b", stage.group.members["b"].epoch)
+        stage.report("b", stage.group.members["b"].epoch, 1)
 
     def grow(self, count: int) -> None:
         self._stage.set_topics({"in": count})
 
     def beat(self, member_id: str) -> None:
         self._stage.wait(5_000)
-        assert self._stage.heartbeat(member_id, self._stage.group.members[member_id].member_epoch).error_code == 0
+        assert self._stage.heartbeat(member_id, self._stage.group.members[member_id].epoch).error_code == 0
 
     def assigned(self) -> list[int]:
         members = self._stage.group.members.values()

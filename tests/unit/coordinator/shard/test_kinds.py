@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.kind import CLASSIC
+from moldau.coordinator.consumer.group import ConsumerGroup
+from moldau.coordinator.consumer.kind import CONSUMER
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
-from moldau.coordinator.group.group import Group, GroupKind, TimerKey
+from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
 from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.shard import kinds, shard
 from moldau.coordinator.shard.kinds import KINDS, change_of
 from moldau.coordinator.shard.record_reading import GroupRecordReader
 from moldau.coordinator.shard.shard import GroupShard
+from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.kind import SHARE
+from moldau.coordinator.streams.group import StreamsGroup
+from moldau.coordinator.streams.kind import STREAMS
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest
+from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
@@ -67,25 +76,31 @@ class Meeting:
         return [RecordChange(self.group_id, MeetingKey(self.group_id), None)]
 
 
-def replay(group: Group | None, change: RecordChange, is_loaded: bool) -> Group | None:
-    if change.value is None:
-        return None
-    assert isinstance(change.value, MeetingValue)
-    meeting = group if isinstance(group, Meeting) else Meeting(change.group_id)
-    meeting.place = change.value.place
-    return meeting
+class MeetingKind(GroupKind[Meeting, AboutGroup]):
+    group_class = Meeting
+    first_requests = ()
+    records = ()
+
+    def decide(self, step: GroupStep, group: Meeting, event: AboutGroup) -> bool:
+        return False
+
+    def decide_first(self, step: GroupStep, group: Group | None, event: AboutGroup) -> None:
+        raise AssertionError("the kind has no requests")
+
+    def replay(self, group: Meeting | None, change: RecordChange, is_loaded: bool) -> Meeting | None:
+        if change.value is None:
+            return None
+        assert isinstance(change.value, MeetingValue)
+        meeting = Meeting(change.group_id) if group is None else group
+        meeting.place = change.value.place
+        return meeting
+
+    def timer_fired(self, step: GroupStep, group: Meeting, key: TimerKey) -> None: ...
+
+    def loaded(self, step: GroupStep, group: Meeting) -> None: ...
 
 
-MEETING = GroupKind(
-    group=Meeting,
-    requests={},
-    first_requests={},
-    records=(),
-    replay=replay,
-    timer_fired=lambda step, group, key: None,
-    loaded=lambda step, group: None,
-    unloaded=lambda step, group: None,
-)
+MEETING = MeetingKind()
 
 
 @pytest.fixture(autouse=True)
@@ -121,9 +136,33 @@ def test_each_request_and_each_record_belongs_to_one_kind() -> None:
     assert set(requests.values()) == set(numbers.values()) == {1}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.group.__name__)
-def test_each_kind_decides_who_may_commit(kind: GroupKind) -> None:
-    assert {CommitOffsets, CommitTransactionalOffsets} <= kind.requests.keys()
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [
+        (CLASSIC, ClassicGroup("g", None)),
+        (CONSUMER, ConsumerGroup("g")),
+        (SHARE, ShareGroup("g")),
+        (STREAMS, StreamsGroup("g")),
+    ],
+    ids=lambda each: getattr(each, "type_name", ""),
+)
+def test_each_kind_decides_who_may_commit(kind: GroupKind[Any, Any], group: Group) -> None:
+    assert isinstance(group, kind.group_class) and kind in KINDS
+    step = GroupShard(GroupConfig()).begin(0, 0)
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=5, member_id="m", topics=[])
+    transactional = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        generation_id_or_member_epoch=5,
+        member_id="m",
+        topics=[],
+    )
+    assert kind.decide(step, group, CommitOffsets(Waiter("one", 9), request))
+    assert kind.decide(step, group, CommitTransactionalOffsets(Waiter("two", 5), transactional, None))
+    assert [reply.token for reply in step.replies] == ["one", "two"], "no member of this id may commit"
+    assert not step.changes
 
 
 def test_a_group_that_only_keeps_offsets_gives_its_place_to_any_kind() -> None:
@@ -162,5 +201,5 @@ def test_records_of_no_kind_are_counted() -> None:
     assert reader.ignored == 2
 
 
-def test_the_row_of_classic_groups_has_their_record() -> None:
+def test_the_kind_of_classic_groups_has_their_record() -> None:
     assert [record.number for record in CLASSIC.records] == [2]

@@ -262,7 +262,7 @@ def test_a_topic_that_was_deleted_unseen_and_made_anew_raises_the_epoch_once() -
     stage.beat("a", 0, "t")
     stage.settle("a")
     anew = TestTopic("t", b"new" * 5 + b"!", 1)
-    stage.image = TestImage((anew,))
+    stage.image = TestImage((anew,), stage.image.version + 1)
     stage.reload()
     epoch = stage.settle("a")["a"]
     assert stage.share_group.members["a"].assigned == {(anew.id, 0)}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.streams.configured_topology import (
     SENSELESS,
     ConfiguredTopology,
     GroupStatus,
-    Refusal,
     StatusCode,
     configure,
 )

@@ -45,20 +45,20 @@ def test_a_member_at_its_target_stays_as_it_is() -> None:
 
 def test_a_member_takes_free_tasks_with_the_targets_epoch() -> None:
     found = step(A, 6, active(0, 1, 2), owners(A))
-    assert (found.state, found.member_epoch, found.previous_epoch) == (MemberState.STABLE, 6, 5)
+    assert (found.state, found.epoch, found.previous_epoch) == (MemberState.STABLE, 6, 5)
     assert found.assigned.active == {"0": {0: 5, 1: 5, 2: 6}}
 
 
 def test_a_member_revokes_before_it_takes() -> None:
     found = step(A, 6, active(1, 2), owners(A))
-    assert (found.state, found.member_epoch, found.previous_epoch) == (MemberState.UNREVOKED_TASKS, 5, 5)
+    assert (found.state, found.epoch, found.previous_epoch) == (MemberState.UNREVOKED_TASKS, 5, 5)
     assert found.assigned == given_at(5, 1)
     assert found.to_revoke == given_at(5, 0)
 
 
 def test_a_member_that_does_not_own_what_it_has_to_revoke_goes_on_at_once() -> None:
     found = step(A, 6, active(1, 2), owners(A), owned=active(1))
-    assert (found.state, found.member_epoch) == (MemberState.STABLE, 6)
+    assert (found.state, found.epoch) == (MemberState.STABLE, 6)
     assert found.assigned.active == {"0": {1: 5, 2: 6}}
     assert found.to_revoke == NONE_ASSIGNED
 
@@ -69,20 +69,20 @@ def test_revocation_is_over_when_the_report_has_none_of_the_tasks() -> None:
     assert step(revoking, 6, active(1, 2), taken) is revoking
     assert step(revoking, 6, active(1, 2), taken, owned=active(0, 1)) is revoking
     found = step(revoking, 6, active(1, 2), taken, owned=active(1))
-    assert (found.state, found.member_epoch, found.previous_epoch) == (MemberState.STABLE, 6, 5)
+    assert (found.state, found.epoch, found.previous_epoch) == (MemberState.STABLE, 6, 5)
 
 
 def test_the_epoch_moves_by_one_where_the_next_target_revokes_again() -> None:
     revoking = step(A, 6, active(1, 2), owners(A))
     found = step(revoking, 8, active(2), owners(revoking), owned=active(1))
-    assert (found.state, found.member_epoch, found.previous_epoch) == (MemberState.UNREVOKED_TASKS, 6, 5)
+    assert (found.state, found.epoch, found.previous_epoch) == (MemberState.UNREVOKED_TASKS, 6, 5)
     assert found.to_revoke == given_at(5, 1)
 
 
 def test_a_member_waits_for_a_task_of_another_process() -> None:
     other = Member("b", 6, 5, process_id="B", assigned=given_at(4, 2))
     waiting = step(A, 6, active(0, 1, 2), owners(A, other))
-    assert (waiting.state, waiting.member_epoch) == (MemberState.UNRELEASED_TASKS, 6)
+    assert (waiting.state, waiting.epoch) == (MemberState.UNRELEASED_TASKS, 6)
     assert waiting.assigned == A.assigned
     found = step(waiting, 6, active(0, 1, 2), owners(waiting))
     assert (found.state, found.assigned.active) == (MemberState.STABLE, {"0": {0: 5, 1: 5, 2: 6}})

@@ -159,7 +159,7 @@ def test_the_check_sees_a_task_with_two_owners() -> None:
     walk = Walk(0)
     walk.stage.join("a", topology=TOPOLOGY)
     walk.stage.wait(5_000)
-    walk.stage.report("a", walk.stage.group.members["a"].member_epoch)
+    walk.stage.report("a", walk.stage.group.members["a"].epoch)
     member = walk.stage.group.members["a"]
     walk.stage.group.members["z"] = member
     with pytest.raises(AssertionError):

@@ -110,7 +110,7 @@ def test_a_directory_that_cannot_be_read_does_not_say_that_there_is_no_schema(tm
 
 
 def test_where_values_may_be_null_a_registry_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
-    lenient = ColumnDecoding(SchemaSource(str(tmp_path / "gone")), pa.string(), True, ())
+    lenient = ColumnDecoding(SchemaSource(str(tmp_path / "gone")), pa.string(), "null", ())
     with pytest.raises(RegistryNotReached):
         lenient.decode_column(pa.array([framed(1, b"{}")], pa.binary()))
 
@@ -131,11 +131,11 @@ def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     source, columns = SchemaSource(str(tmp_path)), pa.struct([("a", pa.int64()), ("b", pa.string())])
     values = pa.array([framed(1, b'{"a": 1}'), None, framed(1, b'{"a": %d}' % (1 << 70)), b"bare"], pa.binary())
     places = (pa.array(["t"] * 4), pa.array([0] * 4), pa.array([10, 11, 12, 13]))
-    strict = ColumnDecoding(source, columns, False, PLACE)
+    strict = ColumnDecoding(source, columns, "fail", PLACE)
     assert strict.decode_column(values[:2], *(each[:2] for each in places)).to_pylist() == [{"a": 1, "b": None}, None]
     with pytest.raises(ValueNotDecoded, match="topic t, partition 0, offset 13: the value is not framed"):
         strict.decode_column(values, *places)
     with pytest.raises(ValueNotDecoded, match="topic t, partition 0, offset 12: the value does not fit the columns"):
         strict.decode_column(values[:3], *(each[:3] for each in places))
-    lenient = ColumnDecoding(source, columns, True, ())
+    lenient = ColumnDecoding(source, columns, "null", ())
     assert lenient.decode_column(values).to_pylist() == [{"a": 1, "b": None}, None, None, None]

@@ -13,6 +13,7 @@ from moldau.protocol.messages import delete_share_group_offsets as delete_offset
 from moldau.protocol.messages import describe_share_group_offsets as describe_offsets
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -172,6 +173,28 @@ def test_an_empty_group_id_is_refused_in_the_words_of_apache_kafka() -> None:
             answer = await client.ask(request, 0)
             said = (answer.error_code, answer.error_message)
             assert said == (ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
+
+    serve_and(story, **SETTINGS)
+
+
+def test_an_empty_group_id_is_described_as_by_apache_kafka() -> None:
+    """Observed of 4.3.1: the state of the coordinator counts for offsets, and not for a description."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        wanted = describe_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="", topics=None)
+        offsets = describe_offsets.DescribeShareGroupOffsetsRequest(groups=[wanted])
+        (before,) = (await client.ask(offsets, 1)).groups
+        said = (ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+        assert (before.error_code, before.error_message) == said
+        group = await described(client, "g")
+        assert (group.error_code, group.error_message) == said
+        assert (await described(client, "")).error_code == ErrorCode.INVALID_GROUP_ID
+        await client.ask(FindCoordinatorRequest(coordinator_keys=[GROUP], key_type=0), 4)
+        await beat(client, 0, "t")
+        (after,) = (await client.ask(offsets, 1)).groups
+        assert (after.error_code, after.error_message, after.topics) == (0, None, [])
+        assert (await described(client, "")).error_code == ErrorCode.INVALID_GROUP_ID
 
     serve_and(story, **SETTINGS)
 

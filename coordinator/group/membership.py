@@ -1,0 +1,86 @@
+"""What the groups that have a target say to their members in the same words: epochs, refusals, invalid heartbeats,
+descriptions. The target itself is in `target.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
+from moldau.protocol.errors import ErrorCode
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+FIRST_EPOCH: Final = 1
+"""The epoch of a group and of its target before the first record."""
+NO_ASSIGNMENT_EPOCH: Final = -1
+"""The epoch of a target after its tombstone: the group is about to be removed."""
+JOIN_EPOCH: Final = 0
+"""The epoch of a member that joins."""
+LEAVE_EPOCH: Final = -1
+"""The epoch of a member that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""The epoch of a static member that is away: its partitions wait for the next member with its instance id."""
+NO_TIMEOUT_MS: Final = -1
+"""The rebalance timeout in a heartbeat that does not tell it."""
+
+
+class Refusal(NamedTuple):
+    """The error of a request, which then changes nothing."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+class Invalid(NamedTuple, Generic[RequestT]):
+    """A row of the table of what makes a heartbeat invalid whatever its group is."""
+
+    is_said_of: Callable[[RequestT], bool]
+    message: str | None
+    """Apache Kafka's text; `{0.member_epoch}` stands for a field of the request."""
+
+
+def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refusal | None:
+    """The refusal by the first row that holds, in Apache Kafka's order; None: the request is valid."""
+    for is_said_of, message in rows:
+        if is_said_of(request):
+            return Refusal(ErrorCode.INVALID_REQUEST, message and message.format(request))
+    return None
+
+
+def no_group(group_id: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def of_another_kind(group_id: str, kind: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
+
+
+def unknown_member(group_id: str, member_id: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def group_is_full(kind: str, members_max: int) -> Refusal:
+    message = f"The {kind} group has reached its maximum capacity of {members_max} members."
+    return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+def answer(
+    step: GroupStep, waiter: Waiter, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
+) -> None:
+    """Send a response once all that it says is committed; a refusal, made a response by `refused`, at once."""
+    if isinstance(decided, Refusal):
+        step.reply(waiter, refused(decided))
+    else:
+        answer_when_committed(step, waiter, decided, refused)
+
+
+def answer_when_committed(
+    step: GroupStep, waiter: Waiter, response: object, refused: Callable[[Refusal], object] = lambda refusal: refusal
+) -> None:
+    """Send a response once all that it says is committed; for an error of the log, what `refused` makes of it."""
+    step.when_committed(ReplyWhenCommitted(waiter, response, lambda error: refused(Refusal(write_error(error)))))
