@@ -27,6 +27,7 @@ DEPTH_MAX: Final = 100
 VALUES_MAX: Final = 500_000
 DECIMAL_SIZE_MAX: Final = 1024
 """Bytes of a decimal, 2,466 digits: Python takes a time that is quadratic in them, half a second for 40,000."""
+_DECODER: Final = json.JSONDecoder()
 _NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """The brackets as signed bytes: one level deeper, or one less deep."""
@@ -63,6 +64,13 @@ def parse_json(data: bytes | memoryview) -> Any:
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and json_depth(data) > DEPTH_MAX:
         raise too_deep()
     try:
+        text = data.decode()
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    except ValueError:
+        pass
+    try:  # another encoding than UTF-8, white space around the value, or no JSON
         return json.loads(data)
     except RecursionError:  # UTF-16 may hide brackets
         raise too_deep() from None

@@ -114,6 +114,23 @@ def test_json_is_parsed_up_to_a_depth_and_refused_beyond() -> None:
         parse_json(("[" * 100_000).encode("utf-16"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize("form", ["{}", " {}\n", "{}x", "{} 1", "{}\0", "\0{}", ""])
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, "ž", null]}', "1", '"\ud800"', "[1, NaN]", "01", '"\t"', '{"a": 1, "a": 2}']
+)
+def test_json_is_what_the_library_makes_of_the_bytes(text: str, form: str, encoding: str) -> None:
+    data = form.replace("{}", text).encode(encoding, "surrogatepass") if form != "" else b""
+
+    def told(parse: Callable[[bytes], Any]) -> str:
+        try:
+            return repr(parse(data))
+        except ValueError as problem:
+            return f"{type(problem).__name__}: {problem}"
+
+    assert told(parse_json) == told(json.loads)
+
+
 @pytest.mark.parametrize(
     ("text", "depth"),
     [
