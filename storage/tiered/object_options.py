@@ -1,4 +1,4 @@
-"""The options of an object store besides its URL.
+"""What the URL of an object store may begin with, and the options besides it.
 
 They are apart from the client, which is imported only where it is used.
 """
@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+FILE_SCHEME: Final = "file://"
+"""May stand before an absolute path; other URLs are those of object stores."""
+S3_SCHEMES: Final = ("s3", "s3a")
+SCHEMES: Final = (*S3_SCHEMES, "gs", "az", "abfs", "abfss", "azure", "adl")
+"""The schemes of the object stores that obstore reaches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import obstore
 from obstore import exceptions, store
 
 from moldau.protocol.primitives import BytesLike
-from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_options import S3_SCHEMES, SCHEMES, ObjectStoreOptions
 from moldau.storage.tiered.port import (
     AccessRefused,
     ChunkedContent,
@@ -39,9 +39,6 @@ from moldau.storage.tiered.port import (
 if TYPE_CHECKING:
     from obstore import GetOptions
     from obstore.store import ObjectStore
-
-SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
-S3_SCHEMES: Final = ("s3", "s3a")
 
 MISSING: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist", "ContainerBeingDeleted")
 REFUSED: Final = (

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from moldau.protocol.primitives import BytesLike
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST, PROBES
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_cluster_manifest, encode_cluster_manifest
-from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.object_options import FILE_SCHEME, ObjectStoreOptions
 from moldau.storage.tiered.port import (
     AccessRefused,
     Content,
@@ -27,7 +27,6 @@ from moldau.storage.tiered.port import (
     get_all,
 )
 
-FILE_SCHEME: Final = "file://"
 MISSING_EXTRA: Final = "{} needs the package {}: install moldau[tiered]"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.storage.tiered.object_options import FILE_SCHEME, SCHEMES
 from moldau.tables.options.offset_choices import (
     ENDING,
     STARTING,
@@ -91,7 +92,6 @@ _WITHOUT_EFFECT: Final = (
 )
 """Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
-STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure", "adl")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _OF_FILES: Final = ("batches", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
@@ -257,11 +257,11 @@ def _places(given: Mapping[str, str]) -> tuple[str, ...]:
 
 def _local(name: str) -> str:
     """An absolute path, or a URL as it is. Raises `Refused`."""
-    path = name.removeprefix("file://")
+    path = name.removeprefix(FILE_SCHEME)
     scheme, separator, _ = path.partition("://")
     if separator:
-        if scheme not in STORE_SCHEMES:
-            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(STORE_SCHEMES)}")
+        if scheme not in SCHEMES:
+            raise Refused(f"path: {name} is neither a directory nor a URL of {', '.join(SCHEMES)}")
         return path.rstrip("/")
     return os.path.abspath(path)  # tasks may run in another directory
 
