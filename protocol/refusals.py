@@ -78,7 +78,8 @@ def refused(request: object, version: int | None, error: ErrorCode, message: str
 
     DIVERGES: the message is also in responses such as those of FindCoordinator, DescribeConfigs, AlterClientQuotas and
     DeleteTopics, where Apache Kafka has the general text of the error, or none. What is neither a name nor an error has
-    the value of one rule (`UNKNOWN`), and not the one that Apache Kafka chose for its API.
+    the value of one rule (`UNKNOWN`), and not the one that Apache Kafka chose for its API. Each marker of a
+    WriteTxnMarkers has its error; Apache Kafka tells the last one of each producer id.
     """
     return _refuse(request, version, error, message)
 
