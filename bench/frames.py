@@ -6,13 +6,12 @@ import struct
 from array import array
 from typing import Final, NamedTuple
 
-from moldau.protocol.compiler import encode
+from moldau.protocol import frames
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.primitives import crc32c
 from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CRC_POSITION
 from moldau.protocol.record_builder import Record, build_batch
-from moldau.protocol.schema import spec_of
 
 CLIENT_ID: Final = "bench"
 PRODUCE_VERSION: Final = 9
@@ -21,7 +20,6 @@ FETCH_VERSION: Final = 12
 RECORD_VALUE_SIZE_MAX: Final = 1000
 """Larger batches hold several records: one record of 256 KiB is not what producers send."""
 
-_REQUEST_HEADER = struct.Struct(">hhih")
 _PATCH_INT32 = struct.Struct(">i").pack_into
 _PATCH_UINT32 = struct.Struct(">I").pack_into
 _SEQUENCE_POSITION: Final = 53
@@ -122,14 +120,7 @@ class RotatingFrames(Frames):
 
 def request_frame(message: object, version: int, correlation_id: int = 0) -> bytes:
     """A request with its size before it."""
-    spec = spec_of(type(message))
-    assert spec.key is not None
-    name = CLIENT_ID.encode()
-    header = _REQUEST_HEADER.pack(spec.key, version, correlation_id, len(name)) + name
-    if version in spec.flexible:
-        header += b"\0"
-    body = header + encode(message, version)
-    return struct.pack(">i", len(body)) + body
+    return frames.sized(frames.request_frame(message, version, correlation_id, CLIENT_ID.encode()))
 
 
 def batch_of(value_sizes: list[int], now_ms: int, producer: Producer | None = None) -> bytes:

@@ -28,11 +28,11 @@ from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
 from moldau.broker.runtime.environment import LocalEnvironment
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from moldau.protocol.schema import spec_of
 from tests.conformance.brokers import CLUSTER_ID, Ports
 
 T = TypeVar("T")
@@ -94,8 +94,7 @@ class Producer(asyncio.Protocol):
 async def ask(port: int, request: object, response: type[T], version: int) -> T:
     """One request in a flexible version, over a connection of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = struct.pack(">hhihx", spec_of(type(request)).key, version, 1, -1) + encode(request, version)
-    writer.write(struct.pack(">i", len(body)) + body)
+    writer.write(sized(request_frame(request, version, 1)))
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     reply = await reader.readexactly(size)
     writer.close()

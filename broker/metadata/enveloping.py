@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
 from moldau.kraft.controller.context import STRICT_SINCE
-from moldau.protocol.compiler import decoder_of, encode
+from moldau.protocol.frames import request_frame, response_of
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import MalformedMessage, read_uvarint, skip_tags, uvarint
-from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
 from moldau.security.principal import NODE, Principal, Requester
 
-_HEADER: Final = struct.Struct(">hhih").pack
 CORRELATION_ID: Final = 0
 """The correlation id of the request inside; the envelope has its own."""
 _VERSION_0 = b"\0\0"
@@ -41,12 +38,9 @@ def requester_of(request: object, version: int | None, client: ForwardedClient |
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
     """Put a request with its header into an envelope."""
-    spec = spec_of(type(request))
-    assert spec.key is not None, "only requests are sent"
-    name = b"" if client.client_id is None else client.client_id.encode()
-    header = _HEADER(spec.key, version, CORRELATION_ID, -1 if client.client_id is None else len(name)) + name
+    client_id = None if client.client_id is None else client.client_id.encode()
     return EnvelopeRequest(
-        request_data=header + b"\0" * (version in spec.flexible) + encode(request, version),
+        request_data=request_frame(request, version, CORRELATION_ID, client_id),
         request_principal=written_principal(client.principal),
         client_host_address=_address(client.host),
     )
@@ -56,13 +50,7 @@ def opened_response(envelope: EnvelopeResponse, request_class: type[object], ver
     """Decode the enclosed response. Raises `MalformedMessage`."""
     if envelope.response_data is None:
         raise MalformedMessage("an envelope without a response")
-    data = memoryview(envelope.response_data)
-    response_class = response_class_of(request_class)
-    position = 4
-    if version >= header_flexible_from(response_class):
-        position = skip_tags(data, position)
-    response, _ = decoder_of(response_class, version)(data, position)
-    return response
+    return response_of(request_class, version, envelope.response_data)
 
 
 def _address(host: str) -> bytes:

@@ -33,6 +33,7 @@ from moldau.broker.network.route import Authentication, FrameHook, RequestContex
 from moldau.broker.network.turns import Rank
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.decoded_size import LongMessage
+from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.primitives import MalformedMessage, skip_tags
 from moldau.security.access import Access
 
@@ -51,7 +52,7 @@ UNTIMED_REQUESTS_MAX: Final = 8
 """The most requests in a row without a look at the clock: a hook answers them without a reading of its own."""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
-_HEADER: Final = struct.Struct(">hhih").unpack_from
+_HEADER: Final = REQUEST_HEAD.unpack_from
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -28,6 +28,7 @@ from moldau.broker.network.peer_security import NotSecured, PeerLogin, PeerSecur
 from moldau.broker.purgatory.timer_wheel import Timeout, Timeouts
 from moldau.protocol.compiler import Decoder, Encoder, decoder_of, encoder_of
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import CLIENT_ID_POSITION, SIZED_REQUEST_HEAD, request_header
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
@@ -46,7 +47,6 @@ RENEWED_AFTER: Final = 0.85
 REPLY_SIZE_MAX: Final = 1 << 28
 PARTIAL_SIZE_FIRST: Final = 1 << 12
 _SIZES: Final = struct.Struct(">ii").unpack_from
-_HEAD: Final = struct.Struct(">ihhi").pack
 
 
 class NoResponse(Enum):
@@ -87,7 +87,7 @@ class RequestCodec:
         answer_class = response_class_of(request_class)
         self.key = spec.key
         self.version = version
-        self.header_end = struct.pack(">h", len(client_id)) + client_id + b"\0" * (version in spec.flexible)
+        self.header_end = request_header(request_class, version, 0, client_id)[CLIENT_ID_POSITION:]
         """The bytes of the header after the correlation id."""
         self.encode: Encoder[object] = encoder_of(request_class, version)
         self.decode: Decoder[object] = decoder_of(answer_class, version)
@@ -342,8 +342,8 @@ class PeerLink(asyncio.BufferedProtocol):
         self._correlation_id = correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         chunks: list[Chunk] = [b"", codec.header_end]
         codec.encode(pending.request, chunks)
-        size = 8 + sum(map(len, chunks))
-        chunks[0] = _HEAD(size, codec.key, codec.version, correlation_id)
+        size = CLIENT_ID_POSITION + sum(map(len, chunks))
+        chunks[0] = SIZED_REQUEST_HEAD.pack(size, codec.key, codec.version, correlation_id)
         self._in_flight.append(InFlight(correlation_id, codec, pending))
         transport.write(b"".join(cast("list[BytesLike]", chunks)))
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
-import struct
 from typing import Final, TypeVar, cast
 
-from moldau.protocol.compiler import decode, encode
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import SIZE, correlation_id_of, request_frame, response_of, sized
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
+from moldau.protocol.schema import spec_of
 from moldau.security.sasl.mechanism import LoginFailed
 from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import Refused
@@ -36,7 +35,7 @@ class BrokerConnection:
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
         self._count = 0
-        self._head = struct.pack(">h", len(settings.client_id.encode())) + settings.client_id.encode()
+        self._client_id = settings.client_id.encode()
         try:
             self._socket = socket.create_connection(address, timeout=self._timeout_s)
         except OSError as problem:
@@ -93,26 +92,22 @@ class BrokerConnection:
                 raise Refused(f"{self.address}: the login failed: {problem}") from None
 
     def _exchange(self, request: object, version: int, wait_ms: int) -> object:
-        kind = type(request)
-        spec = spec_of(kind)
         self._count += 1
-        head = struct.pack(">hhi", spec.key, version, self._count) + self._head
-        frame = head + b"\0" * (version >= header_flexible_from(kind)) + encode(request, version)
+        frame = request_frame(request, version, self._count, self._client_id)
         try:
             self._socket.settimeout(self._timeout_s + (wait_ms + SPARE_MS if wait_ms else 0) / 1000)
-            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-            (size,) = struct.unpack(">i", self._read(4))
+            self._socket.sendall(sized(frame))
+            (size,) = SIZE.unpack(self._read(SIZE.size))
             if not 4 <= size <= FRAME_SIZE_MAX:
                 raise Disconnected(f"{self.address}: a reply of {size} bytes")
             answer = self._read(size)
         except OSError as problem:
             self.close()
             raise Disconnected(f"{self.address}: {problem}") from None
-        if struct.unpack_from(">i", answer) != (self._count,):
+        if correlation_id_of(answer) != self._count:
             self.close()
             raise MalformedMessage(f"{self.address}: a reply to another request")
-        response = response_class_of(kind)
-        return decode(response, memoryview(answer)[4 + (version >= header_flexible_from(response)) :], version)
+        return response_of(type(request), version, answer)
 
     def _read(self, size: int) -> bytes:
         received = bytearray(size)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.frames import request_frame, response_of, sized
 from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from moldau.protocol.schema import response_class_of, spec_of
 from tests.conformance.outcome import Failed
 
 
@@ -21,13 +20,9 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def ask(self, request: object, version: int) -> object:
-        spec = spec_of(type(request))
-        head = struct.pack(">hhih", spec.key, version, 1, len(self._client_id)) + self._client_id
-        frame = head + b"\0" * (version in spec.flexible) + encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self._socket.sendall(sized(request_frame(request, version, 1, self._client_id)))
         (size,) = struct.unpack(">i", self._received(4))
-        reply = self._received(size)[4 + (version in spec.flexible) :]
-        return decode(response_class_of(type(request)), memoryview(reply), version)
+        return response_of(type(request), version, self._received(size))
 
     def close(self) -> None:
         self._socket.close()

@@ -9,7 +9,8 @@ import struct
 import sys
 import time
 
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -30,10 +31,8 @@ class HonestClient:
         self.offset = 0
 
     def ask(self, request: object, response: type[object], version: int) -> object:
-        spec = spec_of(type(request))
-        is_flexible = version in spec.flexible
-        frame = struct.pack(">hhih", spec.key, version, 7, -1) + b"\0" * is_flexible + encode(request, version)
-        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        is_flexible = version in spec_of(type(request)).flexible
+        self.socket.sendall(sized(request_frame(request, version, 7)))
         reply = self.read(struct.unpack(">i", self.read(4))[0])
         return decode(response, reply[4 + is_flexible :], version)
 

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import ssl
-import struct
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from moldau.protocol.compiler import encode
+from moldau.protocol.frames import request_head
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -48,7 +48,7 @@ Frames = list[bytes]
 
 
 def request(key: int, version: int, body: bytes, correlation_id: int = 1) -> bytes:
-    return framed(struct.pack(">hhih", key, version, correlation_id, -1) + body)
+    return framed(request_head(key, version, correlation_id) + body)
 
 
 LAST: Final = request(3, 1, encode(MetadataRequest(topics=[]), 1), MARK)

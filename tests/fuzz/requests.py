@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from moldau.broker.apis.api import Api
 from moldau.protocol.compiler import encode
-from moldau.protocol.schema import Field, Wire, fields_of, spec_of
+from moldau.protocol.frames import request_header
+from moldau.protocol.schema import Field, Wire, fields_of
 from tests.fuzz import batches
 from tests.support.apis import APIS
 
@@ -81,9 +81,7 @@ class RequestMaker:
 
     def header(self, api: Api[Any], version: int) -> bytes:
         client_id = self.chance.choice((None, b"", b"fuzz", b"\xff\xfe"))
-        size = -1 if client_id is None else len(client_id)
-        head = struct.pack(">hhih", api.key, version, self.chance.randrange(1 << 31), size) + (client_id or b"")
-        return head + b"\0" * (version in spec_of(api.request).flexible)
+        return request_header(api.request, version, self.chance.randrange(1 << 31), client_id)
 
     def message(self, cls: type[object], version: int) -> object:
         message = cls.__new__(cls)

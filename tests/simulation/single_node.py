@@ -15,7 +15,8 @@ from typing import TypeVar, cast
 from moldau.broker.config.loading import checked_config
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
@@ -107,11 +108,8 @@ class Client:
             self._streams = await asyncio.open_connection(HOST, PORT)
         reader, writer = self._streams
         self._correlation_id += 1
-        spec = spec_of(type(request))
-        is_flexible = version in spec.flexible
-        header = struct.pack(">hhih", spec.key, version, self._correlation_id, -1) + b"\0" * is_flexible
-        frame = header + encode(request, version)
-        writer.write(struct.pack(">i", len(frame)) + frame)
+        is_flexible = version in spec_of(type(request)).flexible
+        writer.write(sized(request_frame(request, version, self._correlation_id)))
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         reply = await reader.readexactly(size)
         assert struct.unpack_from(">i", reply) == (self._correlation_id,)

@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Generator
 
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -444,11 +445,8 @@ class Wire:
         return self.receive()
 
     def send(self, request: object, version: int) -> None:
-        spec = spec_of(type(request))
         self._correlation_id += 1
-        header = struct.pack(">hhih", spec.key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID.encode()
-        frame = header + (b"\0" if version in spec.flexible else b"") + encode(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self._socket.sendall(sized(request_frame(request, version, self._correlation_id, CLIENT_ID.encode())))
         self._asked.append((type(request), version))
 
     def receive(self) -> object:

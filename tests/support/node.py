@@ -21,7 +21,8 @@ from moldau.broker.faults.clock import FaultyEnvironment
 from moldau.broker.faults.faults import Faults
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node as Broker
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -79,13 +80,10 @@ class Client:
 
     def send(self, request: object, version: int, *, is_answered: bool = True) -> None:
         """Send without waiting."""
-        spec = spec_of(type(request))
         self._count += 1
         if is_answered:
             self._sent.append((self._count, request, version))
-        head = struct.pack(">hhih", spec.key, version, self._count, len(self.client_id)) + self.client_id
-        frame = head + b"\0" * (version in spec.flexible) + encode(request, version)
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        self.writer.write(sized(request_frame(request, version, self._count, self.client_id)))
 
     async def reply(self) -> Any:
         """The next reply, which must be that of the oldest request without one."""

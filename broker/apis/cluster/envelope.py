@@ -20,6 +20,7 @@ from moldau.broker.network.route import Authentication, ClientConnection, Reques
 from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
 from moldau.protocol.decoded_size import LongMessage
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
@@ -32,7 +33,6 @@ log = logging.getLogger("moldau.connection")
 
 ADDRESS_SIZES: Final = (4, 16)
 
-_HEADER: Final = struct.Struct(">hhih").unpack_from
 _REPLY_HEADER: Final = struct.Struct(">i").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
@@ -158,9 +158,9 @@ def _opened(
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
         raise MalformedMessage("the client's address is none")
     data = memoryview(envelope.request_data)
-    if len(data) < 10:
+    if len(data) < REQUEST_HEAD.size:
         raise MalformedMessage("the request header is cut short")
-    key, version, correlation_id, client_id_size = _HEADER(data)
+    key, version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(data)
     route = context.listener.routes.get(key)
     if route is None or not route.is_forwardable or route.load(version) is None:
         raise MalformedMessage(f"API key {key} in version {version} is not served in an envelope")

@@ -26,7 +26,8 @@ from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.network.turns import Turns
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.pending import Pending
-from moldau.protocol.compiler import decode, encode
+from moldau.protocol.compiler import decode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.local_files import LocalFile, LocalFiles
@@ -67,8 +68,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 def fetch_frame(correlation_id: int, position: int, size: int, *, is_copied: bool = False) -> bytes:
     """A request for a part of the file; where it is to be copied, by its isolation level."""
     request = FetchRequest(max_wait_ms=position, min_bytes=0, max_bytes=size, isolation_level=int(is_copied))
-    body = struct.pack(">hhihx", FETCH, VERSION, correlation_id, -1) + encode(request, VERSION)
-    return struct.pack(">i", len(body)) + body
+    return sized(request_frame(request, VERSION, correlation_id))
 
 
 class Served:

@@ -26,7 +26,7 @@ from moldau.broker.network.memory import (
     request_memory_size_max,
 )
 from moldau.broker.node.node import Node as Broker
-from moldau.protocol.compiler import encode
+from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.produce import ProduceResponse
 from tests.support.node import PROPERTIES, Client, Closed, Node, batch, fetch_request, produce_request, serve_and
@@ -42,9 +42,8 @@ class Big:
     def __init__(self, client: Client) -> None:
         self.client = client
         request = produce_request("t", batch("x" * (REQUEST_SIZE // 2)))  # in its key as well
-        body = struct.pack(">hhih", 0, 9, 1, 0) + b"\0" + encode(request, 9)
         client._sent.append((1, request, 9))
-        self.frame = struct.pack(">i", len(body)) + body
+        self.frame = sized(request_frame(request, 9, 1, b""))
 
     def send(self, size: int) -> None:
         self.client.writer.write(self.frame[:size])

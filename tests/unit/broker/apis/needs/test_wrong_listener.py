@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 import pytest
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.catalogue import LINES, routes
+from moldau.broker.apis.catalogue import routes
 from moldau.broker.apis.cluster import envelope
 from moldau.broker.network.route import ListenerRole
-from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.frames import request_frame
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.security.access import Unrestricted
 from tests.support.apis import APIS
@@ -75,13 +75,7 @@ WRONG: Final = [
 
 def frames(api: Api[Any]) -> Iterator[bytes]:
     for version, request in requests(api):
-        tags = b"\0" if version >= flexible_from(api) else b""
-        yield struct.pack(">hhih", api.key, version, 1, -1) + tags + encode(request, version)
-
-
-def flexible_from(api: Api[Any]) -> int:
-    role = BROKER if api.role & BROKER else CONTROLLER
-    return routes(role, NO_SERVICES, [LINES[api.request]])[api.key].flexible_from
+        yield request_frame(request, version, 1)
 
 
 def test_every_api_has_a_row_in_the_column() -> None:
