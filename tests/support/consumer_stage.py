@@ -1,4 +1,4 @@
-"""A shard of consumer groups on a stage: a log that accepts and commits at once, a clock, and a cluster with topics.
+"""A shard of the group coordinator with consumer groups on a stage, and a cluster with topics.
 
 Every answer is checked: a new shard that loads the log has the same groups, and no partition has two owners.
 """
@@ -6,7 +6,6 @@ Every answer is checked: a new shard that loads the log has the same groups, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved, ResolveRegexes
@@ -16,10 +15,8 @@ from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
-from moldau.coordinator.runtime.machine import Appended, AppendRefused, Committed, Effects, Loaded, Tick, Waiter
+from moldau.coordinator.runtime.machine import Loaded
 from moldau.coordinator.shard.kinds import change_of
-from moldau.coordinator.shard.shard import GroupShard
-from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import DescribedGroup
 from moldau.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -39,10 +36,11 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from moldau.protocol.record_builder import Record
+from tests.support.group_stage import GroupStage
+from tests.support.machine_stage import Batch
 from tests.support.topics_image import TestImage, TestTopic
 
 GROUP_ID = "g"
-START_MS = 1_000_000
 CLIENT = object()
 
 
@@ -56,109 +54,40 @@ def id_of(name: str) -> bytes:
     return name[:1].encode() * 16
 
 
-@dataclass
-class ConsumerStage:
-    counts: dict[str, int] = field(default_factory=lambda: {"a": 4})
-    config: GroupConfig = field(default_factory=GroupConfig)
-    settings: dict[str, str] = field(default_factory=dict)
-    now_ms: int = START_MS
-    log: list[Record] = field(default_factory=list)
-    commands: list[object] = field(default_factory=list)
-    append_error: ErrorCode = ErrorCode.NONE
-    """The error of the next append."""
-    commits: bool = True
-    """Whether what is appended is committed at once."""
-    written: list[str] = field(default_factory=list)
-    """The types of the records of the last step."""
-
-    def __post_init__(self) -> None:
-        self.answers: dict[object, object] = {}
-        """The answers that nobody has taken yet, by the token of their waiter."""
-        self.token = 0
-        self.shard = self._shard()
-        self.image = stage_image(1, self.counts, self.settings)
-        self._step(Loaded())
-
-    def _shard(self) -> GroupShard:
-        return GroupShard(self.config, 0, lambda: self.image)
+class ConsumerStage(GroupStage):
+    def __init__(
+        self,
+        counts: Mapping[str, int] | None = None,
+        config: GroupConfig | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`counts`: the topics with their numbers of partitions. `settings`: those of every group, by Kafka's names."""
+        self.settings = settings or {}
+        self.written: list[str] = []
+        """The types of the records of the last event."""
+        super().__init__(config, stage_image(1, counts or {"a": 4}, self.settings))
+        self.step(Loaded())
 
     def topics(self, **counts: int) -> None:
         """The topics of the cluster from now on."""
-        self.counts = counts
         self.image = stage_image(self.image.version + 1, counts, self.settings)
 
-    # Time and the log
+    # Checked
 
-    def _step(self, event: object) -> Effects:
-        effects = self.shard.step(event, self.now_ms, self.now_ms)  # type: ignore[arg-type]
-        self._take(effects)
+    def step(self, event: object) -> None:
         self.written = []
-        while effects.records:
-            if self.append_error is not ErrorCode.NONE:
-                refused, self.append_error = self.append_error, ErrorCode.NONE
-                effects = self.shard.step(AppendRefused(refused), self.now_ms, self.now_ms)
-            else:
-                self.log += effects.records
-                self.written += [type_of(record) for record in effects.records]
-                end_offset = len(self.log)
-                effects = self.shard.step(
-                    Appended(end_offset, end_offset if self.commits else 0), self.now_ms, self.now_ms
-                )
-            self._take(effects)
-        return effects
-
-    def _take(self, effects: Effects) -> None:
-        self.answers |= {reply.token: reply.response for reply in effects.replies}
-        self.commands += effects.commands
-
-    def ask(self, event: object) -> object:
-        """The answer to an event whose waiter is `waiter()`; None while it is parked."""
-        reply = self.shard.reply_at_once(event, self.now_ms, self.now_ms)  # type: ignore[arg-type]
-        if reply is None:
-            self._step(event)
-        else:
-            self.answers[reply.token], self.written = reply.response, []
+        super().step(event)
         self.check()
-        return self.answers.pop(self.token, None)
 
-    def commit_log(self) -> None:
-        """Commit what is appended, and what will be."""
-        self.commits = True
-        self._step(Committed(len(self.log)))
-
-    def waiter(self, version: int = 1) -> Waiter:
-        self.token += 1
-        return Waiter(self.token, version)
-
-    def wait(self, duration_ms: int) -> None:
-        """Let time pass; timers fire."""
-        end_ms = self.now_ms + duration_ms
-        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self._step(Tick())
-        self.now_ms = end_ms
-        self.check()
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.written += [type_of(record) for record in batch.records]
 
     def check(self) -> None:
         """The groups are those of the log, and no partition has two owners."""
-        assert snapshot(self.reloaded().group(GROUP_ID)) == snapshot(self.shard.group(GROUP_ID))
+        assert snapshot(self.loaded_copy().group(GROUP_ID)) == snapshot(self.shard.group(GROUP_ID))
         group = self.shard.group(GROUP_ID)
         if isinstance(group, ConsumerGroup):
             check_owners(group)
-
-    def reloaded(self) -> GroupShard:
-        """A shard that has loaded the log."""
-        shard = GroupShard(self.config, len(self.log), lambda: self.image)
-        for offset, record in enumerate(self.log):
-            change = change_of(record)
-            if change is not None:
-                shard.replay(change, offset + 1)
-        return shard
-
-    def move(self) -> None:
-        """Another coordinator loads the groups and takes over."""
-        self.shard = self.reloaded()
-        self._step(Loaded())
 
     # Requests
 
@@ -207,7 +136,9 @@ class ConsumerStage:
         for _ in range(rounds):
             self.now_ms += self.config.consumer.assignment_interval_ms
             for member_id, member in [*self.group.members.items()]:
-                names = {topic.id: topic.name for topic in self.image.topics}
+                names = {
+                    topic.id: topic.name for topic in map(self.image.topic_of_name, self.image.topic_names()) if topic
+                }
                 owned = {names[topic]: [*epochs] for topic, epochs in member.assigned.items() if topic in names}
                 self.heartbeat(member_id, member.epoch, owned=owned)
         assert self.group.state.value == "Stable"
@@ -246,7 +177,7 @@ class ConsumerStage:
         return response.topics[0].partitions[0].error_code
 
     def describe(self) -> DescribedGroup:
-        response = self.ask(DescribeConsumerGroup(self.waiter(), GROUP_ID))
+        response = self.ask(DescribeConsumerGroup(self.waiter(1), GROUP_ID))
         assert isinstance(response, DescribedGroup)
         return response
 
@@ -257,8 +188,7 @@ class ConsumerStage:
         command = self.commands.pop(0)
         assert isinstance(command, ResolveRegexes)
         topics = matching_topics(command.regexes, command.image.topic_names())
-        self._step(RegexesResolved(command.group_id, topics, command.image.version, self.now_ms))
-        self.check()
+        self.step(RegexesResolved(command.group_id, topics, command.image.version, self.wall_ms))
         return True
 
 

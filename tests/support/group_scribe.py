@@ -1,4 +1,4 @@
-"""Plays the shell of one shard of the group coordinator and writes down what happens, for transcripts.
+"""A shard of the group coordinator on a stage that writes down what happens, for transcripts.
 
 Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
 
@@ -9,22 +9,19 @@ Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
     fetch g [topics=t-0,t-1 stable=1]     delete-offsets g topics=t-0     delete g      topic-deleted t
     describe g      list      wait MS      hold      release      refuse ERROR      reload      unload
 
-The log is a list. Records are committed as soon as they are appended, unless `hold` says that they wait for `release`.
+Records are committed with their append, unless `hold` says that they wait for `release`. Times count from the beginning
+of the transcript.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import describe
 from moldau.coordinator.group import events
-from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.records import Change, OffsetChange, RecordChange, TransactionEnded
-from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.machine import Effects, TransactionEnd, Waiter
-from moldau.coordinator.shard.shard import GroupShard
+from moldau.coordinator.runtime.machine import Effects, Loaded, TransactionEnd, Unloaded, Waiter
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -56,73 +53,53 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from moldau.protocol.records.offsets import ConsumerProtocolSubscription, GroupMetadataValue
+from tests.support.group_stage import GroupStage
+from tests.support.machine_stage import WALL_MS, Batch
 from tests.support.transcripts import Command
-from tests.support.written_changes import written_changes
-
-WALL_MS = 1_700_000_000_000
-"""The wall clock when a transcript begins; times in it count from there."""
 
 
-class GroupScribe:
+class GroupScribe(GroupStage):
     """Give an instance's `respond` to `check_transcript`."""
 
     def __init__(self) -> None:
-        self.config = GroupConfig()
-        self.now_ms = 0
-        self.log: list[tuple[Change, int]] = []
-        self.committed_end_offset = 0
-        self.is_held = False
-        self.refusal = ErrorCode.NONE
         self.ids_given = 0
-        self.requests = 0
-        self.shard = GroupShard(self.config)
-        self.shard.step(machine.Loaded(), 0, WALL_MS)
+        self.lines: list[str] = []
+        super().__init__()
+        self.step(Loaded())
 
     def respond(self, command: Command) -> list[str]:
+        self.lines = []
         handler = getattr(self, "do_" + command.name.replace("-", "_"))
-        return list(handler(command))
+        handler(command)
+        return self.lines
 
-    # The shell
+    # The stage
 
-    def step(self, event: events.Event) -> Iterator[str]:
-        effects = self.shard.step(event, self.now_ms, WALL_MS + self.now_ms)
-        yield from self.act(effects)
+    def append_error(self, effects: Effects) -> ErrorCode:
+        """`refuse` is about one batch."""
+        error, self.refusal = self.refusal, ErrorCode.NONE
+        return error
 
-    def act(self, effects: Effects) -> Iterator[str]:
-        yield from (f"note {note}" for note in effects.notes)
-        if effects.has_batch:
-            if self.refusal is not ErrorCode.NONE:
-                yield f"the log refuses: {self.refusal.name}"
-                error, self.refusal = self.refusal, ErrorCode.NONE
-                yield from self.told(effects)
-                yield from self.step(machine.AppendRefused(error))
-                return
-            changes = written_changes(effects)
-            end_offset = len(self.log) + len(changes)
-            self.log += [(change, end_offset) for change in changes]
-            yield from (f"write {written(change)}" for change in changes)
-            yield from self.told(effects)
-            yield from self.step(machine.Appended(end_offset))
-            if not self.is_held:
-                yield from self.commit_log()
-        else:
-            yield from self.told(effects)
+    def refused(self, error: ErrorCode) -> None:
+        self.lines.append(f"the log refuses: {error.name}")
 
-    def told(self, effects: Effects) -> Iterator[str]:
-        return (f"tell {token}: {said(response)}" for token, response in effects.replies)
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.lines += [f"write {written(change)}" for change in batch.changes]
 
-    def commit_log(self) -> Iterator[str]:
-        self.committed_end_offset = len(self.log)
-        yield from self.step(machine.Committed(self.committed_end_offset))
+    def noted(self, note: str) -> None:
+        self.lines.append(f"note {note}")
 
-    def waiter(self, command: Command, version: int) -> Waiter:
-        self.requests += 1
-        default = command.options.get("client") or command.options.get("member") or f"#{self.requests}"
+    def deliver(self, token: object, response: object) -> None:
+        self.lines.append(f"tell {token}: {said(response)}")
+
+    def waiter_of(self, command: Command, version: int) -> Waiter:
+        self.token += 1
+        default = command.options.get("client") or command.options.get("member") or f"#{self.token}"
         return Waiter(command.options.get("as", default), command.int("v", version))
 
     # Requests
 
-    def do_join(self, command: Command) -> Iterator[str]:
+    def do_join(self, command: Command) -> None:
         options = command.options
         names = options.get("protocols", "range").split(",")
         metadata = subscription(options.get("topics", "t").split(","), options.get("data", ""))
@@ -137,10 +114,10 @@ class GroupScribe:
         )
         self.ids_given += 1
         client = options.get("client", "client")
-        waiter = self.waiter(command, 9)
-        return self.step(classic_events.Join(waiter, request, client, "/10.0.0.1", str(self.ids_given)))
+        waiter = self.waiter_of(command, 9)
+        self.step(classic_events.Join(waiter, request, client, "/10.0.0.1", str(self.ids_given)))
 
-    def do_sync(self, command: Command) -> Iterator[str]:
+    def do_sync(self, command: Command) -> None:
         plan = [part.split(":") for part in command.options.get("plan", "").split(",") if part]
         request = SyncGroupRequest(
             group_id=command.arguments[0],
@@ -153,24 +130,24 @@ class GroupScribe:
                 SyncGroupRequestAssignment(member_id=member, assignment=work.encode()) for member, work in plan
             ],
         )
-        return self.step(classic_events.Sync(self.waiter(command, 5), request))
+        self.step(classic_events.Sync(self.waiter_of(command, 5), request))
 
-    def do_heartbeat(self, command: Command) -> Iterator[str]:
+    def do_heartbeat(self, command: Command) -> None:
         request = HeartbeatRequest(
             group_id=command.arguments[0],
             generation_id=command.int("generation"),
             member_id=command.options["member"],
             group_instance_id=command.options.get("instance"),
         )
-        return self.step(classic_events.Heartbeat(self.waiter(command, 4), request))
+        self.step(classic_events.Heartbeat(self.waiter_of(command, 4), request))
 
-    def do_leave(self, command: Command) -> Iterator[str]:
+    def do_leave(self, command: Command) -> None:
         members = [MemberIdentity(member_id=name) for name in names_in(command, "members")]
         members += [MemberIdentity(member_id="", group_instance_id=name) for name in names_in(command, "instances")]
         request = LeaveGroupRequest(group_id=command.arguments[0], members=members)
-        return self.step(classic_events.Leave(self.waiter(command, 5), request))
+        self.step(classic_events.Leave(self.waiter_of(command, 5), request))
 
-    def do_commit(self, command: Command) -> Iterator[str]:
+    def do_commit(self, command: Command) -> None:
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -194,9 +171,9 @@ class GroupScribe:
             retention_time_ms=command.int("retention", -1),
             topics=topics,
         )
-        return self.step(events.CommitOffsets(self.waiter(command, 9), request))
+        self.step(events.CommitOffsets(self.waiter_of(command, 9), request))
 
-    def do_txn_commit(self, command: Command) -> Iterator[str]:
+    def do_txn_commit(self, command: Command) -> None:
         topics = [
             TxnOffsetCommitRequestTopic(
                 name=topic,
@@ -222,14 +199,14 @@ class GroupScribe:
             group_instance_id=command.options.get("instance"),
             topics=topics,
         )
-        return self.step(events.CommitTransactionalOffsets(self.waiter(command, 3), request))
+        self.step(events.CommitTransactionalOffsets(self.waiter_of(command, 3), request))
 
-    def do_end_txn(self, command: Command) -> Iterator[str]:
+    def do_end_txn(self, command: Command) -> None:
         end = TransactionEnd(command.arguments == ["commit"], coordinator_epoch=0)
-        waiter = self.waiter(command, 1)
-        return self.step(events.EndOffsetsTransaction(waiter, command.int("producer"), command.int("epoch", 0), end))
+        waiter = self.waiter_of(command, 1)
+        self.step(events.EndOffsetsTransaction(waiter, command.int("producer"), command.int("epoch", 0), end))
 
-    def do_fetch(self, command: Command) -> Iterator[str]:
+    def do_fetch(self, command: Command) -> None:
         request = OffsetFetchRequestGroup(group_id=command.arguments[0], topics=None)
         if "topics" in command.options:
             request.topics = [
@@ -237,11 +214,11 @@ class GroupScribe:
                 for topic, index in map(topic_partition, names_in(command, "topics"))
             ]
         if "stable" in command.options:
-            yield from self.step(events.FetchStableOffsets(self.waiter(command, 9), request))
+            self.step(events.FetchStableOffsets(self.waiter_of(command, 9), request))
         else:
-            yield said(self.shard.offsets(request))
+            self.lines.append(said(self.shard.offsets(request)))
 
-    def do_delete_offsets(self, command: Command) -> Iterator[str]:
+    def do_delete_offsets(self, command: Command) -> None:
         request = OffsetDeleteRequest(
             group_id=command.arguments[0],
             topics=[
@@ -249,66 +226,60 @@ class GroupScribe:
                 for topic, index in map(topic_partition, names_in(command, "topics"))
             ],
         )
-        return self.step(events.DeleteOffsets(self.waiter(command, 0), request))
+        self.step(events.DeleteOffsets(self.waiter_of(command, 0), request))
 
-    def do_delete(self, command: Command) -> Iterator[str]:
+    def do_delete(self, command: Command) -> None:
         request = DeleteGroupsRequest(groups_names=command.arguments)
-        return self.step(events.DeleteGroups(self.waiter(command, 2), request))
+        self.step(events.DeleteGroups(self.waiter_of(command, 2), request))
 
-    def do_topic_deleted(self, command: Command) -> Iterator[str]:
-        return self.step(events.TopicsDeleted(frozenset(command.arguments)))
+    def do_topic_deleted(self, command: Command) -> None:
+        self.step(events.TopicsDeleted(frozenset(command.arguments)))
 
-    def do_describe(self, command: Command) -> Iterator[str]:
+    def do_describe(self, command: Command) -> None:
         group_id = command.arguments[0]
         group = describe(self.shard.group(group_id), group_id, command.int("v", 6))
         members = " ".join(f"{member.member_id}({member.member_assignment.decode()})" for member in group.members)
-        yield (
+        self.lines.append(
             f"{error_name(group.error_code)} {group.group_state} type={group.protocol_type} "
             f"protocol={group.protocol_data} members=[{members}]"
         )
 
-    def do_list(self, command: Command) -> Iterator[str]:
-        for group in filter(None, self.shard.list_groups(names_in(command, "states"), names_in(command, "types"))):
-            yield f"{group.group_id} {group.group_state} type={group.protocol_type} kind={group.group_type}"
+    def do_list(self, command: Command) -> None:
+        groups = self.shard.list_groups(names_in(command, "states"), names_in(command, "types"))
+        for group in filter(None, groups):
+            kind = f"type={group.protocol_type} kind={group.group_type}"
+            self.lines.append(f"{group.group_id} {group.group_state} {kind}")
 
     # The world
 
-    def do_config(self, command: Command) -> Iterator[str]:
+    def do_config(self, command: Command) -> None:
         values: dict[str, Any] = {key: int(value) for key, value in command.options.items()}
         self.config = self.shard.config = self.config._replace(**values)
-        yield from ()
 
-    def do_wait(self, command: Command) -> Iterator[str]:
-        until_ms = self.now_ms + int(command.arguments[0])
-        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= until_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            lines = list(self.step(machine.Tick()))
-            if lines:
-                yield f"at {self.now_ms}:"
-                yield from (f"  {line}" for line in lines)
-        self.now_ms = until_ms
+    def do_wait(self, command: Command) -> None:
+        self.wait(int(command.arguments[0]))
 
-    def do_hold(self, command: Command) -> Iterator[str]:
+    def tick(self) -> None:
+        before, self.lines = self.lines, []
+        super().tick()
+        told = [f"at {self.now_ms}:", *(f"  {line}" for line in self.lines)] if self.lines else []
+        self.lines = before + told
+
+    def do_hold(self, command: Command) -> None:
         self.is_held = True
-        yield from ()
 
-    def do_release(self, command: Command) -> Iterator[str]:
-        self.is_held = False
-        return self.commit_log()
+    def do_release(self, command: Command) -> None:
+        self.release()
 
-    def do_refuse(self, command: Command) -> Iterator[str]:
+    def do_refuse(self, command: Command) -> None:
         self.refusal = ErrorCode[command.arguments[0]]
-        yield from ()
 
-    def do_unload(self, command: Command) -> Iterator[str]:
-        return self.step(machine.Unloaded())
+    def do_unload(self, command: Command) -> None:
+        self.step(Unloaded())
 
-    def do_reload(self, command: Command) -> Iterator[str]:
+    def do_reload(self, command: Command) -> None:
         """Reload the shard, as after a restart of the broker, or after the partition moved away and back."""
-        self.shard = GroupShard(self.config, self.committed_end_offset)
-        for change, end_offset in self.log:
-            self.shard.replay(change, end_offset)
-        return self.step(machine.Loaded())
+        self.take_over(is_told=False, end_offset=self.end_offset)
 
 
 def subscription(topics: list[str], user_data: str) -> bytes:

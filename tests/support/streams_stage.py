@@ -1,15 +1,15 @@
-"""A shard of the group coordinator with streams groups: a log in memory, a clock, and topics that tests set."""
+"""A shard of the group coordinator with Streams groups on a stage, and topics that tests set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.group.events import CommitOffsets, ShardRequest
+from moldau.coordinator.group.events import CommitOffsets
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
-from moldau.coordinator.runtime.machine import Appended, AppendRefused, Committed, Effects, Loaded, Tick, Waiter
-from moldau.coordinator.shard.kinds import change_of
+from moldau.coordinator.runtime.machine import Loaded
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic
 from moldau.coordinator.streams.describe import describe
@@ -32,17 +32,10 @@ from moldau.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from moldau.protocol.record_builder import Record
-from tests.support.topics_image import TestImage, TestTopic
+from tests.support.group_stage import GroupStage
+from tests.support.topics_image import image_of_topics
 
-WALL_MS = 1_700_000_000_000
 GROUP = "app"
-
-
-def image(topics: Mapping[str, int], settings: Mapping[str, str], version: int = 0) -> TestImage:
-    """The metadata of a cluster with these topics, by name, and their numbers of partitions."""
-    made = (TestTopic(name, name.encode()[:16].ljust(16, b"\0"), count) for name, count in topics.items())
-    return TestImage(tuple(made), version, version, settings)
 
 
 def subtopology(subtopology_id: str = "0", sources: Sequence[str] = ("in",), *stores: str) -> Subtopology:
@@ -58,78 +51,20 @@ def tasks(*partitions: int, subtopology_id: str = "0") -> list[TaskIds]:
     return [TaskIds(subtopology_id=subtopology_id, partitions=list(partitions))] if partitions else []
 
 
-class StreamsStage:
+class StreamsStage(GroupStage):
     def __init__(self, topics: Mapping[str, int], config: StreamsGroupSettings | None = None) -> None:
-        self.config = GroupConfig(
-            initial_rebalance_delay_ms=0,
-            streams=config or StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=0),
-        )
-        self.now_ms = 0
-        self.records: list[Record] = []
-        """The log."""
         self.topics_to_create: Mapping[str, ConfiguredInternalTopic] = {}
         """Of the last heartbeat."""
-        self.refusal = ErrorCode.NONE
-        """The error with which the log refuses the next batch."""
-        self._versions = 0
-        """The number of images published so far."""
-        self.set_topics(topics)
-        self.shard = self._new_shard()
+        settings = config or StreamsGroupSettings(initial_rebalance_delay_ms=0, assignment_interval_ms=0)
+        super().__init__(GroupConfig(initial_rebalance_delay_ms=0, streams=settings), image_of_topics(topics, {}))
+        self.step(Loaded())
 
-    def set_topics(self, topics: Mapping[str, int], **settings: str) -> None:
-        """Publish other metadata. Settings of the group are by Kafka's names, with `_` for `.`."""
-        self._versions += 1
-        by_kafkas_name = {key.replace("_", "."): value for key, value in settings.items()}
-        self.image = image(topics, by_kafkas_name, self._versions)
-
-    def _new_shard(self) -> GroupShard:
-        shard = GroupShard(self.config, 0, lambda: self.image)
-        for offset, record in enumerate(self.records):
-            change = change_of(record)
-            assert change is not None
-            shard.replay(change, offset + 1)
-        shard.step(Committed(len(self.records)), self.now_ms, self.wall_ms)
-        shard.step(Loaded(), self.now_ms, self.wall_ms)
-        return shard
-
-    def reload(self) -> None:
-        """Another broker takes over the partition: it has the log, and nothing else."""
-        self.shard = self._new_shard()
-
-    def loaded_copy(self) -> GroupShard:
-        return self._new_shard()
-
-    @property
-    def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
-
-    def ask(self, event: ShardRequest) -> object:
-        replies = dict(self._act(self.shard.step(event, self.now_ms, self.wall_ms)))
-        while not replies and (self.shard.next_deadline_ms() or 0) <= self.now_ms:
-            replies = dict(self._act(self.shard.step(Tick(), self.now_ms, self.wall_ms)))
-        assert list(replies) == ["client"], replies
-        return replies["client"]
-
-    def _act(self, effects: Effects) -> list[tuple[object, object]]:
-        replies = [*effects.replies]
-        if effects.has_batch:
-            if self.refusal is not ErrorCode.NONE:
-                refusal, self.refusal = self.refusal, ErrorCode.NONE
-                replies += self.shard.step(AppendRefused(refusal), self.now_ms, self.wall_ms).replies
-                return [(token, response) for token, response in replies]
-            self.records += effects.records
-            end_offset = len(self.records)
-            replies += self.shard.step(Appended(end_offset), self.now_ms, self.wall_ms).replies
-            replies += self.shard.step(Committed(end_offset), self.now_ms, self.wall_ms).replies
-        return [(token, response) for token, response in replies]
-
-    def wait(self, duration_ms: int) -> None:
-        """Let time pass; timers fire when they are due."""
-        end_ms = self.now_ms + duration_ms
-        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self._act(self.shard.step(Tick(), self.now_ms, self.wall_ms))
-        self.now_ms = end_ms
+    def ask(self, event: Any) -> object:
+        response = super().ask(event)
+        if response is None:
+            self.wait(0)
+            response = self.replies.pop(event.waiter.token)
+        return response
 
     # Requests
 
@@ -143,7 +78,7 @@ class StreamsStage:
             **fields,
         }
         request = StreamsGroupHeartbeatRequest(**values)  # type: ignore[arg-type]
-        reply = self.ask(StreamsHeartbeat(Waiter("client", 0), request, "cli", "/127.0.0.1"))
+        reply = self.ask(StreamsHeartbeat(self.waiter(0), request, "cli", "/127.0.0.1"))
         assert isinstance(reply, HeartbeatReply)
         self.topics_to_create = reply.topics_to_create
         return reply.response
@@ -174,7 +109,7 @@ class StreamsStage:
         return self.heartbeat(member_id, -1, **fields)
 
     def describe(self, group_id: str = GROUP) -> DescribedGroup:
-        described = self.ask(DescribeStreamsGroup(Waiter("client", 0), group_id))
+        described = self.ask(DescribeStreamsGroup(self.waiter(0), group_id))
         assert isinstance(described, DescribedGroup)
         return described
 
@@ -186,7 +121,7 @@ class StreamsStage:
             member_id=member_id,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[wanted])],
         )
-        response = self.ask(CommitOffsets(Waiter("client", version), request))
+        response = self.ask(CommitOffsets(self.waiter(version), request))
         assert isinstance(response, OffsetCommitResponse)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
@@ -200,7 +135,7 @@ class StreamsStage:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        response = self.ask(Join(Waiter("client", 3), request, "cli", "/127.0.0.1", "fresh"))
+        response = self.ask(Join(self.waiter(3), request, "cli", "/127.0.0.1", "fresh"))
         assert isinstance(response, JoinGroupResponse)
         return response
 

@@ -58,3 +58,9 @@ class TestImage:
 def topic_id_of(name: str) -> bytes:
     """An id that follows from a name of at most 16 characters."""
     return name.encode().ljust(16, b"\x01")[:16]
+
+
+def image_of_topics(topics: Mapping[str, int], settings: Mapping[str, str], version: int = 1) -> TestImage:
+    """`topics`: their numbers of partitions by name."""
+    made = (TestTopic(name, topic_id_of(name), count) for name, count in topics.items())
+    return TestImage(tuple(made), version, version, settings)

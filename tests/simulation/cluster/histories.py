@@ -27,8 +27,9 @@ from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster import Cluster
+from tests.support.machine_stage import WALL_MS
 from tests.support.node import Client, Closed, Node, batch, serve_and
-from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, TransactionStage
+from tests.support.transaction_stage import TID, TIMEOUT_MS, A, TransactionStage
 from tests.support.transactional_producer import (
     GROUP,
     ID,
@@ -283,7 +284,7 @@ def a_transaction_of_the_last_epoch_ends(seed: int) -> None:
     """
     for version in (1, 2):
         stage = TransactionStage(transaction_version=version)
-        stage.store(Transaction(7, LAST_EPOCH, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS))
+        stage.load({TID: Transaction(7, LAST_EPOCH, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS)})
         stage.wait(TIMEOUT_MS + 10_000)
         assert stage.state() == "PrepareAbort", f"transaction.version {version}: {stage.state()}"
         late = stage.end(7, LAST_EPOCH, commits=False, protocol=version)

@@ -137,7 +137,7 @@ def of_groups(seed: int, lines: Lines) -> Report:
     """A coordinator of groups alone, and its members."""
     groups = Groups(seed)
     groups.run()
-    return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
+    return Report(told=f"{len(groups.stage.log)} batches in the log of life {groups.stage.epoch}")
 
 
 def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any] | ConversionSwarm]) -> Runner:
@@ -146,7 +146,7 @@ def of_heartbeats(swarm: Callable[[int], HeartbeatSwarm[Any] | ConversionSwarm])
     def run(seed: int, lines: Lines) -> Report:
         groups = swarm(seed)
         groups.run()
-        return Report(told=f"{len(groups.shell.log)} batches in the log of life {groups.shell.life}")
+        return Report(told=f"{len(groups.stage.log)} batches in the log of life {groups.stage.epoch}")
 
     return run
 
@@ -162,7 +162,7 @@ def of_transactions(seed: int, lines: Lines) -> Report:
     """A coordinator of transactions alone, its producers, and the partitions that they write to."""
     transactions = Transactions(seed)
     transactions.run()
-    return Report(told=f"{transactions.rules.endings} transactions, coordinator {transactions.shell.coordinator_epoch}")
+    return Report(told=f"{transactions.rules.endings} transactions, coordinator {transactions.stage.epoch}")
 
 
 def of_log_cleaner(seed: int, lines: Lines) -> Report:

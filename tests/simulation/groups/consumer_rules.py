@@ -19,7 +19,7 @@ from moldau.protocol.records.consumer_groups import (
 )
 from tests.simulation.groups.consumer_member import JOIN, NOTHING, ConsumerMember, Owned, partitions_of
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
-from tests.simulation.groups.shell import Asked
+from tests.support.drawn_stage import Asked
 from tests.support.drawn_steps import Violation
 
 AWAY: Final = -2
@@ -115,7 +115,7 @@ class ConsumerRules(HeartbeatRules[ConsumerPlace]):
     def may_commit(self, place: ConsumerPlace, epoch: int, event: events.CommitOffsets) -> bool:
         """With an earlier epoch, what the member has got in it or before, and still owns."""
         wanted = {
-            (b"" if (found := self.shell.image.topic_of_name(topic.name)) is None else found.id, each.partition_index)
+            (b"" if (found := self.stage.image.topic_of_name(topic.name)) is None else found.id, each.partition_index)
             for topic in event.request.topics
             for each in topic.partitions
         }

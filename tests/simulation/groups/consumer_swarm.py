@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from moldau.coordinator.consumer.events import RegexesResolved, ResolveRegexes
 from moldau.coordinator.group.config import GroupConfig
@@ -55,7 +55,7 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
 
     # The search for topics, which is carried out late, or whose outcome gets lost
 
-    def commanded(self, command: object) -> None:
+    def take_command(self, command: Any) -> None:
         assert isinstance(command, ResolveRegexes)
         self._searches.append(command)
 
@@ -73,8 +73,8 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
     def _report(self, search: ResolveRegexes) -> None:
         names = search.image.topic_names()
         topics = {regex: frozenset(name for name in names if re.fullmatch(regex, name)) for regex in search.regexes}
-        begun_ms = self.shell.wall_ms - self.random.choice((0, 0, 2_000))
-        self.shell.step(RegexesResolved(search.group_id, topics, search.image.version, begun_ms))
+        begun_ms = self.stage.wall_ms - self.random.choice((0, 0, 2_000))
+        self.stage.step(RegexesResolved(search.group_id, topics, search.image.version, begun_ms))
 
     def end(self) -> None:
         """The groups settle; then one more topic comes, and nothing else that would let the regular expressions be
@@ -82,7 +82,7 @@ class ConsumerSwarm(HeartbeatSwarm[ConsumerMember]):
         """
         super().end()
         self.topics.set_partitions(LATE_TOPIC, 2)
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
         super().end()
 
     # Members

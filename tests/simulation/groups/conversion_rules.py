@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from moldau.coordinator.classic.group import ClassicGroup
@@ -17,7 +17,8 @@ from moldau.protocol.messages.join_group import JoinGroupResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
 from moldau.protocol.records.consumer_groups import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey
 from moldau.protocol.records.offsets import GroupMetadataKey
-from tests.simulation.groups.shell import Asked, Shell
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked
 from tests.support.drawn_steps import Violation
 
 GRACE_MS: Final = 1_000
@@ -33,8 +34,8 @@ DOWNGRADES: Final = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 class ConversionRules:
-    def __init__(self, shell: Shell, policy: MigrationPolicy) -> None:
-        self._shell = shell
+    def __init__(self, stage: DrawnGroupStage, policy: MigrationPolicy) -> None:
+        self._stage = stage
         self._policy = policy
         self._event: object = None
         self.members: frozenset[str] = frozenset()
@@ -59,7 +60,7 @@ class ConversionRules:
         self._event = event
 
     def settled(self) -> None:
-        former, self.group = self.group, next(iter(self._shell.shard._groups.values()), None)
+        former, self.group = self.group, next(iter(self._stage.shard._groups.values()), None)
         if type(former) is not type(self.group):
             self._told_ms.clear()
             self._joined_ms.clear()
@@ -72,8 +73,8 @@ class ConversionRules:
     def loaded(self) -> None:
         """Another coordinator: what was not committed may be gone."""
         self._epoch = NO_EPOCH
-        for stored in self._shell.log:
-            self._follow(stored.changes)
+        for batch in self._stage.log:
+            self._follow(batch.changes)
         self._open.clear()
         self._told_ms.clear()
         self._joined_ms.clear()
@@ -91,11 +92,11 @@ class ConversionRules:
                 self._told_ms.pop(event.request.member_id, None)
                 self._joined_ms.pop(event.request.member_id, None)
                 if response.error_code == ErrorCode.NONE:
-                    self._joined_ms[response.member_id] = self._shell.now_ms
+                    self._joined_ms[response.member_id] = self._stage.now_ms
             case SyncGroupResponse() if response.error_code == ErrorCode.NONE:
                 self._joined_ms.pop(event.request.member_id, None)
             case HeartbeatResponse() if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-                self._told_ms.setdefault(event.request.member_id, self._shell.now_ms)
+                self._told_ms.setdefault(event.request.member_id, self._stage.now_ms)
 
     def look(self) -> None:
         """No request is parked in a consumer group, and no member of the classic protocol takes longer than it may."""
@@ -103,12 +104,12 @@ class ConversionRules:
         group = self.group
         if not isinstance(group, ConsumerGroup):
             return
-        if self._open and self._shell.committed_end_offset == self._shell.end_offset:
+        if self._open and self._stage.committed_end_offset == self._stage.end_offset:
             raise Violation(f"nothing is on its way to the log, and {self._open[0].event} has no answer")
         for what, times in (("rejoin", self._told_ms), ("fetch its assignment", self._joined_ms)):
-            for member_id, since_ms in times.items() if not self._shell.manners.refuses else ():
+            for member_id, since_ms in times.items() if not self._stage.manners.refuses else ():
                 member = group.members.get(member_id)
-                overdue_ms = self._shell.now_ms - since_ms - GRACE_MS
+                overdue_ms = self._stage.now_ms - since_ms - GRACE_MS
                 if member is not None and member.classic is not None and overdue_ms > member.rebalance_timeout_ms:
                     raise Violation(f"{member_id} had to {what}, {overdue_ms} ms are over, and it is a member")
 
@@ -124,7 +125,7 @@ class ConversionRules:
         if lost:
             raise Violation(f"the offsets {lost} were committed, and found are {found}")
 
-    def appended(self, changes: tuple[Change, ...]) -> None:
+    def appended(self, changes: Sequence[Change]) -> None:
         own = [change for change in changes if isinstance(change, RecordChange)]
         of_classic = [change.value for change in own if isinstance(change.key, GroupMetadataKey)]
         of_epoch = [change.value for change in own if isinstance(change.key, ConsumerGroupMetadataKey)]
@@ -153,7 +154,7 @@ class ConversionRules:
         if len(lost) > LEAVING_MAX:
             raise Violation(f"the group is {what} without {sorted(lost)} by {self._event}")
 
-    def _follow(self, changes: tuple[Change, ...]) -> None:
+    def _follow(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if not isinstance(change, RecordChange):
                 continue

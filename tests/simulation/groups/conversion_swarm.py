@@ -15,7 +15,6 @@ from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
-from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
@@ -26,8 +25,10 @@ from tests.simulation.groups.client import Sent
 from tests.simulation.groups.consumer_member import ConsumerMember, Owned, commit_of
 from tests.simulation.groups.conversion_rules import UPGRADES, ConversionRules
 from tests.simulation.groups.heartbeat_swarm import TOPICS, Topics
-from tests.simulation.groups.shell import Asked, Manners, Shell, Stored
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked, Manners, Watcher
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
+from tests.support.machine_stage import Batch
 
 GROUP: Final = "g"
 STEPS: Final = 400
@@ -77,7 +78,7 @@ class Consumer:
         self.modern.begin()
 
 
-class ConversionSwarm(DrawnSwarm):
+class ConversionSwarm(DrawnSwarm, Watcher):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/conversions")
         self.policy = random.choice((*MigrationPolicy, MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL))
@@ -88,8 +89,8 @@ class ConversionSwarm(DrawnSwarm):
             initial_rebalance_delay_ms=0,
             consumer=ConsumerGroupSettings(migration_policy=self.policy, assignment_interval_ms=interval_ms),
         )
-        self.shell = Shell(random, config, self, self.answer, image=self.topics.image())
-        self.rules = ConversionRules(self.shell, self.policy)
+        self.stage = DrawnGroupStage(random, self, config, self.topics.image())
+        self.rules = ConversionRules(self.stage, self.policy)
         is_eager, is_classic = random.random() < 0.5, random.random() < 0.7
         self.consumers = [
             self._consumer(number, is_eager=is_eager, is_classic=is_classic) for number in range(random.randint(2, 5))
@@ -108,7 +109,7 @@ class ConversionSwarm(DrawnSwarm):
             (self.change_topics, random.choice((0, 1))),
             (self.commit, 10),
             (self.take_over, random.choice((0, 1, 3))),
-            (self.shell.compare, 2),
+            (self.stage.compare, 2),
         ]
 
     def _consumer(self, number: int, *, is_eager: bool, is_classic: bool) -> Consumer:
@@ -122,17 +123,17 @@ class ConversionSwarm(DrawnSwarm):
     # The story
 
     def run(self) -> None:
-        self.shell.step(machine.Loaded())
-        self.shell.manners = self._manners
+        self.stage.step(machine.Loaded())
+        self.stage.manners = self._manners
         self.go(STEPS)
 
     def time_ms(self) -> int:
-        return self.shell.now_ms
+        return self.stage.now_ms
 
     def end(self) -> None:
-        self.shell.manners = Manners()
+        self.stage.manners = Manners()
         self._loses = 0.0
-        self.shell.commit()
+        self.stage.commit_log()
         stays_mixed = self.policy in UPGRADES and self.random.random() < 0.5
         is_classic = self.random.random() < 0.5
         for consumer in self.consumers:
@@ -151,13 +152,13 @@ class ConversionSwarm(DrawnSwarm):
             self.wait(ROUND_MS)
             why = self.why_unsettled()
             if not why:
-                self.shell.compare()
+                self.stage.compare()
                 self.rules.check_offsets(self._offsets())
                 return
         raise Violation(f"after {QUIET_ROUNDS} quiet rounds: {why}")
 
     def why_unsettled(self) -> str:
-        group = self.shell.shard.group(GROUP)
+        group = self.stage.shard.group(GROUP)
         if not isinstance(group, (ClassicGroup, ConsumerGroup)):
             return f"there is {group}"
         if group.members.keys() != {consumer.member_id for consumer in self.consumers}:
@@ -183,7 +184,7 @@ class ConversionSwarm(DrawnSwarm):
         return frozenset((ids[name], index) for name, index in consumer.classic.owned)
 
     def _offsets(self) -> dict[tuple[str, int], int]:
-        answer = self.shell.shard.offsets(OffsetFetchRequestGroup(group_id=GROUP, topics=None))
+        answer = self.stage.shard.offsets(OffsetFetchRequestGroup(group_id=GROUP, topics=None))
         return {
             (topic.name, each.partition_index): each.committed_offset
             for topic in answer.topics
@@ -195,11 +196,8 @@ class ConversionSwarm(DrawnSwarm):
     def stepped(self, event: events.Event, effects: Effects) -> None:
         self.rules.stepped(event)
 
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
-        self.rules.appended(changes)
-
-    def committed(self, stored: Stored) -> None:
-        pass
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.rules.appended(batch.changes)
 
     def replied(self, asked: Asked, response: object) -> None:
         self.rules.replied(asked, response)
@@ -208,6 +206,7 @@ class ConversionSwarm(DrawnSwarm):
             assert isinstance(event, events.CommitOffsets)
             if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 self.rules.committed(event)
+        self.answer(asked, response)
 
     def settled(self, event: events.Event) -> None:
         before, former = self.rules.members, self.rules.group
@@ -220,9 +219,6 @@ class ConversionSwarm(DrawnSwarm):
         for consumer in self.consumers:
             consumer.is_behind |= consumer.member_id in before - self.rules.members or has_turned_twice
 
-    def unloaded(self) -> None:
-        pass
-
     def loaded(self) -> None:
         self.rules.loaded()
 
@@ -232,13 +228,13 @@ class ConversionSwarm(DrawnSwarm):
         self._act(self.random.choice(self.consumers))
 
     def _act(self, consumer: Consumer) -> None:
-        if consumer.asked and self.shell.now_ms < consumer.asked_ms + PATIENCE_MS:
+        if consumer.asked and self.stage.now_ms < consumer.asked_ms + PATIENCE_MS:
             return
         if consumer.is_classic:
             member = consumer.classic
             if consumer.asked:
                 member.is_joined = False
-            is_slow = self.shell.now_ms < consumer.slow_until_ms and member.generation > 0
+            is_slow = self.stage.now_ms < consumer.slow_until_ms and member.generation > 0
             self._send(member.heartbeat() if is_slow else member.next_request(), consumer)
         else:
             self._reconcile(consumer)
@@ -254,9 +250,9 @@ class ConversionSwarm(DrawnSwarm):
     def _send(self, sent: Sent, consumer: Consumer) -> None:
         make, version = sent
         self._asked_count += 1
-        consumer.asked, consumer.asked_ms = self._asked_count, self.shell.now_ms
+        consumer.asked, consumer.asked_ms = self._asked_count, self.stage.now_ms
         if self.random.random() >= self._loses:
-            self.rules.asked(self.shell.ask((consumer, consumer.asked), version, make))
+            self.rules.asked(self.stage.send((consumer, consumer.asked), version, make))
 
     def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
@@ -278,7 +274,7 @@ class ConversionSwarm(DrawnSwarm):
 
     def _takes(self, consumer: Consumer, taken: Owned) -> None:
         """No other member owns what a member begins to own."""
-        group = self.shell.shard.group(GROUP)
+        group = self.stage.shard.group(GROUP)
         members = group.members if isinstance(group, (ClassicGroup, ConsumerGroup)) else {}
         if consumer.member_id not in members:
             return  # It does not know yet that it was removed.
@@ -299,16 +295,16 @@ class ConversionSwarm(DrawnSwarm):
         consumer.begin()
 
     def slow_down(self) -> None:
-        self.random.choice(self.consumers).slow_until_ms = self.shell.now_ms + self.random.randint(5_000, 60_000)
+        self.random.choice(self.consumers).slow_until_ms = self.stage.now_ms + self.random.randint(5_000, 60_000)
 
     def _leave(self, consumer: Consumer) -> None:
         if consumer.is_classic:
             if consumer.classic.member_id and consumer.classic.instance is None:
                 make, version = consumer.classic.leave()
-                self.shell.ask(None, version, make)
+                self.stage.send(None, version, make)
         elif consumer.modern.epoch > 0:
             make, version = consumer.modern.leave()
-            self.shell.ask(None, version, make)
+            self.stage.send(None, version, make)
 
     def commit(self) -> None:
         """Of a partition that a member owns, with its epoch or generation."""
@@ -320,16 +316,16 @@ class ConversionSwarm(DrawnSwarm):
             epoch = consumer.classic.generation if consumer.is_classic else consumer.modern.epoch
             topic, index = self.random.choice(owned)
             make, version = commit_of(GROUP, consumer.member_id, epoch, topic, index, self._commits)
-            self.shell.ask(None, version, make)
+            self.stage.send(None, version, make)
 
     # The cluster, the log, time, the coordinator
 
     def change_topics(self) -> None:
         self.topics.change()
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
 
     def commit_log(self) -> None:
-        self.shell.commit(self.shell.boundary())
+        self.stage.commit_log(self.stage.boundary())
 
     def wait_a_little(self) -> None:
         self.wait(self.random.choice((1, 100, 1_000, 3_000)))
@@ -338,15 +334,15 @@ class ConversionSwarm(DrawnSwarm):
         self.wait(self.random.randint(5_000, 80_000))
 
     def wait(self, ms: int) -> None:
-        self.shell.wait(ms)
+        self.stage.wait(ms)
         self.rules.look()
 
     def take_over(self) -> None:
         is_told = self.random.random() < 0.5
-        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
         for consumer in self.consumers:
             consumer.modern.say_everything()
             if not is_told:
                 consumer.asked = 0
-        self.shell.compare()
-        self.shell.take_over(is_told=is_told)
+        self.stage.compare()
+        self.stage.take_over(is_told=is_told)

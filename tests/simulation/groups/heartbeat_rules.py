@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.coordinator.group import events
-from moldau.coordinator.group.records import Change, RecordChange
+from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.simulation.groups.shell import Asked, Shell, Stored
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked
 from tests.support.drawn_steps import Violation
+from tests.support.machine_stage import Batch
 
 SESSION_MS: Final = 45_000
 """group.consumer.session.timeout.ms and those of the other kinds"""
@@ -67,7 +69,7 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
     kind: KindOfRecords
 
     def __init__(self) -> None:
-        self.shell: Shell = None  # type: ignore[assignment]
+        self.stage: DrawnGroupStage = None  # type: ignore[assignment]
         self.latest: dict[str, LoggedGroup[PlaceT]] = {}
         self.committed_places: set[tuple[str, str, PlaceT]] = set()
         """Group, member and place of each place that was ever committed."""
@@ -93,7 +95,7 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
         for member_id, place in group.places.items():
             value = group.members[member_id]
             for topic_id in {topic_id for topic_id, _ in place.assigned}:
-                topic = self.shell.image.topic_of_id(topic_id)
+                topic = self.stage.image.topic_of_id(topic_id)
                 if topic is None or topic.name in value.subscribed_topic_names:
                     continue
                 if not re.fullmatch(getattr(value, "subscribed_topic_regex", None) or "", topic.name):
@@ -130,12 +132,12 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
         if isinstance(event, machine.AppendRefused):
-            self._refused_until_ms = self.shell.now_ms + 1_000
+            self._refused_until_ms = self.stage.now_ms + 1_000
         self._event = event
         if isinstance(event, self.kind.heartbeat):
             request: Any = event.request  # type: ignore[union-attr]
             self.note_before(event, request.member_id)
-            self._heard_ms[request.group_id, request.member_id] = self.shell.now_ms
+            self._heard_ms[request.group_id, request.member_id] = self.stage.now_ms
         elif isinstance(event, events.CommitOffsets):
             self._commit_faults[id(event.waiter.token)] = self._commit_fault(event)
 
@@ -152,8 +154,8 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
             return f"{member_id} is at epoch {place.epoch}, and commits with epoch {epoch}"
         return ""
 
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
-        own = [change for change in changes if isinstance(change, RecordChange)]
+    def appended(self, batch: Batch, cause: object) -> None:
+        own = [change for change in batch.changes if isinstance(change, RecordChange)]
         for change in own:
             group, member_id = self.group(change.group_id), getattr(change.key, "member_id", "")
             if isinstance(change.key, self.kind.member) and change.value is None and member_id in group.members:
@@ -199,7 +201,7 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
         raise Violation(f"{member_id} of group {group_id} is removed by {event}, and was heard of")
 
     def _silent_ms(self, times: dict[tuple[str, str], int], key: tuple[str, str]) -> int:
-        return self.shell.now_ms - times.get(key, self.shell.now_ms)
+        return self.stage.now_ms - times.get(key, self.stage.now_ms)
 
     def _is_overdue(self, group: LoggedGroup[PlaceT], key: tuple[str, str], grace_ms: int = 0) -> bool:
         """Whether a member has kept for too long what it has to give back."""
@@ -217,12 +219,12 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
             _put(group.members, member_id, value)
         elif isinstance(key, self.kind.place):
             _put(group.places, member_id, None if value is None else self.place_of(value))
-            self._placed_ms[change.group_id, member_id] = self.shell.now_ms
+            self._placed_ms[change.group_id, member_id] = self.stage.now_ms
         else:
             _put(group.others, f"{type(key).__name__} {member_id}".strip(), value)
 
-    def committed(self, stored: Stored) -> None:
-        for change in stored.changes:
+    def committed(self, batch: Batch) -> None:
+        for change in batch.changes:
             if isinstance(change, RecordChange) and isinstance(change.key, self.kind.place) and change.value:
                 member_id: str = change.key.member_id  # type: ignore[attr-defined]
                 self.committed_places.add((change.group_id, member_id, self.place_of(change.value)))
@@ -259,18 +261,18 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
     def loaded(self) -> None:
         """What was cut away never was. The sessions of all members begin again."""
         self.latest.clear()
-        for stored in self.shell.log:
-            for change in stored.changes:
+        for batch in self.stage.log:
+            for change in batch.changes:
                 if isinstance(change, RecordChange):
                     self._apply(change)
         self._served_ms.clear()
         for group_id, group in self.latest.items():
             for member_id in group.members:
-                self._heard_ms[group_id, member_id] = self._served_ms[group_id, member_id] = self.shell.now_ms
+                self._heard_ms[group_id, member_id] = self._served_ms[group_id, member_id] = self.stage.now_ms
 
     def look(self) -> None:
         """After time has passed: a member that was not heard of is no member, nor one that keeps what it must give."""
-        if self.shell.manners.refuses or self.shell.now_ms <= self._refused_until_ms:
+        if self.stage.manners.refuses or self.stage.now_ms <= self._refused_until_ms:
             return
         for group_id, group in self.latest.items():
             for member_id in group.members:

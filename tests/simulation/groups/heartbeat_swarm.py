@@ -11,14 +11,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.group.records import Change
 from moldau.coordinator.group.target import ComputeTarget, TargetComputed
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.client import Sent
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules
-from tests.simulation.groups.shell import Asked, Manners, Shell, Stored
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked, Manners, Watcher
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
+from tests.support.machine_stage import Batch
 from tests.support.topics_image import TestImage, TestTopic, topic_id_of
 
 STEPS: Final = 400
@@ -102,15 +103,15 @@ class Topics:
         return sorted(self.random.sample(self.names, self.random.choice((1, 1, 2, 3))))
 
 
-class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
+class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
     members: list[MemberT]
 
     def __init__(self, random: Random, topics: Topics, rules: HeartbeatRules[Any], config: GroupConfig) -> None:
         self.random = random
         self.topics = topics
         self.rules = rules
-        self.shell = Shell(random, config, self, self.answer, image=topics.image())
-        rules.shell = self.shell
+        self.stage = DrawnGroupStage(random, self, config, topics.image())
+        rules.stage = self.stage
         self.asked: list[Asked] = []
         self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
         self._loses = random.choice((0.0, 0.05, 0.2))
@@ -134,26 +135,26 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
             (self.change_topics, random.choice((0, 1, 3))),
             (self.deliver_late, 10 if self._repeats else 0),
             (self.take_over, random.choice((0, 1, 4))),
-            (self.shell.compare, 2),
+            (self.stage.compare, 2),
         ]
 
     # The story
 
     def run(self) -> None:
-        self.shell.step(machine.Loaded())
-        self.shell.manners = self._manners
+        self.stage.step(machine.Loaded())
+        self.stage.manners = self._manners
         self.go(STEPS)
 
     def time_ms(self) -> int:
-        return self.shell.now_ms
+        return self.stage.now_ms
 
     def end(self) -> None:
         """Nothing is lost, every member sends heartbeats: the groups settle."""
-        self.shell.manners = Manners()
+        self.stage.manners = Manners()
         self._loses = self._repeats = 0.0
         self._late.clear()
         self._paused_until.clear()
-        self.shell.commit()
+        self.stage.commit_log()
         for member in self.members:
             # A request that came much later than another one may have moved the member: no answer told it.
             member.say_everything()
@@ -171,7 +172,7 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
             self.wait(ROUND_MS)
             why = self.why_unsettled()
             if not why:
-                self.shell.compare()
+                self.stage.compare()
                 return
         raise Violation(f"after {QUIET_ROUNDS} quiet rounds: {why}")
 
@@ -190,29 +191,30 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def stepped(self, event: events.Event, effects: Effects) -> None:
         self.rules.stepped(event, effects)
-        for command in effects.commands:
-            if isinstance(command, ComputeTarget):
-                self._targets.append(command)
-            else:
-                self.commanded(command)
 
-    def commanded(self, command: object) -> None:
+    def commanded(self, command: Any) -> None:
+        if isinstance(command, ComputeTarget):
+            self._targets.append(command)
+        else:
+            self.take_command(command)
+
+    def take_command(self, command: Any) -> None:
         """A command that only one kind of group has."""
         raise AssertionError(f"no such command: {command}")
 
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
-        self.rules.appended(changes, end_offset)
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.rules.appended(batch, cause)
 
-    def committed(self, stored: Stored) -> None:
-        self.rules.committed(stored)
+    def committed(self, batch: Batch) -> None:
+        self.rules.committed(batch)
 
     def replied(self, asked: Asked, response: object) -> None:
         self.rules.replied(asked, response)
+        self.answer(asked, response)
 
-    def settled(self, event: events.Event) -> None:
-        pass
-
-    def unloaded(self) -> None:
+    def replaced(self, *, is_told: bool) -> None:
+        if not is_told:
+            return
         unanswered = [each.event for each in self.asked if not each.replies]
         if unanswered:
             raise Violation(f"never answered: {unanswered[:3]}")
@@ -226,7 +228,7 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def heartbeat(self) -> None:
         place = self.random.randrange(len(self.members))
-        if self._paused_until.get(place, 0) > self.shell.now_ms:
+        if self._paused_until.get(place, 0) > self.stage.now_ms:
             return
         member = self.members[place]
         if member.member_id in self._awaited:  # It has lost its patience.
@@ -246,7 +248,7 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def ask(self, sent: Sent, owner: object) -> None:
         make, version = sent
-        self.asked.append(self.shell.ask(owner, version, make))
+        self.asked.append(self.stage.send(owner, version, make))
 
     def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
@@ -266,7 +268,7 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def pause(self) -> None:
         place = self.random.randrange(len(self.members))
-        self._paused_until[place] = self.shell.now_ms + self.random.randint(1, 90_000)
+        self._paused_until[place] = self.stage.now_ms + self.random.randint(1, 90_000)
 
     def restart(self) -> None:
         member = self.random.choice(self.members)
@@ -285,10 +287,10 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
 
     def change_topics(self) -> None:
         self.topics.change()
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
 
     def commit_log(self) -> None:
-        self.shell.commit(self.shell.boundary())
+        self.stage.commit_log(self.stage.boundary())
 
     def wait_a_little(self) -> None:
         self.wait(self.random.choice((1, 100, 1_000, 3_000)))
@@ -299,16 +301,16 @@ class HeartbeatSwarm(DrawnSwarm, Generic[MemberT]):
     def wait(self, ms: int) -> None:
         while self._targets and self.random.random() < 0.7:
             command = self._targets.pop(0)
-            self.shell.step(TargetComputed(command.group_id, command.epoch, command.compute()))
-        self.shell.wait(ms)
+            self.stage.step(TargetComputed(command.group_id, command.epoch, command.compute()))
+        self.stage.wait(ms)
         self.rules.look()
 
     def take_over(self) -> None:
         is_told = self.random.random() < 0.5
-        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
         if not is_told:
             self.asked.clear()
         for member in self.members:
             member.say_everything()
-        self.shell.compare()
-        self.shell.take_over(is_told=is_told)
+        self.stage.compare()
+        self.stage.take_over(is_told=is_told)

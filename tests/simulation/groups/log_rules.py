@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.coordinator.classic import events as classic_events
@@ -27,9 +28,11 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.records.offsets import GroupMetadataValue
-from tests.simulation.groups.shell import Asked, Shell, Stored
-from tests.support.classic_groups import classic_groups
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked, Watcher
 from tests.support.drawn_steps import Violation
+from tests.support.group_stage import classic_groups
+from tests.support.machine_stage import Batch
 
 CONSUMER: Final = "consumer"
 UNSTABLE: Final = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -108,9 +111,9 @@ class Replayed:
         return found
 
 
-class LogRules:
+class LogRules(Watcher):
     def __init__(self, group_ids: tuple[str, ...]) -> None:
-        self.shell: Shell
+        self.stage: DrawnGroupStage
         self.group_ids = group_ids
         self.latest = Replayed()
         self.committed_log = Replayed()
@@ -131,9 +134,9 @@ class LogRules:
         if not isinstance(event, (machine.Appended, machine.AppendRefused)):
             self._event = event
 
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
-        self._appended_ms[end_offset] = self.shell.now_ms
-        for change in changes:
+    def appended(self, batch: Batch, cause: object) -> None:
+        self._appended_ms[batch.end_offset] = self.stage.now_ms
+        for change in batch.changes:
             match change:
                 case OffsetChange(value=None):
                     self._may_forget(change)
@@ -142,15 +145,15 @@ class LogRules:
                 case TransactionEnded():
                     self._is_ended(change)
                 case RecordChange(group_id, _, None):
-                    self._may_bury(group_id, changes)
+                    self._may_bury(group_id, batch.changes)
                 case RecordChange(group_id, _, GroupMetadataValue() as value):
                     self._is_the_group(group_id, value)
-        for change in changes:
-            self.latest.take(change, end_offset)
+        for change in batch.changes:
+            self.latest.take(change, batch.end_offset)
 
-    def committed(self, stored: Stored) -> None:
-        for change in stored.changes:
-            self.committed_log.take(change, stored.end_offset)
+    def committed(self, batch: Batch) -> None:
+        for change in batch.changes:
+            self.committed_log.take(change, batch.end_offset)
             if isinstance(change, OffsetChange) and change.value is not None:
                 place, value = (change.group_id, change.topic, change.partition), change.value
                 self._ever.setdefault(value.offset, set()).add((place, value.leader_epoch, value.metadata))
@@ -158,10 +161,10 @@ class LogRules:
     def loaded(self) -> None:
         """A new coordinator knows what is in the log, and nothing else."""
         self.latest = Replayed()
-        for stored in self.shell.log:
-            for change in stored.changes:
-                self.latest.take(change, stored.end_offset)
-        groups = classic_groups(self.shell.shard)
+        for batch in self.stage.log:
+            for change in batch.changes:
+                self.latest.take(change, batch.end_offset)
+        groups = classic_groups(self.stage.shard)
         if set(groups) != self.latest.known:
             raise Violation(f"the log tells of groups {sorted(self.latest.known)}, loaded are {sorted(groups)}")
         for group_id, value in self.latest.groups.items():
@@ -236,7 +239,7 @@ class LogRules:
 
     def _is_used(self, group_id: str, topic: str) -> bool:
         """By a member of the generation there is."""
-        group = classic_groups(self.shell.shard).get(group_id)
+        group = classic_groups(self.stage.shard).get(group_id)
         if group is None or group.state is not STABLE:
             return False
         return topic in self._topics.get(group_id, (-1, set()))[1]
@@ -246,7 +249,7 @@ class LogRules:
         if place in self.latest.pending_places():
             return False
         found = self.latest.offsets.get(place)
-        group = classic_groups(self.shell.shard).get(change.group_id)
+        group = classic_groups(self.stage.shard).get(change.group_id)
         if found is None or group is None:
             return False
         value, _ = found
@@ -257,11 +260,11 @@ class LogRules:
             since_ms = value.commit_ms if empty_ms is None else empty_ms
         else:
             return False
-        end_ms = since_ms + self.shell.config.offsets_retention_ms if value.expire_ms is None else value.expire_ms
-        return self.shell.wall_ms >= end_ms
+        end_ms = since_ms + self.stage.config.offsets_retention_ms if value.expire_ms is None else value.expire_ms
+        return self.stage.wall_ms >= end_ms
 
-    def _may_bury(self, group_id: str, changes: tuple[Change, ...]) -> None:
-        group, event = classic_groups(self.shell.shard).get(group_id), self._event
+    def _may_bury(self, group_id: str, changes: Sequence[Change]) -> None:
+        group, event = classic_groups(self.stage.shard).get(group_id), self._event
         if group is None or group.members or group.state is not EMPTY:
             raise Violation(f"group {group_id} is forgotten, and is not empty")
         forgotten = {(each.group_id, each.topic, each.partition) for each in changes if isinstance(each, OffsetChange)}
@@ -278,7 +281,7 @@ class LogRules:
         """A record tells the group as it stands, with what its leader planned or planned before."""
         if group_id not in self.latest.groups and not value.members and not value.generation:
             return  # it is there, and nothing more
-        group = classic_groups(self.shell.shard)[group_id]
+        group = classic_groups(self.stage.shard)[group_id]
         said = (value.generation, value.leader, value.protocol, [each.member_id for each in value.members])
         if said != (group.generation, group.leader_id, group.protocol_name, [*group.members]):
             raise Violation(f"group {group_id}: {said} is written of it")
@@ -342,25 +345,25 @@ class LogRules:
 
     def _is_late(self) -> bool:
         """Something waits for its commit for longer than anybody waits for that: the next is told without it."""
-        old_ms = self.shell.now_ms - self.shell.config.offsets_commit_timeout_ms
-        is_open = [each for each in self.shell.log if each.end_offset > self.shell.committed_end_offset]
+        old_ms = self.stage.now_ms - self.stage.config.offsets_commit_timeout_ms
+        is_open = [each for each in self.stage.log if each.end_offset > self.stage.committed_end_offset]
         return any(self._appended_ms[each.end_offset] <= old_ms for each in is_open)
 
     def _is_decided(self, asked: Asked) -> None:
-        young_ms = self.shell.now_ms - self.shell.config.offsets_commit_timeout_ms
-        for stored in self.shell.log:
-            is_open = self.shell.committed_end_offset < stored.end_offset <= asked.log_end_offset
-            if is_open and self._appended_ms[stored.end_offset] > young_ms:
-                raise Violation(f"a stable read is answered, and what ends at {stored.end_offset} is not decided")
+        young_ms = self.stage.now_ms - self.stage.config.offsets_commit_timeout_ms
+        for batch in self.stage.log:
+            is_open = self.stage.committed_end_offset < batch.end_offset <= asked.log_end_offset
+            if is_open and self._appended_ms[batch.end_offset] > young_ms:
+                raise Violation(f"a stable read is answered, and what ends at {batch.end_offset} is not decided")
 
     def settled(self, event: events.Event) -> None:
-        for group_id, group in classic_groups(self.shell.shard).items():
+        for group_id, group in classic_groups(self.stage.shard).items():
             self._learn_topics(group_id, group)
             if self._states.get(group_id) is not group.state:
                 self._states[group_id] = group.state
                 if group.state is EMPTY:
-                    self._empty_since[group_id] = self.shell.wall_ms
-        if isinstance(event, events.TopicsDeleted) and not self.shell.manners.refuses:
+                    self._empty_since[group_id] = self.stage.wall_ms
+        if isinstance(event, events.TopicsDeleted) and not self.stage.manners.refuses:
             places = {*self.latest.offsets, *self.latest.pending_places()}
             left = [place for place in places if place[1] in event.topics]
             if left:
@@ -383,7 +386,7 @@ class LogRules:
 
     def look(self, group_id: str) -> None:
         """What readers of a group see now."""
-        shard = self.shell.shard
+        shard = self.stage.shard
         request = OffsetFetchRequestGroup(group_id=group_id, topics=None)
         self._is_committed(shard.offsets(request))
         stable = offsets_of(shard._offsets.committed(group_id), request, require_stable=True)

@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeAlias
 from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, GroupState
 from moldau.coordinator.group import events
-from moldau.coordinator.group.records import Change, RecordChange
+from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatResponse
 from moldau.protocol.messages.join_group import JoinGroupResponse
@@ -18,9 +17,11 @@ from moldau.protocol.messages.offset_commit import OffsetCommitResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
 from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from tests.simulation.groups.log_rules import LogRules
-from tests.simulation.groups.shell import Asked, Shell, Stored
-from tests.support.classic_groups import classic_groups
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked, Watcher
 from tests.support.drawn_steps import Violation
+from tests.support.group_stage import classic_groups
+from tests.support.machine_stage import Batch
 
 NOT_TAKEN = frozenset(
     {
@@ -93,9 +94,9 @@ class Told:
         self.members: set[str] | None = None
 
 
-class MemberRules:
+class MemberRules(Watcher):
     def __init__(self, log_rules: LogRules) -> None:
-        self.shell: Shell
+        self.stage: DrawnGroupStage
         self._log_rules = log_rules
         self._before: dict[str, Glance] = {}
         self._replies: dict[Asked, object] = {}
@@ -123,22 +124,16 @@ class MemberRules:
         self._pending_ms: dict[MemberKey, int] = {}
 
     def _now(self) -> dict[str, Glance]:
-        return {group_id: glance_at(group) for group_id, group in classic_groups(self.shell.shard).items()}
+        return {group_id: glance_at(group) for group_id, group in classic_groups(self.stage.shard).items()}
 
-    def stepped(self, event: events.Event, effects: Effects) -> None:
-        pass
-
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
-        for change in changes:
+    def appended(self, batch: Batch, cause: object) -> None:
+        for change in batch.changes:
             if isinstance(change, RecordChange) and change.value is None:
                 self._burials[change.group_id] = self._burials.get(change.group_id, 0) + 1
 
-    def committed(self, stored: Stored) -> None:
-        pass
-
     def loaded(self) -> None:
         self._before = self._now()
-        now_ms = self.shell.now_ms
+        now_ms = self.stage.now_ms
         self._since = {group_id: (now_ms, each.patience_ms) for group_id, each in self._before.items()}
         self._began = {**self._since}
         self._stuck_ms = dict.fromkeys(self._before, now_ms)
@@ -162,14 +157,14 @@ class MemberRules:
                 self._learn_places(request.group_id)
                 self._has_its_share(asked.event, bytes(response.assignment))
             case classic_events.Leave(_, request), LeaveGroupResponse(error_code=ErrorCode.NONE):
-                group = classic_groups(self.shell.shard).get(request.group_id)
+                group = classic_groups(self.stage.shard).get(request.group_id)
                 for each in response.members:
                     is_gone = group is None or each.member_id not in group.members or not each.member_id
                     if each.error_code == ErrorCode.NONE and not is_gone:
                         raise Violation(f"{each.member_id} is said to be out of {request.group_id}, and is in it")
 
     def _learn_places(self, group_id: str) -> None:
-        group = classic_groups(self.shell.shard).get(group_id)
+        group = classic_groups(self.stage.shard).get(group_id)
         for each in group.members.values() if group is not None else ():
             self._places[group_id, each.member_id] = each.group_instance_id or each.member_id
 
@@ -177,7 +172,7 @@ class MemberRules:
         request, member_id = event.request, response.member_id
         if request.member_id and member_id != request.member_id:
             raise Violation(f"{request.member_id} joins, and is called {member_id}")
-        group = classic_groups(self.shell.shard)[request.group_id]
+        group = classic_groups(self.stage.shard)[request.group_id]
         if request.group_instance_id and group.static_members.get(request.group_instance_id) != member_id:
             raise Violation(f"{request.group_instance_id} is told to be {member_id}, and is another")
         if member_id not in group.members or response.generation_id != group.generation:
@@ -191,13 +186,13 @@ class MemberRules:
         leader = self._places.get((request.group_id, response.leader), response.leader)
         place = self._places[request.group_id, member_id]
         burials = self._burials.get(request.group_id, 0)
-        term = Term(self.shell.life, request.group_id, burials, response.generation_id)
+        term = Term(self.stage.epoch, request.group_id, burials, response.generation_id)
         told = self._terms.setdefault(term, Told(leader, response.protocol_name))
         if (told.leader, told.protocol) != (leader, response.protocol_name):
             raise Violation(f"{term} has leaders {told.leader} and {leader}, or two protocols")
         told.joined.add(place)
         dynamic = [each for each in told.joined if each not in group.static_members]  # the others keep their seats
-        if len(dynamic) > self.shell.config.max_size:
+        if len(dynamic) > self.stage.config.max_size:
             raise Violation(f"{term} has {len(told.joined)} members")
         if response.members:
             places = [each.group_instance_id or each.member_id for each in response.members]
@@ -306,24 +301,24 @@ class MemberRules:
         if is_taken and isinstance(event, classic_events.Sync) and code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             self._synced.add(key)
         if is_taken and generation >= 0:
-            self._heard_ms[key] = self.shell.now_ms
+            self._heard_ms[key] = self.stage.now_ms
             state = group.state if group is not None else EMPTY
             if isinstance(event, classic_events.Heartbeat) or state is STABLE or (state is PREPARING and code == 0):
-                self._granted_ms[key] = self.shell.now_ms
+                self._granted_ms[key] = self.stage.now_ms
 
     def _hear(self, event: events.Event | None) -> None:
         """A member that was answered has its whole session timeout again, and no more."""
-        now_ms = self.shell.now_ms
+        now_ms = self.stage.now_ms
         match event:
             case classic_events.Sync(_, request):
                 self._heard_ms[request.group_id, request.member_id] = now_ms
             case classic_events.Join(_, request):
-                group = classic_groups(self.shell.shard).get(request.group_id)
+                group = classic_groups(self.stage.shard).get(request.group_id)
                 owner = None if group is None else group.static_members.get(request.group_instance_id or "")
                 self._heard_ms[request.group_id, owner or request.member_id] = now_ms
 
     def _moved(self, event: events.Event, group_id: str, before: Glance | None, after: Glance) -> None:
-        now_ms = self.shell.now_ms
+        now_ms = self.stage.now_ms
         former = before.members if before is not None else {}
         state = before.state if before is not None else EMPTY
         gone = {each: seen for each, seen in former.items() if each not in after.members}
@@ -332,7 +327,7 @@ class MemberRules:
         for member_id in after.members.keys() - former.keys():
             self._heard_ms[group_id, member_id] = self._granted_ms[group_id, member_id] = now_ms
         instances = [each.instance for each in after.members.values() if each.instance is not None]
-        known = classic_groups(self.shell.shard)[group_id].static_members
+        known = classic_groups(self.stage.shard)[group_id].static_members
         if len(set(instances)) != len(instances) or {*known} != {*instances}:
             raise Violation(f"group {group_id} has the static members {instances}, and knows {known}")
         is_new_generation = before is not None and after.generation != before.generation
@@ -345,7 +340,7 @@ class MemberRules:
             self._parked_ms.pop(group_id, None)
         if state is PREPARING and after.state is not PREPARING and not is_new_generation:
             raise Violation(f"group {group_id} goes from {state} to {after.state} in one generation")
-        leader_id = classic_groups(self.shell.shard)[group_id].leader_id or ""
+        leader_id = classic_groups(self.stage.shard)[group_id].leader_id or ""
         if after.state in (COMPLETING, STABLE) and leader_id not in after.members:
             raise Violation(f"group {group_id} is led by {leader_id}, which is no member")
         if is_new_generation:
@@ -394,17 +389,17 @@ class MemberRules:
                     if (member_id, None) in named or ("", seen.instance) in named:
                         continue
                 case classic_events.Join(_, request) if request.group_id == group_id and request.member_id == member_id:
-                    if self.shell.config.max_size < 100:
+                    if self.stage.config.max_size < 100:
                         continue
                 case machine.Tick() if self._is_over(group_id, state, member_id, seen):
                     continue
             raise Violation(f"{member_id} is out of {group_id}, which was {state}, after {type(event).__name__}")
 
     def _is_over(self, group_id: str, state: GroupState, member_id: str, seen: Seen) -> bool:
-        now_ms = self.shell.now_ms
+        now_ms = self.stage.now_ms
         silent_ms = now_ms - self._granted_ms[group_id, member_id]
         if seen.is_waiting:  # only a member that has no id yet sends no heartbeats
-            limit_ms = self.shell.config.new_member_join_timeout_ms if seen.instance is None else seen.session_ms
+            limit_ms = self.stage.config.new_member_join_timeout_ms if seen.instance is None else seen.session_ms
             return seen.is_new and (silent_ms >= limit_ms or group_id in self._were_refused)
         if silent_ms >= seen.session_ms or (seen.is_new and state is PREPARING):
             return True  # or the log refused the group that its join would have made
@@ -416,12 +411,12 @@ class MemberRules:
 
     def thawed(self) -> None:
         """What comes late is counted from now on."""
-        self._stuck_ms = dict.fromkeys(self._stuck_ms, self.shell.now_ms)
-        self._parked_ms = dict.fromkeys(self._parked_ms, self.shell.now_ms)
+        self._stuck_ms = dict.fromkeys(self._stuck_ms, self.stage.now_ms)
+        self._parked_ms = dict.fromkeys(self._parked_ms, self.stage.now_ms)
 
     def look(self) -> None:
         """All deadlines that came up were taken care of."""
-        now_ms, config = self.shell.now_ms, self.shell.config
+        now_ms, config = self.stage.now_ms, self.stage.config
         for group_id, group in self._before.items():
             for member_id, member in group.members.items():
                 silent_ms = now_ms - self._heard_ms[group_id, member_id]

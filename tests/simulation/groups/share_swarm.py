@@ -43,8 +43,9 @@ from tests.simulation.groups.client import Sent
 from tests.simulation.groups.consumer_member import Owned
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
 from tests.simulation.groups.heartbeat_swarm import AT_ONCE, GROUPS, TOPICS, HeartbeatSwarm, Topics
-from tests.simulation.groups.shell import Asked
+from tests.support.drawn_stage import Asked
 from tests.support.drawn_steps import Violation
+from tests.support.machine_stage import Batch
 
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -184,10 +185,10 @@ class ShareRules(HeartbeatRules[SharePlace]):
             key = (command.group_id, topic_id, index)
             if (topic_id, index) in self.initialized(command.group_id):
                 raise Violation(f"{key} is initialized, and a command would make it begin anew")
-            since_ms = self.shell.now_ms - self.commanded_ms.get(key, -RETRY_MS)
+            since_ms = self.stage.now_ms - self.commanded_ms.get(key, -RETRY_MS)
             if since_ms < RETRY_MS:
                 raise Violation(f"{key} is initialized again after {since_ms} ms")
-            self.commanded_ms[key] = self.shell.now_ms
+            self.commanded_ms[key] = self.stage.now_ms
 
     def reported(self, group_id: str, done: frozenset[tuple[bytes, int]], failed: Iterable[tuple[bytes, int]]) -> None:
         """What has failed may be initialized again at once."""
@@ -242,14 +243,14 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
         if isinstance(event, AlterOffsets | DeleteOffsets):
             self._is_live[id(event.waiter.token)] = bool(self.rules.group(event.group_id).members)
 
-    def commanded(self, command: object) -> None:
+    def take_command(self, command: Any) -> None:
         assert isinstance(command, InitializeStates)
         self.share_rules.commanded(command)
         self._commands.append(command)
 
-    def appended(self, changes: tuple[Any, ...], end_offset: int) -> None:
-        super().appended(changes, end_offset)
-        for change in changes:
+    def appended(self, batch: Batch, cause: object) -> None:
+        super().appended(batch, cause)
+        for change in batch.changes:
             if isinstance(change.key, ShareGroupTargetAssignmentMemberKey) and change.value is not None:
                 self.share_rules.check_target(change.group_id, change.value)
 
@@ -270,7 +271,7 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
         partitions = frozenset(done) & frozenset().union(*self.topics.partitions().values())
         if partitions or failed:
             self.share_rules.reported(group_id, partitions, failed)
-            self.shell.step(StatesInitialized(group_id, partitions, frozenset(failed)))
+            self.stage.step(StatesInitialized(group_id, partitions, frozenset(failed)))
 
     def change_topics(self) -> None:
         """A coordinator that loads while a topic goes is not told."""
@@ -278,7 +279,7 @@ class ShareSwarm(HeartbeatSwarm[ShareMember]):
         super().change_topics()
         gone = before.keys() - {topic.id for topic in self.topics.by_name.values()}
         if gone and self.random.random() < 0.8:
-            self.shell.step(events.TopicsDeleted(frozenset(before[each] for each in gone), frozenset(gone)))
+            self.stage.step(events.TopicsDeleted(frozenset(before[each] for each in gone), frozenset(gone)))
 
     def loaded(self) -> None:
         super().loaded()

@@ -21,8 +21,8 @@ from moldau.protocol.records.streams_groups import (
 )
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules, KindOfRecords, LoggedGroup
 from tests.simulation.groups.heartbeat_swarm import AT_ONCE, GROUPS, HeartbeatSwarm, Topics
-from tests.simulation.groups.shell import Asked
 from tests.simulation.groups.streams_member import JOIN, OwnedTasks, StreamsMember, TaskKeys, keys_of
+from tests.support.drawn_stage import Asked
 from tests.support.drawn_steps import Violation
 from tests.support.streams_stage import subtopology, topology
 
@@ -215,7 +215,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
             if name not in self.topics.by_name and self.random.random() < 0.7:
                 self.topics.set_partitions(name, count)
         self._to_create.clear()
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
 
     def change_topics(self) -> None:
         """Where an input grows, its changelog is too small: an operator makes it anew."""
@@ -226,7 +226,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
             is_wrong = changelog and source and changelog.partitions_count != source.partitions_count
             if is_wrong and self.random.random() < 0.7:
                 del self.topics.by_name[f"{group_id}-{CHANGELOG}"]
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
 
     def change_standbys(self) -> None:
         self.set_standbys(self.random.randint(0, STANDBYS_MAX))
@@ -234,7 +234,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
     def set_standbys(self, count: int) -> None:
         self.standbys = count
         self.topics.settings = {"streams.num.standby.replicas": str(self.standbys)}
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
 
     def end(self) -> None:
         """The groups settle; then the number of standbys changes, and nothing else that would move a task."""
@@ -251,7 +251,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
                 self.topics.set_partitions(name, 2)
         for group_id in GROUPS:
             self.topics.by_name.pop(f"{group_id}-{CHANGELOG}", None)
-        self.shell.image = self.topics.image()
+        self.stage.image = self.topics.image()
         for member in self.members:
             member.drop()
 
@@ -261,7 +261,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
             self.topics.set_partitions(name, self._to_create[name])
         self._to_create.clear()
         if missing:
-            self.shell.image = self.topics.image()
+            self.stage.image = self.topics.image()
         if member.owned == member.target:
             return False
         self._reconcile(member)

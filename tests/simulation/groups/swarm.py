@@ -15,7 +15,6 @@ from typing import Final
 from moldau.coordinator.classic.group import EMPTY
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import MINUTE_MS, GroupConfig
-from moldau.coordinator.group.records import Change
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects, TransactionEnd
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -29,9 +28,11 @@ from tests.simulation.groups.client import TOPICS, Client, Sent, commit_request
 from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.producer import MARKER_VERSION, Producer
-from tests.simulation.groups.shell import Asked, Manners, Shell, Stored
-from tests.support.classic_groups import classic_groups
+from tests.simulation.groups.stage import DrawnGroupStage
+from tests.support.drawn_stage import Asked, Manners, Watcher
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
+from tests.support.group_stage import classic_groups
+from tests.support.machine_stage import Batch
 
 STEPS: Final = 500
 GROUPS: Final = ("g", "h")
@@ -42,7 +43,7 @@ QUIET_WAITS: Final = 6
 LONG_MINUTES: Final = 10_080
 
 
-class Swarm(DrawnSwarm):
+class Swarm(DrawnSwarm, Watcher):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/groups")
         config = GroupConfig(
@@ -55,8 +56,8 @@ class Swarm(DrawnSwarm):
         self.log_rules = LogRules((*GROUPS, SIMPLE))
         self.member_rules = MemberRules(self.log_rules)
         self._watchers = (self.log_rules, self.member_rules)
-        self.shell = Shell(random, config, self, self.answer)
-        self.log_rules.shell = self.member_rules.shell = self.shell
+        self.stage = DrawnGroupStage(random, self, config)
+        self.log_rules.stage = self.member_rules.stage = self.stage
         self.asked: list[Asked] = []
         self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
         self._loses = random.choice((0.0, 0.05, 0.2))
@@ -101,21 +102,21 @@ class Swarm(DrawnSwarm):
     # The story
 
     def run(self) -> None:
-        self.shell.manners = Manners()
+        self.stage.manners = Manners()
         self.loaded()
-        self.shell.step(machine.Loaded())
-        self.shell.manners = self._manners
+        self.stage.step(machine.Loaded())
+        self.stage.manners = self._manners
         self.go(STEPS)
 
     def time_ms(self) -> int:
-        return self.shell.now_ms
+        return self.stage.now_ms
 
     def end(self) -> None:
         """All members are gone: what has outlived its retention is deleted, all else is there."""
-        shell = self.shell
-        shell.manners = Manners()
-        shell.commit()
-        shell.take_over(is_told=True)
+        stage = self.stage
+        stage.manners = Manners()
+        stage.commit_log()
+        stage.take_over(is_told=True)
         self.look_at_groups()
         self._end_transactions()
         self.look_at_groups()
@@ -125,20 +126,20 @@ class Swarm(DrawnSwarm):
             self.wait(10 * MINUTE_MS)
         self.look_at_groups()
         self._is_answered()
-        states = {group_id: group.state for group_id, group in classic_groups(shell.shard).items()}
+        states = {group_id: group.state for group_id, group in classic_groups(stage.shard).items()}
         if any(state is not EMPTY for state in states.values()):
             raise Violation(f"no member is left, and groups are {states}")
         left = {*offsets}
-        if shell.config.offsets_retention_minutes < LONG_MINUTES and (left or states):
+        if stage.config.offsets_retention_minutes < LONG_MINUTES and (left or states):
             raise Violation(f"long after the last was there are {states} and offsets {left}")
-        if shell.config.offsets_retention_minutes == LONG_MINUTES and kept - left:
+        if stage.config.offsets_retention_minutes == LONG_MINUTES and kept - left:
             raise Violation(f"offsets {kept - left} are gone within hours")
 
     def _end_transactions(self) -> None:
         """Their coordinator aborts what it hears nothing of, or ends what it was told to end."""
         for producer_id in sorted(self.log_rules.latest.pending):
             end = TransactionEnd(self.random.random() < 0.5, coordinator_epoch=0)
-            epoch = self.shell.epoch_of(producer_id)
+            epoch = self.stage.epoch_of(producer_id)
             make = partial(events.EndOffsetsTransaction, producer_id=producer_id, producer_epoch=epoch, end=end)
             self._ask((make, MARKER_VERSION), None)
         if self.log_rules.committed_log.pending:
@@ -161,24 +162,26 @@ class Swarm(DrawnSwarm):
         for each in self._watchers:
             each.stepped(event, effects)
 
-    def appended(self, changes: tuple[Change, ...], end_offset: int) -> None:
+    def appended(self, batch: Batch, cause: object) -> None:
         for each in self._watchers:
-            each.appended(changes, end_offset)
+            each.appended(batch, cause)
 
-    def committed(self, stored: Stored) -> None:
+    def committed(self, batch: Batch) -> None:
         for each in self._watchers:
-            each.committed(stored)
+            each.committed(batch)
 
     def replied(self, asked: Asked, response: object) -> None:
         for each in self._watchers:
             each.replied(asked, response)
+        self.answer(asked, response)
 
     def settled(self, event: events.Event) -> None:
         for each in self._watchers:
             each.settled(event)
 
-    def unloaded(self) -> None:
-        self._is_answered()
+    def replaced(self, *, is_told: bool) -> None:
+        if is_told:
+            self._is_answered()
 
     def loaded(self) -> None:
         for each in self._watchers:
@@ -188,7 +191,7 @@ class Swarm(DrawnSwarm):
 
     def act(self) -> None:
         client = self.random.choice(self.clients)
-        if self._paused_until.get(client, 0) > self.shell.now_ms:
+        if self._paused_until.get(client, 0) > self.stage.now_ms:
             return
         if client.is_waiting and self.random.random() < 0.95:
             return  # else it has lost its patience
@@ -209,7 +212,7 @@ class Swarm(DrawnSwarm):
 
     def _ask(self, sent: Sent, owner: object) -> None:
         make, version = sent
-        self.asked.append(self.shell.ask(owner, version, make))
+        self.asked.append(self.stage.send(owner, version, make))
 
     def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
@@ -240,7 +243,7 @@ class Swarm(DrawnSwarm):
         self._send((lambda waiter: events.FetchStableOffsets(waiter, request), 9), None)
 
     def pause(self) -> None:
-        self._paused_until[self.random.choice(self.clients)] = self.shell.now_ms + self.random.randint(1, 60_000)
+        self._paused_until[self.random.choice(self.clients)] = self.stage.now_ms + self.random.randint(1, 60_000)
 
     def restart(self) -> None:
         client = self.random.choice(self.clients)
@@ -266,19 +269,19 @@ class Swarm(DrawnSwarm):
             case 1:
                 self._send((lambda waiter: events.DeleteGroups(waiter, groups), 2), None)
             case _:
-                self.shell.step(events.TopicsDeleted(frozenset({topic})))
+                self.stage.step(events.TopicsDeleted(frozenset({topic})))
 
     # The log, time, the coordinator
 
     def commit_log(self) -> None:
-        if self.shell.now_ms >= self._held_until_ms:
-            self.shell.manners = self._manners
-            self.shell.commit(self.shell.boundary())
+        if self.stage.now_ms >= self._held_until_ms:
+            self.stage.manners = self._manners
+            self.stage.commit_log(self.stage.boundary())
 
     def hold(self) -> None:
         """Nothing is committed for longer than anybody waits for that."""
-        self._held_until_ms = self.shell.now_ms + 7_000
-        self.shell.manners = Manners(self._manners.refuses, 0.0)
+        self._held_until_ms = self.stage.now_ms + 7_000
+        self.stage.manners = Manners(self._manners.refuses, 0.0)
 
     def wait_a_little(self) -> None:
         self.wait(self.random.choice((1, 100, 1_000, 3_000)))
@@ -287,18 +290,18 @@ class Swarm(DrawnSwarm):
         self.wait(self.random.randint(5_000, 80_000))
 
     def wait(self, ms: int) -> None:
-        self.shell.wait(ms)
+        self.stage.wait(ms)
         self.member_rules.look()
 
     def freeze(self) -> None:
-        self.shell.freeze(self.random.randint(1, 40_000))
+        self.stage.freeze(self.random.randint(1, 40_000))
         self.member_rules.thawed()
 
     def take_over(self) -> None:
         is_told = self.random.random() < 0.5
-        self.shell.freeze(self.random.choice((0, 0, 2_000)))
-        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        self.stage.freeze(self.random.choice((0, 0, 2_000)))
+        self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
         if not is_told:
             self.asked.clear()
-        self.shell.take_over(is_told=is_told)
+        self.stage.take_over(is_told=is_told)
         self._held_until_ms = 0

@@ -10,7 +10,7 @@ from moldau.coordinator.group.kind_settings import MigrationPolicy
 from tests.simulation.groups.conversion_swarm import ConversionSwarm
 from tests.support.drawn_steps import Violation
 
-SEEDS = 12
+SEEDS = 20
 SEEDS_OF_FAULTS = 60
 
 

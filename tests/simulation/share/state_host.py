@@ -5,30 +5,20 @@ they get lost, come twice, and are refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from moldau.broker.coordinators.share_persister import RETRIABLE, AnswerToken
-from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.log_reading import LogReader
-from moldau.coordinator.runtime.machine import Effects, Waiter
-from moldau.coordinator.share_state.events import (
-    LogPruned,
-    PruneLog,
-    ShareStateConfig,
-    ShareStateEvent,
-    StateAnswer,
-    StateRequest,
-)
-from moldau.coordinator.share_state.records import ShareStateRecordReader
+from moldau.coordinator.runtime.machine import Waiter
+from moldau.coordinator.share_state.events import LogPruned, PruneLog, ShareStateConfig, StateAnswer, StateRequest
 from moldau.coordinator.share_state.shard import ShareStateShard
-from moldau.coordinator.share_state.state import ShareKey, ShareState
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.record_builder import build_batch
-from tests.simulation.groups.shell import REFUSALS, TICKS_MAX, WALL_MS
+from tests.support.drawn_stage import DrawnStage, Watcher
 from tests.support.drawn_steps import Violation
+from tests.support.machine_stage import TICKS_MAX, WALL_MS, Batch
+from tests.support.share_state_stage import ShareStateStage
 
 RETRY_MS: Final = 200
 
@@ -75,13 +65,6 @@ class Clock:
             callback()
 
 
-class Batch(NamedTuple):
-    """A batch of the log of `__share_group_state`."""
-
-    end_offset: int
-    data: bytes
-
-
 class Witness(Protocol):
     """Is told what the coordinator does."""
 
@@ -91,43 +74,38 @@ class Witness(Protocol):
     def answered(self, life: Any, request: StateRequest, answer: StateAnswer) -> None: ...
 
 
-@dataclass(slots=True)
-class StateHost:
-    random: Random
-    clock: Clock
-    config: ShareStateConfig
-    witness: Witness
-    partition_count: Callable[[bytes], int | None]
-    refuses: float = 0.0
-    """How likely an append is refused."""
-    commits: float = 1.0
-    """How likely what was appended is committed at once."""
-    attempts_max: int = 8
+class StateHost(DrawnStage[ShareStateShard], ShareStateStage):
+    attempts_max = 8
     """As often as the broker sends a request."""
-    loses: float = 0.0
-    """How likely a request or its answer is lost on the way."""
-    log: list[Batch] = field(default_factory=list)
-    everything: list[Batch] = field(default_factory=list)
-    """The log as it would be if nothing was ever pruned."""
-    end_offset: int = 0
-    committed_end_offset: int = 0
-    pruned: int = 0
-    shard: ShareStateShard = field(init=False)
-    _calls: list[Call] = field(default_factory=list)
-    """The requests on their way."""
+    loses = 0.0
+    """The probability that a request or its answer is lost on the way."""
 
-    def __post_init__(self) -> None:
-        self.shard = ShareStateShard(self.config, 0, self.partition_count)
-        self.step(machine.Loaded())
+    def __init__(
+        self,
+        random: Random,
+        clock: Clock,
+        config: ShareStateConfig,
+        witness: Witness,
+        partition_count: Callable[[bytes], int | None],
+    ) -> None:
+        self.clock = clock
+        self.witness = witness
+        self.everything: list[Batch] = []
+        """The log as it would be if nothing was ever pruned."""
+        self._calls: list[Call] = []
+        """The requests on their way."""
+        self._unanswered: list[Call] = []
+        """Those that came to this coordinator."""
+        super().__init__(random, Watcher(), config, partition_count)
 
     # Requests
 
-    def ask(self, life: object, request: StateRequest, answered: Callable[[StateAnswer], None]) -> None:
+    def call(self, life: object, request: StateRequest, answered: Callable[[StateAnswer], None]) -> None:
         """`answered` is called once, after at most so many attempts as the broker makes."""
         self._calls.append(Call(life, request, answered))
 
-    def deliver(self) -> bool:
-        """One request on its way arrives, or is lost. False where none is."""
+    def deliver_call(self) -> bool:
+        """One request on its way arrives, or is lost. False if there is none."""
         if not self._calls:
             return False
         self.carry(self._calls.pop(self.random.randrange(len(self._calls))))
@@ -139,7 +117,10 @@ class StateHost:
             return
         self.witness.asked(call.life, call.request)
 
+        self._unanswered.append(call)
+
         def replied(answer: StateAnswer) -> None:
+            self._unanswered.remove(call)
             self.witness.answered(call.life, call.request, answer)
             if self.random.random() < self.loses / 2:
                 answer = StateAnswer(ErrorCode.NETWORK_EXCEPTION)
@@ -158,55 +139,28 @@ class StateHost:
     def is_idle(self) -> bool:
         return not self._calls
 
-    # Steps
+    def deliver(self, token: Any, response: object) -> None:
+        assert isinstance(token, AnswerToken)
+        token.complete(response)
 
-    def step(self, event: ShareStateEvent | machine.RuntimeEvent) -> None:
-        effects = self._step(event)
-        while effects.has_batch:
-            appended = self._append(effects)
-            effects = self._step(appended)
-        if self.end_offset > self.committed_end_offset and self.random.random() < self.commits:
-            self.commit()
+    # The log
 
-    def _step(self, event: ShareStateEvent | machine.RuntimeEvent) -> Effects:
-        effects = self.shard.step(event, self.clock.now_ms, self.clock.wall_ms())
-        for token, response in effects.replies:
-            assert isinstance(token, AnswerToken)
-            token.complete(response)
-        for command in effects.commands:
-            assert isinstance(command, PruneLog)
-            self._prune(command)
-        return effects
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.everything.append(batch)
 
-    def _append(self, effects: Effects) -> machine.Appended | machine.AppendRefused:
-        if self.random.random() < self.refuses:
-            return machine.AppendRefused(self.random.choice(REFUSALS))
-        data = build_batch(effects.records, base_offset=self.end_offset)
-        self.end_offset += len(effects.records)
-        for log in (self.log, self.everything):
-            log.append(Batch(self.end_offset, data))
-        return machine.Appended(self.end_offset)
-
-    def commit(self, end_offset: int | None = None) -> None:
-        """Up to here, as whole batches; the end where nothing is said."""
-        wanted = self.end_offset if end_offset is None else end_offset
-        self.committed_end_offset = max(self.committed_end_offset, wanted)
-        self.step(machine.Committed(self.committed_end_offset))
-
-    def boundary(self) -> int:
-        """The end of some batch that may be cut away or committed, or of what is committed."""
-        uncommitted = [each.end_offset for each in self.log if each.end_offset > self.committed_end_offset]
-        return self.random.choice([self.committed_end_offset, *uncommitted])
-
-    def _prune(self, command: PruneLog) -> None:
+    def perform(self, command: PruneLog) -> None:
         if command.offset > self.committed_end_offset:
             raise Violation(f"{command.offset} is pruned, and only {self.committed_end_offset} is committed")
         if self.random.random() < 0.8:
-            self.log = [each for each in self.log if each.end_offset > command.offset]
-            self.pruned += 1
+            self.log = [batch for batch in self.log if batch.end_offset > command.offset]
             self.clock.call_later(0, lambda: self.step(LogPruned(command.offset)))
 
     # Time
+
+    @property
+    def now_ms(self) -> int:  # type: ignore[override]
+        """That of the clock, which is the time of the share partitions as well."""
+        return self.clock.now_ms
 
     def wait(self, ms: int) -> None:
         """Alarms and deadlines come up on the way, each at its time."""
@@ -223,43 +177,35 @@ class StateHost:
             if clock.next_ms() == min(due):
                 clock.fire()
             else:
-                self.step(machine.Tick())
+                self.tick()
         clock.now_ms = end_ms
 
-    # Who coordinates
+    # Which broker coordinates
 
-    def take_over(self) -> None:
-        """Another node leads the partition: it has all that is committed and perhaps more, and reads it first."""
+    def take_over(self, *, is_told: bool = True, end_offset: int | None = None) -> None:
         self.compare()
-        self._step(machine.Unloaded())
-        end_offset = self.boundary()
-        self.log = [each for each in self.log if each.end_offset <= end_offset]
-        self.everything = [each for each in self.everything if each.end_offset <= end_offset]
-        self.end_offset = self.committed_end_offset = end_offset
-        self.shard = self._loaded(self.log)
+        super().take_over(is_told=is_told, end_offset=end_offset)
+
+    def cut(self) -> None:
+        self.everything = [batch for batch in self.everything if batch.end_offset <= self.end_offset]
+
+    def replaced(self, *, is_told: bool) -> None:
+        """The connections of a process that ends are lost, and with them its answers."""
+        unanswered, self._unanswered = self._unanswered, []
+        assert not (is_told and unanswered), "a coordinator that was replaced answers every request"
+        for call in unanswered:
+            self._ended(call, StateAnswer(ErrorCode.NETWORK_EXCEPTION))
+
+    def loaded(self) -> None:
         self.compare()
-        self.step(machine.Loaded())
-        self.step(machine.Committed(end_offset))
-
-    def _loaded(self, log: list[Batch]) -> ShareStateShard:
-        """Some batches at a time."""
-        shard = ShareStateShard(self.config, self.random.randint(0, self.committed_end_offset), self.partition_count)
-        reader, rest = LogReader(0, ShareStateRecordReader()), log
-        while rest:
-            count = self.random.choice((1, 3, len(rest)))
-            piece, rest = rest[:count], rest[count:]
-            for change, end_offset in reader.read(b"".join(each.data for each in piece)):
-                shard.replay(change, end_offset)
-        return shard
-
-    def states(self) -> dict[ShareKey, ShareState]:
-        return dict(self.shard.states())
 
     def compare(self) -> None:
-        """Raises `Violation` where the live states differ from those of the log, pruned or not."""
-        live = self.states()
-        for name, log in (("pruned", self.log), ("whole", self.everything)):
-            loaded = dict(self._loaded(log).states())
+        """Raises `Violation` if the live states differ from those of the log, pruned or not."""
+        live, pruned = self.states(), self.log
+        for name, log in (("pruned", pruned), ("whole", self.everything)):
+            self.log = log
+            loaded = dict(self.loaded_shard(self.told_committed()).states())
+            self.log = pruned
             if loaded != live:
                 raise Violation(f"the states are {live}, and the {name} log says {loaded}")
 

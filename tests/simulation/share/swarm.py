@@ -34,6 +34,7 @@ from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, D
 from tests.simulation.share.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
 from tests.simulation.share.state_host import Clock, StateHost
 from tests.simulation.share.topic_log import TopicLog
+from tests.support.drawn_stage import Manners
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 
 STEPS: Final = 400
@@ -105,7 +106,7 @@ class Node:
             starts = [write.start_offset for write, _ in getclosurevars(answered).nonlocals["writes"]]
             if request.start_offset != max(starts):
                 raise Violation(f"the start offset {request.start_offset} is stored, and it was at {max(starts)}")
-        self.host.ask(self.rules.life_of(getattr(answered, "__self__", None)), request, answered)
+        self.host.call(self.rules.life_of(getattr(answered, "__self__", None)), request, answered)
 
 
 class Work:
@@ -171,7 +172,8 @@ class ShareRecordsSwarm(DrawnSwarm):
             cold_snapshot_interval_ms=random.choice((20_000, 300_000)),
         )
         self.host = StateHost(random, self.clock, config, self.rules, lambda _: 1)
-        self._manners = (random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)), random.choice((0.0, 0.1)))
+        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
+        self._loses = random.choice((0.0, 0.1))
         self.host.attempts_max = random.choice((1, 3, 8))
         self._transactions = random.choice((0.0, 0.4))
         self.work = Work()
@@ -203,7 +205,7 @@ class ShareRecordsSwarm(DrawnSwarm):
         for _ in range(6):
             self.log.grow(self._transactions)
         self.initialize(1, NO_OFFSET)
-        self.host.refuses, self.host.commits, self.host.loses = self._manners
+        self.host.manners, self.host.loses = self._manners, self._loses
         vars(sharing)["DeadLetterWriting"] = DeadLetters
         try:
             self.go(STEPS)
@@ -231,18 +233,18 @@ class ShareRecordsSwarm(DrawnSwarm):
             nonlocal is_done
             is_done = answer.error is ErrorCode.NONE
 
-        manners = self.host.refuses, self.host.commits, self.host.loses
-        self.host.refuses, self.host.commits, self.host.loses = 0.0, 1.0, 0.0
+        manners, loses = self.host.manners, self.host.loses
+        self.host.manners, self.host.loses = Manners(), 0.0
         begin = self.log.log_start_offset if start_offset == NO_OFFSET else start_offset
         self.rules.generations[state_epoch] = Generation(begin)
-        self.host.ask(None, InitializeState(cast(Any, None), KEY, state_epoch, start_offset), answered)
+        self.host.call(None, InitializeState(cast(Any, None), KEY, state_epoch, start_offset), answered)
         while not is_done:
-            assert self.host.deliver(), "it is on its way"
-        self.host.refuses, self.host.commits, self.host.loses = manners
+            assert self.host.deliver_call(), "it is on its way"
+        self.host.manners, self.host.loses = manners, loses
 
     def end(self) -> None:
         """Members accept what they get, until nothing is left."""
-        self.host.refuses, self.host.commits, self.host.loses = 0.0, 1.0, 0.0
+        self.host.manners, self.host.loses = Manners(), 0.0
         self.log.end_transactions()
         self.tell_former_leaders()
         self._drain()
@@ -276,7 +278,7 @@ class ShareRecordsSwarm(DrawnSwarm):
 
     def _drain(self) -> None:
         while not self.host.is_idle or self.work.waiting:
-            self.host.deliver()
+            self.host.deliver_call()
             self.write_dead_letter()
 
     def write_dead_letter(self) -> None:
@@ -433,13 +435,13 @@ class ShareRecordsSwarm(DrawnSwarm):
         self.log.compact()
 
     def deliver(self) -> None:
-        self.host.deliver()
+        self.host.deliver_call()
 
     def commit_state(self) -> None:
-        self.host.commit(self.host.boundary())
+        self.host.commit_log(self.host.boundary())
 
     def take_over(self) -> None:
-        self.host.take_over()
+        self.host.take_over(is_told=self.random.random() < 0.5)
 
     def reset(self) -> None:
         """An administrator sets the offset of the group, which has no member then."""

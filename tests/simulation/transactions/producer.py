@@ -48,7 +48,7 @@ PROTOCOL_2: Final = 2
 FATAL: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 
 
-class Asked(NamedTuple):
+class Sender(NamedTuple):
     """Which client awaits an answer, and what the request was about."""
 
     client: Producer

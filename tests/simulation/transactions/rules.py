@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.coordinator.runtime.machine import RuntimeEvent
 from moldau.coordinator.transaction.events import (
     AddPartitions,
     EndTransaction,
@@ -14,7 +13,6 @@ from moldau.coordinator.transaction.events import (
     TopicPartition,
     TransactionEvent,
 )
-from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -32,9 +30,11 @@ from moldau.coordinator.transaction.transaction import (
 )
 from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Effort, Partition
-from tests.simulation.transactions.producer import Asked, Producer
-from tests.simulation.transactions.shell import Request, Shell, Stored
+from tests.simulation.transactions.producer import Producer, Sender
+from tests.simulation.transactions.stage import DrawnTransactionStage
+from tests.support.drawn_stage import Asked, Watcher
 from tests.support.drawn_steps import Violation
+from tests.support.machine_stage import Batch
 
 ASKED: Final = (InitProducerId, AddPartitions, EndTransaction)
 COMPLETE: Final = (COMPLETE_COMMIT, COMPLETE_ABORT)
@@ -42,11 +42,11 @@ COMMITTED: Final = (PREPARE_COMMIT, COMPLETE_COMMIT)
 ABORTED: Final = (PREPARE_ABORT, COMPLETE_ABORT)
 
 
-class Rules:
+class Rules(Watcher):
     """Reads the log by the book, and holds what the coordinator does against it."""
 
     def __init__(self, partitions: dict[str, Partition]) -> None:
-        self.shell: Shell
+        self.stage: DrawnTransactionStage
         self.partitions = partitions
         self.latest: dict[str, Transaction] = {}
         """By transactional id, what the last record says."""
@@ -63,8 +63,8 @@ class Rules:
 
     # The log
 
-    def appended(self, changes: tuple[TransactionChange, ...], cause: TransactionEvent | RuntimeEvent) -> None:
-        for tid, after in changes:
+    def appended(self, batch: Batch, cause: object) -> None:
+        for tid, after in batch.changes:
             before = self.latest.get(tid)
             self._is_allowed(tid, before, after)
             if after is not None and after.state in COMPLETED:
@@ -100,25 +100,25 @@ class Rules:
 
     def _ends_what_was_meant(self, cause: EndTransaction) -> None:
         """The client's request is about the transaction that is under way, and about no later one."""
-        assert isinstance(cause.waiter.token, Request)
-        asked = cause.waiter.token.owner
-        assert isinstance(asked, Asked)
+        assert isinstance(cause.waiter.token, Asked)
+        sender = cause.waiter.token.owner
+        assert isinstance(sender, Sender)
         for partition in self.partitions.values():
             for other in partition.open.get(cause.producer_id, ()):
-                if other is not asked.effort:
-                    raise Violation(f"an EndTxn of {asked.effort} ends {other}")
+                if other is not sender.effort:
+                    raise Violation(f"an EndTxn of {sender.effort} ends {other}")
 
-    def cut(self, log: list[Stored]) -> None:
+    def cut(self) -> None:
         self.latest = {}
-        for stored in log:
-            for tid, value in stored.changes:
+        for batch in self.stage.log:
+            for tid, value in batch.changes:
                 if value is None:
                     self.latest.pop(tid, None)
                 else:
                     self.latest[tid] = value
 
-    def committed(self, stored: Stored) -> None:
-        for tid, value in stored.changes:
+    def committed(self, batch: Batch) -> None:
+        for tid, value in batch.changes:
             self.marked.pop(tid, None)
             if value is None:
                 self.committed_log.pop(tid, None)
@@ -141,7 +141,7 @@ class Rules:
         stored = (transaction.producer_id, transaction.producer_epoch, is_commit, transaction.partitions)
         if said != stored:
             raise Violation(f"{tid}: markers say {said}, and the log {stored}")
-        if command.coordinator_epoch != self.shell.coordinator_epoch:
+        if command.coordinator_epoch != self.stage.epoch:
             raise Violation(f"{tid}: markers of coordinator {command.coordinator_epoch}")
 
     def mark(self, command: SendMarkers, name: str) -> bool:
@@ -149,7 +149,7 @@ class Rules:
         moment always is."""
         ended = self.partitions[name].mark(command)
         if ended is None:
-            if self._is_current(command) and command.coordinator_epoch == self.shell.coordinator_epoch:
+            if self._is_current(command) and command.coordinator_epoch == self.stage.epoch:
                 raise Violation(f"{name} refuses the marker of {command}")
             return False
         for effort in ended:
@@ -222,10 +222,10 @@ class Rules:
 
     # Readers
 
-    def settled(self) -> None:
+    def settled(self, event: object) -> None:
         """Readers see what is committed."""
-        tid = self.shell.random.choice(["t0", "t1", "t2"])
-        described, transaction = self.shell.shard.describe(tid), self.committed_log.get(tid)
+        tid = self.stage.random.choice(["t0", "t1", "t2"])
+        described, transaction = self.stage.shard.describe(tid), self.committed_log.get(tid)
         if isinstance(described, ErrorCode):
             if transaction is not None:
                 raise Violation(f"{tid} is told as {described.name}, and is {transaction}")

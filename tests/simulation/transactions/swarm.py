@@ -11,23 +11,23 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple
 
-from moldau.coordinator.runtime.machine import Loaded, RuntimeEvent
 from moldau.coordinator.transaction.events import (
     MarkersWritten,
     SendMarkers,
     TopicPartition,
     TransactionConfig,
-    TransactionEvent,
     VerifyPartitions,
 )
-from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.records import TransactionChange, record_of
 from moldau.coordinator.transaction.transaction import EMPTY, LAST_EPOCH, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
 from tests.simulation.transactions.data import Partition
-from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Asked, Phase, Producer, Sent
+from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Phase, Producer, Sender, Sent
 from tests.simulation.transactions.rules import Rules
-from tests.simulation.transactions.shell import Manners, Request, Shell, Stored
+from tests.simulation.transactions.stage import DrawnTransactionStage
+from tests.support.drawn_stage import Asked, Manners, Watcher
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
+from tests.support.machine_stage import Batch
 
 STEPS: Final = 600
 TIDS: Final = ("t0", "t1", "t2")
@@ -55,7 +55,7 @@ def confirmed_for(tid: str, producer: tuple[int, int], place: TopicPartition, kn
         raise Violation(f"{tid}: {place} is confirmed, and its transaction has {known.partitions}")
 
 
-class Swarm(DrawnSwarm):
+class Swarm(DrawnSwarm, Watcher):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/transactions")
         config = TransactionConfig(
@@ -65,19 +65,19 @@ class Swarm(DrawnSwarm):
             commit_timeout_ms=random.choice((1_000, 5_000)),
         )
         self.rules = Rules({name: Partition(name) for name in PARTITIONS})
-        self.shell = self.rules.shell = Shell(random, config, self)
-        self.shell.transaction_version = random.choice((2, 2, 2, 1, 0))
+        version = random.choice((2, 2, 2, 1, 0))
+        self.stage = self.rules.stage = DrawnTransactionStage(random, self, config, version)
         self._manners = Manners(
             random.choice((0.0, 0.0, 0.1)),
             random.choice((1.0, 0.8, 0.3)),
             random.choice((0.0, 0.0, 0.03)),
-            random.choice((0.0, 0.1)),
         )
+        self._lacks_ids = random.choice((0.0, 0.1))
         self._loses = random.choice((0.0, 0.05, 0.2))
         self._repeats = random.choice((0.0, 0.05, 0.2))
         self._is_exhausted = random.random() < 0.3
-        self._requests: list[Request] = []
-        self._late: list[tuple[Asked, Sent]] = []
+        self._requests: list[Asked] = []
+        self._late: list[tuple[Sender, Sent]] = []
         self._flights: list[Flight] = []
         self._reports: list[MarkersWritten] = []
         self._held_until_ms = 0
@@ -102,33 +102,32 @@ class Swarm(DrawnSwarm):
     # The story
 
     def run(self) -> None:
-        self.shell.step(Loaded())
         if self._is_exhausted:
             self._use_up_epochs()
-        self.shell.manners = self._manners
+        self.stage.manners, self.stage.lacks_ids = self._manners, self._lacks_ids
         self.go(STEPS)
 
     def time_ms(self) -> int:
-        return self.shell.now_ms
+        return self.stage.now_ms
 
     def wait(self, ms: int) -> None:
-        self.shell.wait(ms)
+        self.stage.wait(ms)
 
     def _use_up_epochs(self) -> None:
         """Transactional ids of long ago, whose producer ids have few epochs left."""
         for index, tid in enumerate(TIDS):
             epoch = LAST_EPOCH - self.random.randint(0, 4)
-            self.shell.store(TransactionChange(tid, Transaction(index + 1, epoch, 60_000, EMPTY, self.shell.wall_ms)))
-        self.shell.take_over(is_told=True)
+            change = TransactionChange(tid, Transaction(index + 1, epoch, 60_000, EMPTY, self.stage.wall_ms))
+            self.stage.store(record_of(change, self.stage.transaction_version, self.stage.wall_ms))
+        self.stage.take_over(is_told=True)
 
     def end(self) -> None:
         """No client is left, and nothing fails: every transaction ends."""
-        shell = self.shell
-        shell.manners = Manners()
-        shell.commit()
-        shell.take_over(is_told=True)
+        self.stage.manners, self.stage.lacks_ids = Manners(), 0.0
+        self.stage.commit_log()
+        self.stage.take_over()
         for _ in range(QUIET_ROUNDS):
-            shell.wait(10_000)
+            self.stage.wait(10_000)
             self._deliver_all()
         self.rules.look_at_the_end()
         self._is_answered()
@@ -137,7 +136,7 @@ class Swarm(DrawnSwarm):
         while self._flights:
             self._fly(self._flights.pop(0))
         while self._reports:
-            self.shell.step(self._reports.pop(0))
+            self.stage.step(self._reports.pop(0))
 
     def _is_answered(self) -> None:
         """Every request to this coordinator, once."""
@@ -148,32 +147,32 @@ class Swarm(DrawnSwarm):
 
     # Watching
 
-    def appended(self, changes: tuple[TransactionChange, ...], cause: TransactionEvent | RuntimeEvent) -> None:
-        self.rules.appended(changes, cause)
+    def appended(self, batch: Batch, cause: object) -> None:
+        self.rules.appended(batch, cause)
 
-    def cut(self, log: list[Stored]) -> None:
-        self.rules.cut(log)
+    def cut(self) -> None:
+        self.rules.cut()
 
-    def committed(self, stored: Stored) -> None:
-        self.rules.committed(stored)
+    def committed(self, batch: Batch) -> None:
+        self.rules.committed(batch)
 
     def commanded(self, command: SendMarkers) -> None:
         self.rules.commanded(command)
         self._flights += [Flight(command, name) for name, _ in command.partitions]
 
-    def replied(self, request: Request) -> None:
+    def replied(self, asked: Asked, response: object) -> None:
         """The client hears it, unless the answer is lost, or it does not wait for it any more."""
-        asked, event = request.owner, request.event
-        if not isinstance(asked, Asked) or event is None:
+        sender, event = asked.owner, asked.event
+        if not isinstance(sender, Sender):
             return
-        self.rules.answered(event, request.response)
-        if asked.number != asked.client.requests or self.random.random() < self._loses:
+        self.rules.answered(event, response)
+        if sender.number != sender.client.requests or self.random.random() < self._loses:
             return
-        self.rules.told(asked.client, event, request.response)
-        asked.client.hear(event, request.response)
+        self.rules.told(sender.client, event, response)
+        sender.client.hear(event, response)
 
-    def settled(self) -> None:
-        self.rules.settled()
+    def settled(self, event: object) -> None:
+        self.rules.settled(event)
 
     def replaced(self, *, is_told: bool) -> None:
         if is_told:
@@ -185,7 +184,7 @@ class Swarm(DrawnSwarm):
     def start(self) -> None:
         """A process starts. One with the same transactional id may run, and does not know."""
         self.producers = [each for each in self.producers if each.phase is not Phase.STOPPED][1 - PRODUCERS_MAX :]
-        has_protocol_2 = self.shell.transaction_version == PROTOCOL_2 and self.random.random() < 0.8
+        has_protocol_2 = self.stage.transaction_version == PROTOCOL_2 and self.random.random() < 0.8
         protocol = PROTOCOL_2 if has_protocol_2 else PROTOCOL_1
         name, tid = f"p{next(self._names)}", self.random.choice(TIDS)
         self.producers.append(Producer(name, tid, protocol, self.random, list(PARTITIONS)))
@@ -204,24 +203,24 @@ class Swarm(DrawnSwarm):
         """It may get lost, come twice, or come again much later."""
         client.requests += 1
         client.is_waiting = True
-        asked = Asked(client, client.requests, client.effort)
+        sender = Sender(client, client.requests, client.effort)
         if sent.may_come_late and self.random.random() < self._repeats:
-            self._late = [*self._late[1 - LATE_MAX :], (asked, sent)]
+            self._late = [*self._late[1 - LATE_MAX :], (sender, sent)]
         if self.random.random() < self._repeats:
-            self._ask(asked._replace(number=UNHEARD), sent)
+            self._ask(sender._replace(number=UNHEARD), sent)
         if self.random.random() >= self._loses / 2:
-            self._ask(asked, sent)
+            self._ask(sender, sent)
 
-    def _ask(self, asked: Asked, sent: Sent) -> None:
-        coordinator_epoch = self.shell.coordinator_epoch
-        request = self.shell.ask(asked, sent.make)
-        if self.shell.coordinator_epoch == coordinator_epoch:  # else its process has ended over the request
-            self._requests.append(request)
+    def _ask(self, sender: Sender, sent: Sent) -> None:
+        epoch = self.stage.epoch
+        asked = self.stage.send(sender, 0, sent.make)
+        if self.stage.epoch == epoch:  # else its process has ended over the request
+            self._requests.append(asked)
 
     def deliver_late(self) -> None:
         if self._late:
-            asked, sent = self._late.pop(self.random.randrange(len(self._late)))
-            self._ask(asked._replace(number=UNHEARD), sent)
+            sender, sent = self._late.pop(self.random.randrange(len(self._late)))
+            self._ask(sender._replace(number=UNHEARD), sent)
 
     def write(self) -> None:
         """A record of a transaction, verified where it is the first in its partition (KIP-890)."""
@@ -254,7 +253,7 @@ class Swarm(DrawnSwarm):
     def _verified(self, client: Producer, name: str) -> ErrorCode:
         place, tid, producer = (name, 0), client.tid, (client.producer_id, client.epoch)
         known = self.rules.committed_log.get(tid)
-        request = self.shell.ask(None, lambda waiter: VerifyPartitions(waiter, tid, *producer, (place,)))
+        request = self.stage.send(None, 0, lambda waiter: VerifyPartitions(waiter, tid, *producer, (place,)))
         assert isinstance(request.response, dict)
         error = request.response[place]
         assert isinstance(error, ErrorCode)
@@ -268,7 +267,7 @@ class Swarm(DrawnSwarm):
         if not self._flights:
             return
         flight = self._flights.pop(self.random.randrange(len(self._flights)))
-        is_former = flight.command.coordinator_epoch < self.shell.coordinator_epoch
+        is_former = flight.command.coordinator_epoch < self.stage.epoch
         if is_former and self.random.random() < 0.3:
             return  # the process that sent it is gone
         is_repeatable = flight.command.transaction_version >= PROTOCOL_2
@@ -288,19 +287,19 @@ class Swarm(DrawnSwarm):
         report = self._reports.pop(self.random.randrange(len(self._reports)))
         if self.random.random() < self._repeats:
             self._reports.append(report)
-        self.shell.step(report)
+        self.stage.step(report)
 
     # The log, time, the coordinator
 
     def commit_log(self) -> None:
-        if self.shell.now_ms >= self._held_until_ms:
-            self.shell.manners = self._manners
-            self.shell.commit(self.shell.boundary())
+        if self.stage.now_ms >= self._held_until_ms:
+            self.stage.manners = self._manners
+            self.stage.commit_log(self.stage.boundary())
 
     def hold(self) -> None:
         """Nothing is committed for longer than any client waits for that."""
-        self._held_until_ms = self.shell.now_ms + 7_000
-        self.shell.manners = self._manners._replace(commits=0.0)
+        self._held_until_ms = self.stage.now_ms + 7_000
+        self.stage.manners = self._manners._replace(commits=0.0)
 
     def wait_a_little(self) -> None:
         self.wait(self.random.choice((1, 10, 100)))
@@ -309,11 +308,11 @@ class Swarm(DrawnSwarm):
         self.wait(self.random.randint(1_000, 30_000))
 
     def take_over(self) -> None:
-        self.shell.now_ms += self.random.choice((0, 0, 2_000))
-        self.shell.wall_skew_ms = self.random.randint(-2_000, 2_000)
-        self.shell.take_over(is_told=self.random.random() < 0.5)
+        self.stage.now_ms += self.random.choice((0, 0, 2_000))
+        self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
+        self.stage.take_over(is_told=self.random.random() < 0.5)
         self._held_until_ms = 0
 
     def change_version(self) -> None:
         """The operator upgrades or downgrades the feature, with transactions open."""
-        self.shell.transaction_version = self.random.choice((0, 1, 2))
+        self.stage.transaction_version = self.random.choice((0, 1, 2))

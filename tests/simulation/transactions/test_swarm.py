@@ -36,7 +36,7 @@ def test_equal_seeds_tell_equal_stories() -> None:
     for _ in range(2):
         swarm = Swarm(7)
         swarm.run()
-        ends.append(([stored.data for stored in swarm.shell.log], swarm.shell.coordinator_epoch))
+        ends.append(([stored.data for stored in swarm.stage.log], swarm.stage.epoch))
     assert ends[0] == ends[1]
 
 

@@ -50,19 +50,19 @@ def test_a_waiting_fetch_is_checked_when_what_it_waits_for_is_stored() -> None:
     node = Node(host, rules, SETTINGS, Work())
     node.leadership = Leadership(0, log)
     rules.generations[1] = Generation(0)
-    host.ask(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
-    host.deliver()
+    host.call(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
+    host.deliver_call()
     waiting = Waiting()
     node.partitions._ports = node.partitions._ports._replace(purgatory=waiting)  # type: ignore[arg-type]
     shared = node.partitions.get(KEY)
     assert isinstance(shared, SharedPartition)
     shared.awaited_by(waiting)  # type: ignore[arg-type]
-    assert not waiting.checked() and host.deliver() and waiting.checked(), "its state is loaded"
+    assert not waiting.checked() and host.deliver_call() and waiting.checked(), "its state is loaded"
     for kind in (RELEASE, ACCEPT):
         shared.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
         shared.acknowledge("a", [AcknowledgementBatch(0, 9, [kind])], lambda *_: None)
         waiting.checked()
-        while host.deliver():
+        while host.deliver_call():
             pass
         assert waiting.checked(), f"{kind} is stored"
 
@@ -83,10 +83,10 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     node = Node(host, rules, SETTINGS, Work())
     node.leadership = Leadership(0, log)
     rules.generations[1] = Generation(0)
-    host.ask(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
-    host.deliver()
+    host.call(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
+    host.deliver_call()
     first = node.partitions.get(KEY)
-    assert isinstance(first, SharedPartition) and host.deliver()
+    assert isinstance(first, SharedPartition) and host.deliver_call()
     first.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
     answers: list[ErrorCode] = []
     first.acknowledge("a", [AcknowledgementBatch(0, 9, [ACCEPT])], lambda error, _: answers.append(error))
@@ -94,9 +94,9 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     second = node.partitions.get(KEY)
     assert isinstance(second, SharedPartition) and second is not first and not second.is_loaded
     host.random = NewestFirst()
-    assert host.deliver()
+    assert host.deliver_call()
     assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState], "the read waits for the write"
-    while host.deliver():
+    while host.deliver_call():
         pass
     assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState, ReadState]
     assert (answers, second.is_loaded, second.machine.start_offset) == ([ErrorCode.NONE], True, 10)

@@ -15,8 +15,8 @@ from moldau.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
+from tests.support.group_stage import classic_groups
 from tests.support.transcripts import Command
 
 JOINED = ["join g client=a v=3", "join g client=s instance=s", "wait 0"]

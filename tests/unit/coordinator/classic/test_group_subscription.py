@@ -7,8 +7,8 @@ import pytest
 from moldau.coordinator.classic.group import subscribed_topics
 from moldau.protocol.compiler import encode
 from moldau.protocol.records.offsets import ConsumerProtocolSubscription, TopicPartition
-from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
+from tests.support.group_stage import classic_groups
 from tests.support.transcripts import Command
 
 

@@ -10,8 +10,8 @@ from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING,
 from moldau.coordinator.classic.join import JOIN_ACTIONS, RETURN_ACTIONS, JoinAction, Joiner
 from moldau.coordinator.classic.sync import SYNC_ANSWERS, SyncAction
 from moldau.protocol.errors import ErrorCode
-from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
+from tests.support.group_stage import classic_groups
 from tests.support.transcripts import Command
 
 JOINED: Final = ["join g client=a v=3", "join g client=b v=3", "join g client=s instance=s", "wait 0"]

@@ -67,7 +67,7 @@ class Classic:
         response = self.stage.ask(event)
         if response is None:
             self.stage.wait(0)  # the initial delay of a first rebalance
-            response = self.stage.answers.pop(event.waiter.token, None)
+            response = self.stage.replies.pop(event.waiter.token, None)
         assert response is None or isinstance(response, JoinGroupResponse)
         return response
 
@@ -220,7 +220,7 @@ def test_parked_requests_of_the_classic_group_are_told_to_rejoin() -> None:
     assert classic.join(asked.member_id) is None, "parked"
     waiting = classic.stage.token
     classic.stage.join("m2")
-    parked = classic.stage.answers[waiting]
+    parked = classic.stage.replies[waiting]
     assert isinstance(parked, JoinGroupResponse) and parked.error_code == REBALANCE
     assert sorted(classic.stage.group.members) == sorted(["m2", member_id, asked.member_id])
 
@@ -302,7 +302,7 @@ def given_of(group: ClassicGroup, member_id: str) -> dict[str, list[int]]:
 
 def test_a_downgrade_that_the_log_refuses_leaves_the_consumer_group() -> None:
     classic, _ = upgraded()
-    classic.stage.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    classic.stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     assert classic.stage.heartbeat("m2", -1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "m2" in classic.stage.group.members
 
@@ -448,10 +448,10 @@ def test_a_classic_member_whose_join_is_committed_too_late_has_a_session() -> No
     """Otherwise a member that does not come back would keep its partitions."""
     classic, member_id = upgraded()
     stage = classic.stage
-    stage.commits = False
+    stage.is_held = True
     assert classic.join("late") is None
     stage.wait(GroupConfig().offsets_commit_timeout_ms)
-    stage.commit_log()
+    stage.release()
     assert "late" in stage.group.members
     assert classic.heartbeat(member_id, 1) == REBALANCE
     stage.wait(10_000)

@@ -67,7 +67,7 @@ def test_a_heartbeat_that_only_prolongs_the_session_is_answered_as_any_other(
     stage.stay("m1")  # the group has looked at its topics
     fields = {"group_id": "g", "member_id": "m1", "member_epoch": 2, **news}
     request = ConsumerGroupHeartbeatRequest(**fields)
-    event = ConsumerHeartbeat(stage.waiter(), request, "client", "/host", "", None)
+    event = ConsumerHeartbeat(stage.waiter(1), request, "client", "/host", "", None)
     step = stage.shard.begin(stage.now_ms, stage.now_ms)
     assert is_settled(step, stage.group, event) is settled
     at_once = stage.shard.reply_at_once(event, stage.now_ms, stage.now_ms)
@@ -86,7 +86,7 @@ def test_a_heartbeat_takes_the_long_way_where_the_client_or_the_cluster_is_anoth
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=2)
 
     def is_short(client_id: str, host: str) -> bool:
-        event = ConsumerHeartbeat(stage.waiter(), request, client_id, host, "", None)
+        event = ConsumerHeartbeat(stage.waiter(1), request, client_id, host, "", None)
         return is_settled(stage.shard.begin(stage.now_ms, stage.now_ms), stage.group, event)
 
     assert is_short("client", "/host")
@@ -100,9 +100,9 @@ def test_no_heartbeat_is_answered_ahead_of_an_uncommitted_write() -> None:
     stage = ConsumerStage()
     stage.join("m1")
     stage.stay("m1")
-    end_offset = len(stage.log)
+    end_offset = stage.end_offset
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m1", member_epoch=2)
-    event = ConsumerHeartbeat(stage.waiter(), request, "client", "/host", "", None)
+    event = ConsumerHeartbeat(stage.waiter(1), request, "client", "/host", "", None)
     committing = stage.commit_event("m1", 2, "a", 0)
     assert stage.shard.step(committing, stage.now_ms, stage.now_ms).records
     stage.shard.step(Appended(end_offset + 1, end_offset), stage.now_ms, stage.now_ms)
@@ -290,7 +290,7 @@ def test_other_topics_do_not_matter() -> None:
 def test_a_group_that_moves_keeps_its_epoch() -> None:
     stage = ConsumerStage()
     stage.join("m1")
-    stage.move()
+    stage.take_over()
     assert (stage.stay("m1").member_epoch, stage.written) == (2, [])
     stage.wait(45_000)
     assert stage.group.members == {}, "the session runs at the new coordinator too"
@@ -378,9 +378,10 @@ def test_a_member_that_does_not_exist_is_unknown(epoch: int) -> None:
 
 def test_a_write_that_the_log_refuses_changes_nothing() -> None:
     stage = ConsumerStage()
-    stage.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.join("m1").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert stage.shard.group("g") is None
+    stage.refusal = ErrorCode.NONE
     assert stage.join("m1").member_epoch == 2
 
 

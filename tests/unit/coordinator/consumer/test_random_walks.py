@@ -76,7 +76,7 @@ class Walk:
     def step(self) -> None:
         chance = self.random.random()
         if chance < 0.06:
-            self.stage.move()
+            self.stage.take_over()
             self.forget_unless_consumer()
         elif chance < 0.10:
             self.stage.topics(a=3 + self.random.randrange(3), b=2 + self.random.randrange(2))
@@ -90,10 +90,10 @@ class Walk:
             self.stage.resolve()
         else:
             if self.random.random() < 0.05:
-                self.stage.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+                self.stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
             client = self.random.choice(self.clients)
             (self.act_classic if client.is_classic else self.act)(client)
-            self.stage.append_error = NONE
+            self.stage.refusal = NONE
 
     def forget_unless_consumer(self) -> None:
         """A classic group that moves forgets its parked joins: its members begin again."""

@@ -135,7 +135,7 @@ def test_more_names_than_the_log_can_store_are_not_stored() -> None:
     """They are searched for again when the resolution is given up, not at the next heartbeat."""
     stage = joined()
     most = stage.config.member_metadata_bytes_max
-    stage._step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most + 1))
+    stage.step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most + 1))
     assert (stage.written, stage.group.resolved) == ([], {})
     stage.commands.clear()
     stage.now_ms += 20_000
@@ -144,7 +144,7 @@ def test_more_names_than_the_log_can_store_are_not_stored() -> None:
     stage.wait(40_000)
     stage.stay("m1")
     assert len(stage.commands) == 1
-    stage._step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most))
+    stage.step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1, most))
     assert stage.group.resolved["a.*"].topics == {"a"}
 
 
@@ -168,7 +168,7 @@ def test_a_topic_that_may_not_be_described_any_more_is_taken_away_at_the_refresh
         stage.commands.clear()
         epoch = stage.group.epoch
         topics = {"a|b": frozenset[str](allowed)}
-        stage._step(RegexesResolved("g", topics, search.image.version, stage.now_ms))
+        stage.step(RegexesResolved("g", topics, search.image.version, stage.wall_ms))
         assert stage.group.epoch == epoch + 1
         stage.settle()
         assert {*stage.group.members["m1"].assigned} == {id_of(name) for name in allowed}
@@ -198,13 +198,13 @@ def test_the_last_member_takes_its_expression_along() -> None:
 
 def test_an_outcome_for_a_group_that_is_gone_does_nothing() -> None:
     stage = ConsumerStage()
-    stage._step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1))
+    stage.step(RegexesResolved("g", {"a.*": frozenset({"a"})}, 1, 1))
     assert (stage.written, stage.shard.group("g")) == ([], None)
 
 
 def test_an_outcome_for_an_expression_that_nobody_uses_is_left_out() -> None:
     stage = joined()
-    stage._step(RegexesResolved("g", {"b.*": frozenset({"b"})}, 1, 1))
+    stage.step(RegexesResolved("g", {"b.*": frozenset({"b"})}, 1, 1))
     assert stage.written == []
 
 

@@ -149,8 +149,8 @@ def test_the_topics_that_a_release_before_4_1_wrote_are_removed() -> None:
     stage.join("m1")
     key = ConsumerGroupPartitionMetadataKey(group_id="g")
     old = RecordChange("g", key, ConsumerGroupPartitionMetadataValue(topics=[]))
-    stage.log.append(record_of(old, 7))
-    stage.move()
+    stage.store(record_of(old, 7))
+    stage.take_over()
     assert stage.group.has_partition_metadata
     stage.stay("m1")
     assert stage.written == ["-ConsumerGroupPartitionMetadata"]

@@ -23,8 +23,7 @@ def computed(stage: ConsumerStage) -> TargetComputed:
 
 
 def report(stage: ConsumerStage, event: TargetComputed | None = None) -> None:
-    stage._step(computed(stage) if event is None else event)
-    stage.check()
+    stage.step(computed(stage) if event is None else event)
 
 
 def test_the_answer_does_not_wait_for_the_target_of_a_large_group() -> None:
@@ -128,7 +127,7 @@ def test_a_target_for_a_static_member_that_is_replaced_is_dropped() -> None:
 
 def test_a_target_of_a_group_that_is_gone_is_dropped() -> None:
     stage = large()
-    stage.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.join("m1").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     report(stage)
     assert (stage.written, stage.shard.group(GROUP_ID)) == ([], None)
@@ -137,9 +136,10 @@ def test_a_target_of_a_group_that_is_gone_is_dropped() -> None:
 def test_a_target_that_the_log_refuses_is_computed_again() -> None:
     stage = large()
     stage.join("m1")
-    stage.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     report(stage)
     assert (stage.written, stage.group.assignment_epoch) == ([], 1)
+    stage.refusal = ErrorCode.NONE
     stage.stay("m1")
     report(stage)
     assert stage.group.assignment_epoch == 2

@@ -9,8 +9,8 @@ import pytest
 from moldau.coordinator.classic.group import GroupState
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from tests.support.classic_groups import classic_groups
 from tests.support.group_scribe import GroupScribe
+from tests.support.group_stage import classic_groups
 from tests.support.transcripts import Command
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
-from moldau.coordinator.runtime.machine import Appended, Committed
+from moldau.coordinator.runtime.machine import Appended, Committed, Waiter
 from moldau.coordinator.share import heartbeat
 from moldau.coordinator.share.events import (
     DeleteOffsets,
@@ -20,8 +20,10 @@ from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, TopicState
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from tests.support.share_groups import CLIENT, GROUP, ShareGroupStage, topic_id
-from tests.support.topics_image import TestImage, TestTopic
+from tests.support.share_groups import GROUP, ShareGroupStage
+from tests.support.topics_image import TestImage, TestTopic, topic_id_of
+
+T, U = topic_id_of("t"), topic_id_of("u")
 
 
 def partitions(response: ShareGroupHeartbeatResponse) -> dict[bytes, list[int]]:
@@ -36,9 +38,9 @@ def test_the_first_member_gets_partitions_once_their_state_is_initialized() -> N
     assert (joined.member_epoch, joined.heartbeat_interval_ms, partitions(joined)) == (2, 5_000, {})
     (command,) = stage.commands
     assert (command.state_epoch, [each.start_offset for each in command.offsets]) == (2, [-1, -1])
-    assert stage.share_group.state_topics.initialized[topic_id("t")].partitions == {0, 1}
+    assert stage.share_group.state_topics.initialized[T].partitions == {0, 1}
     stayed = stage.beat("a", 2)
-    assert (stayed.member_epoch, partitions(stayed)) == (3, {topic_id("t"): [0, 1]})
+    assert (stayed.member_epoch, partitions(stayed)) == (3, {T: [0, 1]})
     assert stage.beat("a", 3).assignment is None, "nothing has changed"
     described = stage.described()
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
@@ -58,18 +60,16 @@ def test_an_initialization_without_an_outcome_is_repeated() -> None:
     stage.stores = True
     stage.beat("a", 2)
     assert len(stage.commands) == 2
-    assert (
-        topic_id("t") in stage.share_group.state_topics.initialized and not stage.share_group.state_topics.initializing
-    )
+    assert T in stage.share_group.state_topics.initialized and not stage.share_group.state_topics.initializing
 
 
 def test_an_initialization_that_failed_begins_anew_with_the_next_heartbeat() -> None:
     stage = ShareGroupStage({"t": 2}, ShareGroupSettings(initialize_retry_interval_ms=10_000, assignment_interval_ms=0))
     stage.stores = False
     stage.beat("a", 0, "t")
-    first, second = ((topic_id("t"), index) for index in (0, 1))
-    stage.tell(StatesInitialized(GROUP, frozenset({first}), frozenset({second})))
-    assert stage.share_group.state_topics == StateTopics(initialized={topic_id("t"): TopicState("t", frozenset({0}))})
+    first, second = ((T, index) for index in (0, 1))
+    stage.step(StatesInitialized(GROUP, frozenset({first}), frozenset({second})))
+    assert stage.share_group.state_topics == StateTopics(initialized={T: TopicState("t", frozenset({0}))})
     stage.beat("a", 2)
     assert [(each.topic_id, each.partition) for each in stage.commands[-1].offsets] == [second]
 
@@ -80,7 +80,7 @@ def test_a_new_coordinator_goes_on_where_the_records_end() -> None:
         stage.beat(member_id, 0, "t")
     stage.settle("a", "b")
     before = vars(stage.share_group)
-    stage.reload()
+    stage.take_over()
     after = vars(stage.share_group)
     for name in ("epoch", "metadata_hash", "assignment_epoch", "targets", "members", "state_topics"):
         assert after[name] == before[name], name
@@ -112,7 +112,7 @@ def test_a_member_without_heartbeats_is_removed() -> None:
     stage.beat("a", 2)
     stage.wait(45_000)
     assert not stage.share_group.members and stage.share_group.epoch > 1
-    stage.reload()
+    stage.take_over()
     assert isinstance(stage.shard.group(GROUP), ShareGroup), "an empty share group does not expire"
 
 
@@ -122,7 +122,11 @@ def test_new_partitions_and_topics_are_initialized_and_assigned() -> None:
     stage.settle("a")
     stage.set_topics({"t": 2, "u": 1})
     stage.settle("a")
-    assert stage.share_group.members["a"].assigned == {(topic_id("t"), 0), (topic_id("t"), 1), (topic_id("u"), 0)}
+    assert stage.share_group.members["a"].assigned == {
+        (T, 0),
+        (T, 1),
+        (U, 0),
+    }
 
 
 def test_a_heartbeat_looks_at_the_group_again_only_where_something_has_changed(
@@ -148,7 +152,7 @@ def test_a_changed_subscription_takes_effect_at_once() -> None:
     stage.beat("a", 0, "t", "u")
     epoch = stage.settle("a")["a"]
     changed = stage.beat("a", epoch, "u")
-    assert partitions(changed) == {topic_id("u"): [0]} and changed.member_epoch == epoch + 1
+    assert partitions(changed) == {U: [0]} and changed.member_epoch == epoch + 1
 
 
 @pytest.mark.parametrize(
@@ -222,8 +226,8 @@ def test_an_outcome_for_what_is_not_being_initialized_has_no_effect() -> None:
     stage = ShareGroupStage({"t": 1})
     stage.beat("a", 0, "t")
     records = len(stage.records)
-    stage.tell(StatesInitialized(GROUP, frozenset({(b"?" * 16, 0)})))
-    stage.tell(StatesInitialized("other", frozenset({(b"?" * 16, 0)})))
+    stage.step(StatesInitialized(GROUP, frozenset({(b"?" * 16, 0)})))
+    stage.step(StatesInitialized("other", frozenset({(b"?" * 16, 0)})))
     assert len(stage.records) == records
 
 
@@ -232,12 +236,12 @@ def test_a_deleted_topic_leaves_the_record_of_the_group() -> None:
     stage.beat("a", 0, "t", "u")
     stage.settle("a")
     stage.set_topics({"u": 1})
-    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
-    assert stage.share_group.state_topics.initialized == {topic_id("u"): TopicState("u", frozenset({0}))}
+    stage.step(TopicsDeleted(frozenset({"t"}), frozenset({T})))
+    assert stage.share_group.state_topics.initialized == {U: TopicState("u", frozenset({0}))}
     stage.settle("a")
-    assert stage.share_group.members["a"].assigned == {(topic_id("u"), 0)}
+    assert stage.share_group.members["a"].assigned == {(U, 0)}
     records = len(stage.records)
-    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    stage.step(TopicsDeleted(frozenset({"t"}), frozenset({T})))
     assert len(stage.records) == records, "the group knows nothing of it any more"
 
 
@@ -245,15 +249,15 @@ def test_a_deleted_topic_is_not_initialized_or_deleted_any_more() -> None:
     stage = ShareGroupStage({"t": 1, "u": 1})
     stage.stores = False
     stage.beat("a", 0, "t")
-    assert topic_id("t") in stage.share_group.state_topics.initializing
-    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    assert T in stage.share_group.state_topics.initializing
+    stage.step(TopicsDeleted(frozenset({"t"}), frozenset({T})))
     assert stage.share_group.state_topics == StateTopics()
     stage.stores = True
     stage.beat("a", 2, "u")
     stage.beat("a", -1)
-    stage.ask(DeleteOffsets(CLIENT, GROUP, ("u",)))
-    assert stage.share_group.state_topics == StateTopics(deleting={topic_id("u"): "u"})
-    stage.tell(TopicsDeleted(frozenset({"u"}), frozenset({topic_id("u")})))
+    stage.ask(DeleteOffsets(stage.waiter(1), GROUP, ("u",)))
+    assert stage.share_group.state_topics == StateTopics(deleting={U: "u"})
+    stage.step(TopicsDeleted(frozenset({"u"}), frozenset({U})))
     assert stage.share_group.state_topics == StateTopics()
 
 
@@ -263,7 +267,7 @@ def test_a_topic_that_was_deleted_unseen_and_made_anew_raises_the_epoch_once() -
     stage.settle("a")
     anew = TestTopic("t", b"new" * 5 + b"!", 1)
     stage.image = TestImage((anew,), stage.image.version + 1)
-    stage.reload()
+    stage.take_over()
     epoch = stage.settle("a")["a"]
     assert stage.share_group.members["a"].assigned == {(anew.id, 0)}
     assert stage.settle("a")["a"] == epoch
@@ -273,7 +277,7 @@ def beat_of(member_id: str, epoch: int, *topics: str) -> ShareHeartbeat:
     request = ShareGroupHeartbeatRequest(
         group_id=GROUP, member_id=member_id, member_epoch=epoch, subscribed_topic_names=list(topics) or None
     )
-    return ShareHeartbeat(CLIENT, request, "cli", "/127.0.0.1")
+    return ShareHeartbeat(Waiter("client", 1), request, "cli", "/127.0.0.1")
 
 
 def commands_of(stage: ShareGroupStage, *events: ShardRequest, committed: int = 0) -> tuple[int, list[object]]:
@@ -303,7 +307,7 @@ def test_what_is_initialized_meanwhile_does_not_begin_anew() -> None:
     stage.stores = False
     stage.beat("a", 0, "t")
     stage.wait(10_000)
-    done = StatesInitialized(GROUP, frozenset({(topic_id("t"), 0)}))
+    done = StatesInitialized(GROUP, frozenset({(T, 0)}))
     begin = len(stage.records)
     end_offset, commands = commands_of(stage, beat_of("a", 1), done, committed=begin)
     commands += stage.shard.step(Committed(end_offset), stage.now_ms, stage.wall_ms).commands
@@ -318,6 +322,7 @@ def test_a_repetition_that_the_log_refused_is_tried_again_at_once() -> None:
     stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     stage.beat("a", 2)
     assert len(stage.commands) == 1
+    stage.refusal = ErrorCode.NONE
     stage.beat("a", 2)
     assert len(stage.commands) == 2
 
@@ -325,16 +330,16 @@ def test_a_repetition_that_the_log_refused_is_tried_again_at_once() -> None:
 def test_a_group_whose_deletion_began_initializes_its_state_anew() -> None:
     stage = ShareGroupStage({"t": 2, "u": 1, "v": 1})
     stage.beat("a", 0, "t", "u")
-    assert stage.ask(DeleteStates(CLIENT, GROUP)) == StatesToDelete({}), "it has a member"
+    assert stage.ask(DeleteStates(stage.waiter(1), GROUP)) == StatesToDelete({}), "it has a member"
     stage.beat("a", -1)
-    stage.ask(DeleteOffsets(CLIENT, GROUP, ("u",)))
-    answer = stage.ask(DeleteStates(CLIENT, GROUP))
-    assert answer == StatesToDelete({topic_id("t"): frozenset({0, 1}), topic_id("u"): frozenset({0})})
-    both = {topic_id(name): name for name in "tu"}
+    stage.ask(DeleteOffsets(stage.waiter(1), GROUP, ("u",)))
+    answer = stage.ask(DeleteStates(stage.waiter(1), GROUP))
+    assert answer == StatesToDelete({T: frozenset({0, 1}), U: frozenset({0})})
+    both = {topic_id_of(name): name for name in "tu"}
     assert stage.share_group.state_topics == StateTopics(deleting=both)
     records = len(stage.records)
-    assert stage.ask(DeleteStates(CLIENT, GROUP)) == answer, "it can be repeated"
+    assert stage.ask(DeleteStates(stage.waiter(1), GROUP)) == answer, "it can be repeated"
     assert len(stage.records) == records
     stage.beat("b", 0, "t")
-    assert [*stage.share_group.state_topics.initialized] == [topic_id("t")]
-    assert stage.ask(DeleteStates(CLIENT, "other")) == StatesToDelete({})
+    assert [*stage.share_group.state_topics.initialized] == [T]
+    assert stage.ask(DeleteStates(stage.waiter(1), "other")) == StatesToDelete({})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from moldau.coordinator.group.events import TopicsDeleted
 from moldau.coordinator.group.target import TargetComputed
-from tests.support.share_groups import ShareGroupStage, topic_id
+from tests.support.share_groups import ShareGroupStage
+from tests.support.topics_image import topic_id_of
 
 
 def large() -> ShareGroupStage:
@@ -19,7 +20,7 @@ def large() -> ShareGroupStage:
 def test_the_answer_does_not_wait_for_the_target_of_a_large_group() -> None:
     stage = large()
     (command,) = stage.targets
-    stage.tell(TargetComputed(command.group_id, command.epoch, command.compute()))
+    stage.step(TargetComputed(command.group_id, command.epoch, command.compute()))
     stayed = stage.beat("a", stage.share_group.members["a"].epoch)
     assert stayed.assignment is not None
     assert [each.partitions for each in stayed.assignment.topic_partitions] == [[0, 1]]
@@ -28,10 +29,10 @@ def test_the_answer_does_not_wait_for_the_target_of_a_large_group() -> None:
 def test_what_has_gone_meanwhile_is_left_out() -> None:
     stage = large()
     (command,) = stage.targets
-    targets = {**command.compute(), "gone": frozenset({(topic_id("t"), 0)})}
+    targets = {**command.compute(), "gone": frozenset({(topic_id_of("t"), 0)})}
     stage.stores = False
-    stage.tell(TopicsDeleted(frozenset({"t"}), frozenset({topic_id("t")})))
+    stage.step(TopicsDeleted(frozenset({"t"}), frozenset({topic_id_of("t")})))
     stage.beat("b", 0, "t")
     assert stage.share_group.epoch > command.epoch
-    stage.tell(TargetComputed(command.group_id, command.epoch, targets))
+    stage.step(TargetComputed(command.group_id, command.epoch, targets))
     assert (stage.share_group.targets, stage.share_group.assignment_epoch) == ({"a": frozenset()}, command.epoch)

@@ -242,6 +242,7 @@ def test_a_topology_that_is_refused_by_the_log_is_configured_again() -> None:
     stage.set_topics({"in": 3})
     stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
     assert stage.report("a", 2, 0, 1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.refusal = ErrorCode.NONE
     assert active(stage.report("a", 2, 0, 1)) == [0, 1, 2]
 
 
@@ -485,7 +486,7 @@ def test_a_tag_that_is_given_twice_is_refused() -> None:
 def test_a_new_coordinator_goes_on_with_the_group() -> None:
     stage = two_members()
     before = image_of(stage.group)
-    stage.reload()
+    stage.take_over()
     assert image_of(stage.group) == before
     size = len(stage.records)
     assert active(stage.report("a", 3, 0, 1)) is None
@@ -494,7 +495,7 @@ def test_a_new_coordinator_goes_on_with_the_group() -> None:
 
 def test_a_new_coordinator_begins_the_sessions() -> None:
     stage = two_members()
-    stage.reload()
+    stage.take_over()
     stage.wait(45_000)
     assert not stage.group.members
 

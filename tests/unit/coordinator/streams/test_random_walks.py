@@ -91,7 +91,7 @@ class Walk:
         self.stage.set_topics(SIZES, streams_num_standby_replicas=str(self.random.randrange(3)))
 
     def reload(self) -> None:
-        self.stage.reload()
+        self.stage.take_over()
 
     def fail(self) -> None:
         self.stage.refusal = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -63,8 +63,8 @@ def test_what_a_plugin_of_apache_kafka_4_4_holds_is_kept_in_every_later_epoch() 
     described = epoch_change(
         GROUP, group.epoch, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs, (3, 2)
     )
-    stage.records.append(record_of(described, stage.wall_ms))
-    stage.reload()
+    stage.store(record_of(described, stage.wall_ms))
+    stage.take_over()
     stage.join("b")
     stage.leave("a")
     changes = [change_of(record) for record in stage.records]

@@ -6,7 +6,6 @@ import pytest
 
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.group.target import ComputeTarget, TargetComputed
-from moldau.coordinator.runtime.machine import Effects
 from tests.support.streams_stage import GROUP, StreamsStage, tasks
 
 
@@ -14,19 +13,14 @@ class LargeStage(StreamsStage):
     """A thread computes every target of a group with more than three tasks and members."""
 
     def __init__(self, delay_ms: int = 0) -> None:
-        self.commands: list[object] = []
         super().__init__({"in": 3}, StreamsGroupSettings(initial_rebalance_delay_ms=delay_ms, assignment_interval_ms=0))
         self.shard.config = self.config._replace(target_size_at_once=3)
-
-    def _act(self, effects: Effects) -> list[tuple[object, object]]:
-        self.commands += effects.commands
-        return super()._act(effects)
 
     def take_target(self) -> TargetComputed:
         command = self.commands.pop(0)
         assert isinstance(command, ComputeTarget)
         event = TargetComputed(command.group_id, command.epoch, command.compute())
-        self._act(self.shard.step(event, self.now_ms, self.wall_ms))
+        self.step(event)
         return event
 
 

@@ -18,7 +18,8 @@ from moldau.coordinator.transaction.transaction import (
     TransactionState,
 )
 from moldau.protocol.errors import ErrorCode
-from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
+from tests.support.machine_stage import WALL_MS
+from tests.support.transaction_stage import TID, TIMEOUT_MS, A, B, TransactionStage
 
 NONE = ErrorCode.NONE
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -35,7 +36,9 @@ def prepared(stage: TransactionStage, *, commits: bool = True) -> SendMarkers:
     stage.init()
     stage.add(1_000, 0, A, B)
     stage.end(1_000, 0, commits=commits)
-    return stage.commands.pop()
+    command = stage.commands.pop()
+    assert isinstance(command, SendMarkers)
+    return command
 
 
 @pytest.mark.parametrize(
@@ -222,7 +225,7 @@ def test_a_new_coordinator_sends_the_markers_again(state: TransactionState, is_c
     before = prepared(stage, commits=is_commit)
     assert stage.last.state is state
     stage.written(before, A)
-    stage.fail_over()
+    stage.take_over()
     assert stage.commands == [before._replace(coordinator_epoch=1, number=1)], (
         "of every partition: none is known to have it"
     )
@@ -235,7 +238,7 @@ def test_a_new_coordinator_sends_the_markers_again(state: TransactionState, is_c
 
 def test_a_prepared_transaction_without_partitions_is_completed_after_a_failover() -> None:
     stage = TransactionStage()
-    stage.store(Transaction(7, 1, TIMEOUT_MS, PREPARE_ABORT, WALL_MS, start_ms=WALL_MS, client_version=2))
+    stage.load({TID: Transaction(7, 1, TIMEOUT_MS, PREPARE_ABORT, WALL_MS, start_ms=WALL_MS, client_version=2)})
     assert (stage.commands, stage.state()) == ([], "CompleteAbort")
 
 
@@ -243,7 +246,7 @@ def test_a_prepared_transaction_without_partitions_is_completed_after_a_failover
 def test_other_states_are_found_as_they_were(state: TransactionState) -> None:
     stage = TransactionStage()
     partitions = frozenset({A}) if state is ONGOING else frozenset()
-    stage.store(Transaction(7, 3, TIMEOUT_MS, state, WALL_MS, partitions, WALL_MS))
+    stage.load({TID: Transaction(7, 3, TIMEOUT_MS, state, WALL_MS, partitions, WALL_MS)})
     assert (stage.commands, stage.describe().producer_epoch) == ([], 3)
     assert stage.add(7, 3, A) is NONE
 
@@ -253,7 +256,7 @@ def test_what_was_not_committed_may_be_gone() -> None:
     ongoing(stage)
     stage.is_held = True
     stage.end(1_000, 0, commits=True)
-    stage.fail_over(stage.committed_end_offset)
+    stage.take_over(end_offset=stage.committed_end_offset)
     assert (stage.state(), stage.commands) == ("Ongoing", [])
     stage.is_held = False
     assert stage.end(1_000, 0, commits=False) == ProducerIdAnswer(NONE, 1_000, 1)
@@ -265,7 +268,7 @@ def test_what_was_not_committed_may_have_been_replicated() -> None:
     stage.is_held = True
     stage.end(1_000, 0, commits=True)
     stage.is_held = False
-    stage.fail_over(stage.end_offset)
+    stage.take_over(end_offset=stage.end_offset)
     assert (stage.state(), [command.is_commit for command in stage.commands]) == ("PrepareCommit", [True])
     stage.write_markers()
     assert stage.end(1_000, 0, commits=True) == ProducerIdAnswer(NONE, 1_000, 1), "the client repeats its EndTxn"
@@ -274,5 +277,5 @@ def test_what_was_not_committed_may_have_been_replicated() -> None:
 def test_an_expired_id_stays_away_after_a_failover() -> None:
     stage = TransactionStage()
     stage.init()
-    stage.store(None)
+    stage.load({TID: None})
     assert stage.state() == "Dead"

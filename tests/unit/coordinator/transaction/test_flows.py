@@ -7,7 +7,8 @@ import pytest
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TransactionConfig
 from moldau.coordinator.transaction.transaction import EMPTY, EPOCH_MAX, LAST_EPOCH, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
-from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, B, TransactionStage
+from tests.support.machine_stage import WALL_MS
+from tests.support.transaction_stage import TID, TIMEOUT_MS, A, B, TransactionStage
 
 NONE = ErrorCode.NONE
 FENCED = ProducerIdAnswer(ErrorCode.PRODUCER_FENCED)
@@ -18,7 +19,7 @@ DONE_1 = ProducerIdAnswer(NONE)
 
 def with_producer(stage: TransactionStage, epoch: int) -> None:
     """A producer with this epoch of the producer id 7."""
-    stage.store(Transaction(7, epoch, TIMEOUT_MS, EMPTY, stage.wall_ms))
+    stage.load({TID: Transaction(7, epoch, TIMEOUT_MS, EMPTY, stage.wall_ms)})
 
 
 def test_a_transaction_of_protocol_2() -> None:
@@ -124,7 +125,7 @@ def test_a_new_coordinator_does_not_know_the_epoch_before() -> None:
     stage = TransactionStage()
     stage.init()
     stage.init(1_000, 0)
-    stage.fail_over()
+    stage.take_over()
     assert stage.init(1_000, 0) == FENCED
     assert stage.init(1_000, 1) == ProducerIdAnswer(NONE, 1_000, 2)
 
@@ -186,7 +187,7 @@ def test_the_new_id_of_an_end_survives_a_failover() -> None:
     stage.add(7, LAST_EPOCH, A)
     stage.end(7, LAST_EPOCH, commits=True)
     stage.commands.clear()
-    stage.fail_over()
+    stage.take_over()
     stage.write_markers()
     assert stage.end(7, LAST_EPOCH, commits=True) == ProducerIdAnswer(NONE, 1_000, 0)
 
@@ -222,7 +223,7 @@ def test_a_producer_of_the_last_epoch_is_fenced(version: int) -> None:
 def test_the_highest_epoch_is_never_passed() -> None:
     """Apache Kafka has logs with such an epoch: of a fence that was stored and then fenced again."""
     stage = TransactionStage()
-    stage.store(Transaction(7, EPOCH_MAX, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS))
+    stage.load({TID: Transaction(7, EPOCH_MAX, TIMEOUT_MS, ONGOING, WALL_MS, frozenset({A}), WALL_MS)})
     assert stage.init() == WAIT
     assert stage.commands[0].producer_epoch == EPOCH_MAX
     assert stage.commands[0].transaction_version == 0, "partitions take a marker of the same epoch"

@@ -9,7 +9,8 @@ import pytest
 from moldau.coordinator.transaction.shard import TransactionDescription
 from moldau.coordinator.transaction.transaction import unknown_states
 from moldau.protocol.errors import ErrorCode
-from tests.support.transaction_stage import TIMEOUT_MS, WALL_MS, A, B, TransactionStage
+from tests.support.machine_stage import WALL_MS
+from tests.support.transaction_stage import TIMEOUT_MS, A, B, TransactionStage
 
 
 def stage_with_some() -> TransactionStage:

@@ -83,7 +83,7 @@ class Staged:
 
     def exhaust(self, tid: str) -> int:
         first = self.init(tid)
-        self.stage.store(Transaction(first.producer_id, LAST_EPOCH, TIMEOUT_MS, EMPTY, self.stage.wall_ms), tid)
+        self.stage.load({tid: Transaction(first.producer_id, LAST_EPOCH, TIMEOUT_MS, EMPTY, self.stage.wall_ms)})
         return first.producer_id
 
 
@@ -148,7 +148,7 @@ def answer_to(stage: TransactionStage, intent: Intent, producer_id: int, epoch: 
 @pytest.mark.parametrize("intent", [each for each in Intent if each not in (Intent.INIT, Intent.VERIFY)])
 def test_a_replaced_producer_meets_a_pending_record(intent: Intent) -> None:
     stage = TransactionStage()
-    stage.store(Transaction(7, LAST_EPOCH, TIMEOUT_MS, EMPTY, stage.wall_ms))
+    stage.load({TID: Transaction(7, LAST_EPOCH, TIMEOUT_MS, EMPTY, stage.wall_ms)})
     assert stage.init() == ProducerIdAnswer(ErrorCode.NONE, 1_000, 0)
     stage.is_held = True
     assert stage.add(1_000, 0, A) is None
@@ -177,7 +177,7 @@ def test_every_move_is_a_transition() -> None:
 def test_after_the_next_record_the_former_producer_id_is_foreign() -> None:
     """Why the cells of a replaced producer are reached from Empty and the complete states only."""
     stage = TransactionStage()
-    stage.store(Transaction(7, LAST_EPOCH, TIMEOUT_MS, EMPTY, stage.wall_ms))
+    stage.load({TID: Transaction(7, LAST_EPOCH, TIMEOUT_MS, EMPTY, stage.wall_ms)})
     stage.init()
     assert stage.end(7, LAST_EPOCH, commits=True) == ProducerIdAnswer(ErrorCode.PRODUCER_FENCED)
     stage.add(1_000, 0, A)

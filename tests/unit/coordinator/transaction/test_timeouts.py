@@ -7,7 +7,8 @@ from moldau.coordinator.transaction.lifecycle import ABORTS_MAX, EXAMINED_MAX
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.transaction import EMPTY, ONGOING, Transaction
 from moldau.protocol.errors import ErrorCode
-from tests.support.transaction_stage import TID, TIMEOUT_MS, WALL_MS, A, TransactionStage
+from tests.support.machine_stage import WALL_MS
+from tests.support.transaction_stage import TID, TIMEOUT_MS, A, TransactionStage
 
 NONE = ErrorCode.NONE
 CONFIG = TransactionConfig(id_expiration_ms=100_000, id_cleanup_interval_ms=30_000)
@@ -77,7 +78,7 @@ def test_a_transaction_times_out_after_a_failover() -> None:
     stage.init()
     stage.add(1_000, 0, A)
     stage.wait(TIMEOUT_MS - 1_000)
-    stage.fail_over()
+    stage.take_over()
     stage.wait(11_001)
     assert stage.state() == "PrepareAbort"
 
