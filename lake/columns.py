@@ -14,6 +14,7 @@ column has evolved to; or its timestamp is in no year that a table can have.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -67,9 +68,13 @@ def undated(batch: pa.RecordBatch) -> list[Misfit]:
     return found
 
 
-def raw_schema(*, has_headers: bool) -> pa.Schema:
-    """The columns of a table of raw values."""
-    names = [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), "value"]
+def read_columns(*, has_headers: bool) -> list[str]:
+    """The columns of records from which rows are made."""
+    return [*READ_COLUMNS[:-1], *(["headers"] if has_headers else []), READ_COLUMNS[-1]]
+
+
+def raw_schema(names: Sequence[str]) -> pa.Schema:
+    """Columns of a table of raw values."""
     return pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=name not in PLACE) for name in names])
 
 
@@ -84,8 +89,8 @@ def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
 class RawColumns:
     """Rows as they are read."""
 
-    def __init__(self, *, has_headers: bool) -> None:
-        self.schema = raw_schema(has_headers=has_headers)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.schema = raw_schema(names)
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
         return Rows(pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema))
@@ -99,7 +104,7 @@ class DecodedColumns:
     def __init__(self, source: SchemaSource, *, has_headers: bool, value_type: pa.DataType | None = None) -> None:
         """`value_type`: the type that the column has in the table; None where the table has no such column yet."""
         self._values = FramedValues(source)
-        self._base = raw_schema(has_headers=has_headers)
+        self._base = raw_schema(read_columns(has_headers=has_headers))
         self._type = value_type
         self._met: dict[tuple[int, ...], Shape | str] = {}
         """What the values of a type become in the column, or why they do not fit. A type is the id of a schema,
@@ -131,8 +136,22 @@ class DecodedColumns:
         unfit = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
         return Rows(without(rows, unfit), unfit)
 
+    def meet(self, values: pa.Array) -> None:
+        """Let the column hold the types that values name, without decoding them. Raises as `rows`."""
+        for value in values.to_pylist():
+            if value is not None:
+                with suppress(ValueNotDecoded):
+                    self._shape(*unframed(value))
+
     def _decoded(self, value: bytes) -> object:
         schema_id, payload = unframed(value)
+        shape = self._shape(schema_id, payload)
+        if isinstance(shape, str):
+            raise ValueNotDecoded(shape)
+        return shape(decoded(self._values.decoder(schema_id), payload, schema_id))
+
+    def _shape(self, schema_id: int, payload: memoryview) -> Shape | str:
+        """What the values of a type become in the column, or why they do not fit. Raises `ValueNotDecoded`."""
         decoder = self._values.decoder(schema_id)
         path = tuple(message_path(payload)[0]) if decoder.schema.kind == "PROTOBUF" else ()
         shape = self._met.get((schema_id, *path))
@@ -140,9 +159,7 @@ class DecodedColumns:
             if len(self._met) >= TYPES_MAX:
                 self._met.clear()
             shape = self._met[(schema_id, *path)] = self._meet(decoder.schema, schema_id, path)
-        if isinstance(shape, str):
-            raise ValueNotDecoded(shape)
-        return shape(decoded(decoder, payload, schema_id))
+        return shape
 
     def _meet(self, schema: Schema, schema_id: int, path: Sequence[int]) -> Shape | str:
         """Let the column hold the values of a type. Returns what they become in it, or why they do not fit."""

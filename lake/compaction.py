@@ -13,7 +13,7 @@ from typing import Final
 from pyiceberg.table import FileScanTask, Table
 
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
-from moldau.lake.stored_rows import stored_rows
+from moldau.lake.stored_rows import in_order, stored_rows
 
 FILES_MIN: Final = 16
 """The number of small files of a partition, of one class of size, that are joined."""
@@ -53,14 +53,13 @@ def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
     group = max(groups.values(), key=len, default=[])
     if len(group) < max(files_min, 2):
         return []
-    offset = table.schema().find_field("offset").field_id
-    return sorted(group, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
+    return in_order(group, table.schema())
 
 
 def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> None:
     try:
         for task in group:
-            for batch in stored_rows(attempt.table, task, attempt.table.schema()):
+            for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):
                 attempt.add(batch)
             attempt.replace(task.file)
     except BaseException:

@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
 
-from moldau.lake.columns import TIMES_US, raw_schema
+from moldau.lake.columns import TIMES_US, raw_schema, read_columns
 from moldau.lake.ledger import Ledger
 from moldau.lake.sink import LakeTable
 
@@ -28,7 +28,7 @@ class DeadLetters:
 
     def __init__(self, table: LakeTable, *, has_headers: bool) -> None:
         self._table = table
-        self.schema = raw_schema(has_headers=has_headers).append(pa.field("reason", pa.string()))
+        self.schema = raw_schema(read_columns(has_headers=has_headers)).append(pa.field("reason", pa.string()))
         self._letters: list[pa.RecordBatch] = []
 
     def claim(self, wanted: Ledger) -> None:

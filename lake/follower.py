@@ -12,29 +12,24 @@ The table is the only state. Each round begins at the offsets that the table has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-
-from moldau.lake.columns import READ_COLUMNS, DecodedColumns, Misfit, RawColumns, undated, without
+from moldau.lake.columns import read_columns
 from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
+from moldau.lake.round_rows import SUSPEND, Columns, Misfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
-from moldau.lake.upsert import KEY, Changes, replaced_files, rows_that_stay
+from moldau.lake.upsert import Changes, replaced_files, rows_that_stay
 from moldau.tables.refusals import Refused
-from moldau.tables.values.registry import ValueNotDecoded
 
 CONFLICTS_MAX: Final = 20
 """The most conflicts in a row. One more ends the process: the table changes faster than a round is written."""
 SWEEP_COMMITS: Final = 1_000
 """After so many commits the files are deleted that only expired snapshots have had."""
-SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
-Columns = RawColumns | DecodedColumns
 
 
 class StopAsked(Exception):
@@ -159,8 +154,9 @@ class Follower:
     def _round(self, ends: Mapping[int, int]) -> None:
         attempt = self._table.begin()
         reached, tasks = self._reading.round(attempt.ledger.offsets, ends, self._settings.round_size)
-        names = [*READ_COLUMNS[:-1], *(["headers"] if self._settings.has_headers else []), "value"]
+        names = read_columns(has_headers=self._settings.has_headers)
         misfits = Misfits(self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets)
+        round_rows = RoundRows(self._columns, misfits, attempt.evolve)
         changes = Changes() if attempt.ledger.mode == "upsert" else None
         try:
             if not self._columns.schema.equals(self._stored_columns):
@@ -168,11 +164,10 @@ class Follower:
             for batch in self._reading.batches(tasks, names):
                 if self._ports.is_stopping():
                     raise StopAsked
-                records = self._kept(misfits.without_stored(batch), undated, misfits)
                 if changes is None:
-                    attempt.add(self._rows(attempt, records, misfits))
+                    attempt.add(round_rows.rows(batch))
                 else:
-                    self._collect(changes, attempt, records, misfits)
+                    round_rows.collect(changes, batch)
             if changes is not None:
                 self._apply(attempt, changes)
             misfits.commit(reached)
@@ -182,32 +177,6 @@ class Follower:
         self._ledger = attempt.commit(reached)
         self._stored_columns = self._columns.schema
         self._note_commit(attempt, misfits)
-
-    def _kept(
-        self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]], misfits: Misfits
-    ) -> pa.RecordBatch:
-        """The records of a batch without the misfits that are found in it."""
-        found = find(batch)
-        misfits.take(batch, found)
-        return without(batch, found)
-
-    def _rows(self, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> pa.RecordBatch:
-        """The rows of the records of a batch that fit. The table gets the columns that they need."""
-        before = self._columns.schema
-        rows = self._columns.rows(batch)
-        misfits.take(batch, rows.misfits)
-        if not self._columns.schema.equals(before):
-            attempt.evolve(self._columns.schema)
-        return rows.batch
-
-    def _collect(self, changes: Changes, attempt: Attempt, batch: pa.RecordBatch, misfits: Misfits) -> None:
-        """Collect the changes of a batch. A record without a key is a misfit in a table with a row for each key; so a
-        misfit does not count among the records of its key.
-        """
-        batch = self._kept(batch, without_key, misfits)
-        is_deletion = batch.column("value").is_null()
-        changes.add_deletions(batch.filter(is_deletion))
-        changes.add(self._rows(attempt, batch.filter(pc.invert(is_deletion)), misfits))
 
     def _apply(self, attempt: Attempt, changes: Changes) -> None:
         """Let the changed keys have their new rows: files with one of the keys are written anew."""
@@ -242,47 +211,6 @@ class Follower:
             raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
 
 
-def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:
-    """The records that have no key, and so no row in a table by key."""
-    return [Misfit(row, "the record has no key") for row in pc.indices_nonzero(batch.column(KEY).is_null()).to_pylist()]
-
-
 def counted_rows(count: int) -> str:
     """A number of rows as text."""
     return f"{count:,} row" if count == 1 else f"{count:,} rows"
-
-
-class Misfits:
-    """The records of a round that do not fit."""
-
-    def __init__(self, topic: str, action: str, dead_letters: DeadLetters | None, offsets: Mapping[int, int]) -> None:
-        self._topic = topic
-        self._action = action
-        self._dead_letters = dead_letters
-        self._stored = set() if dead_letters is None else dead_letters.stored_since(offsets)
-        self.count = 0
-
-    def without_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records of a batch that are not dead letters already: a crash came between the two commits."""
-        if not self._stored:
-            return batch
-        places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-        return batch.filter(pa.array([place not in self._stored for place in places]))
-
-    def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
-        if not misfits:
-            return
-        self.count += len(misfits)
-        if self._action == SUSPEND:
-            row, reason = misfits[0]
-            place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
-            raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
-        if self._dead_letters is not None:
-            rows = batch.take(pa.array([each.row for each in misfits]))
-            self._dead_letters.add(rows, [each.reason for each in misfits])
-
-    def commit(self, reached: Mapping[int, int]) -> None:
-        """Make the dead letters of the round durable, before the table has the offsets of the round."""
-        if self._dead_letters is not None:
-            self._dead_letters.commit(reached)

@@ -11,14 +11,16 @@ from typing import Final
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
 
-from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
+from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema, read_columns
 from moldau.lake.data_files import FILE_SIZE_MAX, UNITS
 from moldau.lake.dead_letters import SUFFIX, DeadLetters
 from moldau.lake.durable_files import DurableFileIO, make_durable_directory
-from moldau.lake.follower import DEAD_LETTER, Columns, Follower, FollowPorts, FollowSettings
+from moldau.lake.follower import Follower, FollowPorts, FollowSettings
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
+from moldau.lake.round_rows import DEAD_LETTER, Columns
 from moldau.lake.sink import LakeTable, SinkPorts
 from moldau.lake.upsert import FILE_SIZE_MAX as REPLACED_SIZE_MAX
 from moldau.storage.files.port import FileSystem
@@ -85,7 +87,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
     catalog, identifier = catalog_of(choices), identifier_of(choices)
     table = LakeTable(catalog, identifier, ports.sink, size_max)
     wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id)
-    schema = raw_schema(has_headers=choices.settings.has_headers)
+    schema = raw_schema(read_columns(has_headers=choices.settings.has_headers))
     if choices.registry is not None:
         schema = schema.remove(len(schema) - 1)  # The column `value` comes with the first schema.
     ledger = table.claim(wanted, schema, choices.unit if mode == "append" else None)
@@ -95,7 +97,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
         named = (*identifier[:-1], identifier[-1] + SUFFIX)
         letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=choices.settings.has_headers)
         letters.claim(wanted)
-    columns = columns_of(catalog, identifier, choices)
+    columns = columns_of(catalog.load_table(identifier), choices.registry, has_headers=choices.settings.has_headers)
     follower = Follower(reading, table, columns, ledger, choices.settings, ports.follow, letters)
     follower.progress.orphans_count = len(orphans)
     return follower, table
@@ -105,48 +107,62 @@ def catalog_of(choices: FollowChoices) -> Catalog:
     """The catalog: one by its name and properties, or that of a directory, which is made where it is not there.
     Raises `Refused` and OSError.
     """
-    properties = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
-    if choices.warehouse is None:
+    if choices.warehouse is not None:
+        make_durable_directory(Path(choices.warehouse).absolute())
+    return opened_catalog(choices.warehouse, choices.catalog, choices.catalog_properties)
+
+
+def opened_catalog(warehouse: str | None, name: str | None, properties: Mapping[str, str]) -> Catalog:
+    """The catalog of a warehouse directory that is there; without one that of this name, with these properties beside
+    those of pyiceberg's configuration. Raises `Refused`.
+    """
+    files = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
+    if warehouse is None:
         try:
-            return load_catalog(choices.catalog, **{**choices.catalog_properties, **properties})
+            return load_catalog(name, **{**properties, **files})
         except ValueError as problem:
-            raise Refused(f"--catalog {choices.catalog}: {problem}") from None
-    directory = Path(choices.warehouse).absolute()
-    make_durable_directory(directory)
+            raise Refused(f"--catalog {name}: {problem}") from None
+    directory = Path(warehouse).absolute()
     return load_catalog(
         "moldau",
         type="sql",
         uri=f"sqlite:///{directory / CATALOG_DATABASE}",
         warehouse=f"file://{directory}",  # pyiceberg takes the path as it is, without decoding %20.
-        **properties,
+        **files,
     )
 
 
 def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
     """The namespaces and the name of the table. Raises `Refused`."""
     if choices.table is None:
-        return NAMESPACE, re.sub(r"\W", "_", choices.topic, flags=re.ASCII)
+        return default_identifier(choices.topic)
     parts = tuple(choices.table.split("."))
     if len(parts) < 2 or not all(parts):
         raise Refused(f"--table {choices.table}: a table has a namespace and a name, with a dot between them")
     return parts
 
 
-def columns_of(catalog: Catalog, identifier: tuple[str, ...], choices: FollowChoices) -> Columns:
+def default_identifier(topic: str) -> tuple[str, ...]:
+    """The table of a topic for which none is named."""
+    return NAMESPACE, re.sub(r"\W", "_", topic, flags=re.ASCII)
+
+
+def columns_of(table: Table, registry: str | None, *, has_headers: bool) -> Columns:
     """The columns that the rows of a table get. Raises `Refused` where the table has others."""
-    schema = schema_to_pyarrow(catalog.load_table(identifier).schema(), include_field_ids=False)
-    name, has_headers = ".".join(identifier), choices.settings.has_headers
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    name = ".".join(table.name())
     if has_headers and "headers" not in schema.names:
         raise Refused(f"table {name} was begun without --headers")
     found = plain_type(schema.field("value").type) if "value" in schema.names else None
-    is_raw = found is not None and found.equals(raw_schema(has_headers=False).field("value").type)
-    if choices.registry is None:
+    raw = RawColumns(read_columns(has_headers=has_headers))
+    is_raw = found is not None and found.equals(raw.schema.field("value").type)
+    if registry is None:
         if not is_raw:
             raise Refused(f"table {name} has decoded values: --registry says where their schemas are")
-        return RawColumns(has_headers=has_headers)
+        return raw
     if is_raw:
         raise Refused(f"table {name} was begun without --registry, and has the values as they are")
-    return DecodedColumns(SchemaSource(choices.registry), has_headers=has_headers, value_type=found)
+    return DecodedColumns(SchemaSource(registry), has_headers=has_headers, value_type=found)
 
 
 def unit_named(name: str) -> str | None:

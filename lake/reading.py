@@ -67,7 +67,7 @@ class TopicReading:
         """
         chosen = dict(ends)
         begins = {partition: offsets.get(partition, self.log_start(partition)) for partition in ends}
-        tasks = self._tasks(offsets, chosen)
+        tasks = self.tasks(offsets, chosen)
         for _ in range(PLANS_MAX):
             size = sum(each.size for task in tasks for each in task)
             lag = sum(end - begins[partition] for partition, end in chosen.items())
@@ -76,7 +76,7 @@ class TopicReading:
             for partition, end in chosen.items():
                 share = (end - begins[partition]) * size_max // size
                 chosen[partition] = min(end, begins[partition] + max(share, 1))
-            tasks = self._tasks(offsets, chosen)
+            tasks = self.tasks(offsets, chosen)
         return chosen, tasks
 
     def batches(self, tasks: Sequence[Task], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +88,8 @@ class TopicReading:
     def log_start(self, partition: int) -> int:
         return self._planner.log_start((self.topic, partition))
 
-    def _tasks(self, offsets: Offsets, ends: Offsets) -> Sequence[Task]:
+    def tasks(self, offsets: Offsets, ends: Offsets) -> Sequence[Task]:
+        """The tasks that read [offsets, ends). Raises `DataLost` and OSError."""
         return self._planner.tasks(self._keyed(offsets), self._keyed(ends))
 
     def _keyed(self, offsets: Offsets) -> dict[tuple[str, int], int]:

@@ -9,38 +9,60 @@ a field that the file does not have is null, and numbers become wider.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.columns import PLACE
 
+BATCH_ROWS: Final = 65_536
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
-def stored_rows(table: Table, task: FileScanTask, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, without those that another program has deleted, in batches of at most a row group. Raises
-    OSError.
+def stored_rows(
+    metadata: TableMetadata,
+    io: FileIO,
+    task: FileScanTask,
+    target: pa.Schema,
+    names: Collection[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in the fields of a schema with ids, without those that another program has deleted, in batches
+    of at most a row group. `names` are the columns that are read; None: all. Where rows were deleted, the batches have
+    `partition` and `offset` as well. Raises OSError.
     """
-    target = schema_to_pyarrow(schema, include_field_ids=True)
-    left = _undeleted(table, task) if task.delete_files else None
-    with table.io.new_input(task.file.file_path).open() as stream:
-        for batch in pq.ParquetFile(stream).iter_batches():
-            rows = pa.RecordBatch.from_arrays(_columns(batch.schema, batch.columns, target, len(batch)), schema=target)
+    left = _undeleted(metadata, io, task) if task.delete_files else None
+    if names is not None:
+        wanted = {*names, *PLACE[:2]} if left is not None else names
+        target = pa.schema([field for field in target if field.name in wanted])
+    with io.new_input(task.file.file_path).open() as stream:
+        file = pq.ParquetFile(stream)
+        ids = {_id_of(field) for field in target}
+        stored = [field.name for field in file.schema_arrow if _id_of(field) in ids]
+        for batch in file.iter_batches(batch_rows, columns=None if names is None else stored):
+            columns = _columns(batch.schema, batch.columns, target, len(batch))
+            rows = pa.RecordBatch.from_arrays(columns, schema=target)
             yield rows if left is None else rows.filter(_is_among(rows, left))
 
 
-def _undeleted(table: Table, task: FileScanTask) -> pa.Table:
+def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask]:
+    """Files of a table in the order of their first offsets."""
+    offset = schema.find_field("offset").field_id
+    return sorted(tasks, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
+
+
+def _undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> pa.Table:
     """Partition and offset of the rows of a file that were not deleted: columns without nested types."""
-    place = table.schema().select(*PLACE[:2])
-    return ArrowScan(table.metadata, table.io, place, AlwaysTrue()).to_table([task])
+    return ArrowScan(metadata, io, metadata.schema().select(*PLACE[:2]), AlwaysTrue()).to_table([task])
 
 
 def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:

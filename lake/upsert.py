@@ -21,6 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
 
 from moldau.lake.columns import PLACE
+from moldau.lake.data_files import file_schema
 from moldau.lake.stored_rows import stored_rows
 
 KEY: Final = "key"
@@ -108,7 +109,7 @@ def replaced_files(table: Table, keys: pa.Array) -> Iterator[tuple[DataFile, Fil
 
 def rows_that_stay(transaction: Transaction, task: FileScanTask, keys: pa.Array) -> Iterator[pa.RecordBatch]:
     """The rows of a file whose keys did not change, in the current schema. Raises OSError."""
-    for batch in stored_rows(transaction._table, task, transaction.table_metadata.schema()):
+    for batch in stored_rows(transaction.table_metadata, transaction._table.io, task, file_schema(transaction)):
         yield batch.filter(pc.invert(_is_in(batch.column(KEY), keys)))
 
 

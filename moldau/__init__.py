@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moldau.lake.live_table import table as table
     from moldau.tables.engines.duckdb_views import duckdb as duckdb
     from moldau.tables.engines.pandas_frame import pandas as pandas
     from moldau.tables.engines.polars_scan import polars as polars
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTED = {
-    "reading.topics": (
+    "tables.reading.topics": (
         "read_topic",
         "read_topic_async",
         "latest",
@@ -41,29 +42,36 @@ _EXPORTED = {
         "transactions",
         "json_schema",
     ),
-    "engines.topic_dataset": ("dataset",),
-    "engines.duckdb_views": ("duckdb",),
-    "engines.polars_scan": ("polars",),
-    "engines.pandas_frame": ("pandas",),
-    "values.column_decoding": ("values",),
+    "tables.engines.topic_dataset": ("dataset",),
+    "tables.engines.duckdb_views": ("duckdb",),
+    "tables.engines.polars_scan": ("polars",),
+    "tables.engines.pandas_frame": ("pandas",),
+    "tables.values.column_decoding": ("values",),
+    "lake.live_table": ("table",),
 }
-"""The public names, by the module of `moldau.tables` that has them."""
+"""The public names, by the module that has them."""
+_NEEDED = {
+    "duckdb": ("sql", ("duckdb",)),
+    "polars": ("arrow", ("polars",)),
+    "pandas": ("arrow", ("pandas",)),
+    "table": ("iceberg", ("pyiceberg", "sqlalchemy")),
+}
+"""The extra that a name needs, if it is not arrow alone, and packages beside pyarrow and numpy."""
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _EXPORTED.items():
         if name in names:
             _check_installed(name)
-            return getattr(import_module(f"moldau.tables.{module}"), name)
+            return getattr(import_module(f"moldau.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _check_installed(name: str) -> None:
     """Check what a public name needs. Raises ImportError, which names all that is missing."""
-    further = [name] if name in ("duckdb", "polars", "pandas") else []
+    extra, further = _NEEDED.get(name, ("arrow", ()))
     missing = [package for package in ("pyarrow", "numpy", *further) if find_spec(package) is None]
     if missing:
-        extra = "sql" if further == ["duckdb"] else "arrow"
         engine = f" {name}" if name in missing and extra == "arrow" else ""
         raise ImportError(
             f"moldau.{name} needs {' and '.join(missing)}, not installed here: pip install 'moldau[{extra}]'{engine}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.cli import catalogs
 from moldau.broker.cli.invocation import CommandError, Invocation
 from moldau.broker.cli.spark_session import add_isolation
 
@@ -32,25 +33,13 @@ stores. docs/lake.md has the columns, the evolution of schemas, the metrics, and
 INTERVAL_S: Final = 30.0
 ROUND_SIZE: Final = 64
 """MiB of segments that one commit takes, by default."""
-_NEEDED: Final = ("pyiceberg", "pyarrow", "numpy", "sqlalchemy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     parser.add_argument("--topic", required=True, help="the topic to follow")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--warehouse", metavar="DIR", help="a directory for the catalog and its tables")
-    where.add_argument(
-        "--catalog", metavar="NAME", help="a catalog of pyiceberg's configuration, or of --catalog-property"
-    )
-    parser.add_argument(
-        "--catalog-property",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the catalog, as pyiceberg names it: type=rest, uri=http://host:8181; may be given several times",
-    )
+    catalogs.add_arguments(parser, is_required=True)
     parser.add_argument("--table", metavar="NAMESPACE.NAME", help="the table (default: default.TOPIC)")
     parser.add_argument(
         "--mode",
@@ -99,27 +88,23 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
     not done then; 130 after SIGINT.
     """
-    invocation.require(_NEEDED, "iceberg")
+    invocation.require(catalogs.NEEDED, "iceberg")
     if not arguments.interval > 0 or arguments.round_size < 1:
         raise CommandError("--interval and --round-size must be positive")
     from asyncio import run as run_coroutine
 
-    from sqlalchemy.exc import SQLAlchemyError
-
     from moldau.broker.cli.table_follower import TableFollower
-    from moldau.lake.opening import CATALOG_ERRORS
     from moldau.protocol.primitives import MalformedMessage
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
     from moldau.tables.refusals import Refused
 
     address = metrics_address(arguments.metrics)
-    try:
-        return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
-    except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
-        raise CommandError(str(problem)) from None
-    except (SQLAlchemyError, *CATALOG_ERRORS) as problem:
-        raise CommandError(f"the catalog: {type(problem).__name__}: {problem}") from None
+    with catalogs.failures_reported():
+        try:
+            return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
+        except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
+            raise CommandError(str(problem)) from None
 
 
 def metrics_address(text: str | None) -> HttpAddress | None:
@@ -149,23 +134,10 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         arguments.topic,
         arguments.warehouse,
         arguments.catalog,
-        catalog_properties(arguments),
+        catalogs.properties_of(arguments),
         arguments.table,
         arguments.mode,
         arguments.registry,
         unit_named(arguments.partition_by),
         settings,
     )
-
-
-def catalog_properties(arguments: argparse.Namespace) -> dict[str, str]:
-    """The properties of `--catalog-property`. Raises `CommandError`."""
-    found = {}
-    for each in arguments.catalog_property:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise CommandError(f"--catalog-property {each}: give NAME=VALUE, as in uri=http://localhost:8181")
-        found[name] = value
-    if found and arguments.catalog is None:
-        raise CommandError("--catalog-property needs --catalog: the catalog of --warehouse has its properties")
-    return found

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from moldau.broker.cli import catalogs
 from moldau.broker.cli.invocation import CommandError, Invocation
 from moldau.broker.cli.spark_session import add_isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from moldau.tables.reading.topic_scan import Progress
+    from moldau.tables.reading.scan import Progress
 
 DESCRIPTION: Final = """\
 Print the records of a topic, or the rows of an SQL query over topics, from the log directories and tiered storages of
@@ -34,10 +35,15 @@ examples:
   moldau read --topic payments --registry http://registry:8081
   moldau read --topic clicks --schema sample --format csv
   moldau read --sql 'select value.page, count(*) from clicks group by 1' --topic clicks --schema sample
+  moldau read --table-of orders --warehouse warehouse --live --limit 10
+  moldau read --table-of orders --warehouse warehouse --live --sql 'select count(*) from orders'
 
 --sql: each topic is a view of its name, in double quotes where it has dots or dashes; moldau_topics, moldau_segments,
 moldau_offsets, moldau_groups and moldau_transactions describe the cluster. Only the columns, partitions, offsets and
 times that the query needs are read.
+
+--table-of: the Iceberg table that `moldau follow-table` keeps of a topic; with --live and the records that the places
+of --path have behind it, each row once.
 
 table, jsonl, csv: bytes are shown as text where they are UTF-8, else as base64. table shows 1,000 rows at most.
 A file that --output names is there when it is complete.
@@ -46,8 +52,8 @@ A file that --output names is there when it is complete.
 properties and their types in 10,000 values; --show-schema prints them as a JSON Schema, which --schema takes from a
 file. A property without a field is in _additional_properties.
 
-The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', and --registry the extra
-'schemas' for Avro and Protobuf."""
+The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', --table-of the extra
+'iceberg', and --registry the extra 'schemas' for Avro and Protobuf."""
 PROGRESS_STEP: Final = 5
 """Percent between two lines of progress."""
 ON_ERROR: Final = {"suspend": "fail", "null": "null", "keep": "keep"}
@@ -66,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", metavar="TOPIC[,TOPIC]", help="the topics to read, or those that a query may name")
     parser.add_argument("--sql", metavar="QUERY", help="a query of DuckDB over the topics, in place of their rows")
     parser.add_argument("--table", default="records", choices=_TABLES, help="what is read (default: records)")
+    parser.add_argument("--table-of", metavar="TOPIC", help="read the Iceberg table of a topic, or NAMESPACE.NAME")
+    parser.add_argument("--live", action="store_true", help="with the records that its table does not have yet")
+    catalogs.add_arguments(parser)
     parser.add_argument("--columns", metavar="NAME[,NAME]", help="the columns (default: all but headers)")
     parser.add_argument("--start", metavar="WHERE", help="an offset, or a time: ISO 8601, UTC where it has no zone")
     parser.add_argument("--end", metavar="WHERE", help="an offset or a time, which is not read any more")
@@ -85,9 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--misfits",
         default="suspend",
-        choices=tuple(ON_ERROR),
+        choices=(*ON_ERROR, "skip"),
         help="what a value does that cannot be decoded: end the command (default), be null, be null with its bytes in "
-        "the column misfit",
+        "the column misfit; of --table-of --live: be left out",
     )
     add_isolation(parser)
     parser.add_argument("--format", default="table", choices=_FORMATS, help="default: table")
@@ -102,6 +111,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print the rows. An interrupt (Ctrl-C) leaves no file behind."""
+    if arguments.table_of is not None:
+        invocation.require(catalogs.NEEDED, "iceberg")
     if arguments.sql is not None:
         invocation.require(("duckdb", "pyarrow", "numpy"), "sql")
     else:
@@ -113,7 +124,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         if arguments.show_schema:
             invocation.out.say(shown_schema(arguments))
             return 0
-        reader = query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
+        reader = reader_of(arguments, invocation)
         batches = limited(reader, arguments.limit)
         target = output_file(Path(arguments.output)) if arguments.output else nullcontext(standard_output(invocation))
         try:
@@ -126,9 +137,23 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     return 0
 
 
+def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
+    """The reader that the arguments choose. Raises as `topic_reader`, `query_reader` and `table_reader`."""
+    if arguments.table_of is not None:
+        with catalogs.failures_reported():
+            return table_reader(arguments, invocation)
+    return query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
+
+
 def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> None:
     """Refuse what does not go together. Raises `CommandError`."""
-    if arguments.sql is not None:
+    if arguments.table_of is not None:
+        check_arguments_of_table(arguments)
+    elif arguments.live or arguments.warehouse is not None or arguments.catalog is not None:
+        raise CommandError("--live, --warehouse and --catalog are of --table-of")
+    elif arguments.misfits == "skip":
+        raise CommandError("--misfits skip is of --table-of: --misfits null shows such a value as null")
+    elif arguments.sql is not None:
         for name in ("columns", "start", "end", "snapshot"):
             if getattr(arguments, name) is not None:
                 raise CommandError(f"--{name}: a query says this itself")
@@ -148,6 +173,40 @@ def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> No
         raise CommandError(f"--limit: {arguments.limit} is below 0")
     if arguments.format in ("parquet", "arrow") and not arguments.output and invocation.out.is_terminal:
         raise CommandError(f"--format {arguments.format} is not for a terminal: --output FILE")
+
+
+def check_arguments_of_table(arguments: argparse.Namespace) -> None:
+    """Refuse what is not of a table of Iceberg. Raises `CommandError`."""
+    for name in ("topic", "start", "end", "snapshot", "schema"):
+        if getattr(arguments, name) is not None:
+            raise CommandError(f"--{name} is not of --table-of")
+    if arguments.table != "records" or arguments.show_schema:
+        raise CommandError("--table and --show-schema are not of --table-of")
+    if arguments.sql is not None and arguments.columns is not None:
+        raise CommandError("--columns: a query says this itself")
+    if arguments.misfits not in ("suspend", "skip"):
+        raise CommandError(f"--misfits {arguments.misfits}: --table-of takes suspend and skip")
+    if arguments.warehouse is None and arguments.catalog is None:
+        raise CommandError("--table-of needs --warehouse or --catalog, as of moldau follow-table")
+
+
+def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
+    """The reader of a table of Iceberg, or of a query of it. Raises as `moldau.table`."""
+    from moldau.lake.live_table import table
+
+    found = table(
+        arguments.warehouse,
+        arguments.table_of,
+        live=arguments.path if arguments.live else None,
+        catalog=arguments.catalog,
+        catalog_properties=catalogs.properties_of(arguments),
+        registry=arguments.registry,
+        misfits=arguments.misfits,
+        progress=progress_of(arguments, invocation),
+    )
+    if arguments.sql is not None:
+        return rows_of_query(found.duckdb(), arguments.sql)
+    return found.scanner(names_of(arguments.columns)).to_reader()
 
 
 def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
@@ -203,7 +262,6 @@ def shown_schema(arguments: argparse.Namespace) -> str:
 def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
     """The reader of a query. Raises `Refused`, OSError and DuckDB's errors."""
     from moldau.tables.engines.duckdb_views import duckdb
-    from moldau.tables.refusals import Refused
 
     con = duckdb(
         None,
@@ -212,11 +270,18 @@ def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
         isolation=arguments.isolation,
         **decoding_of(arguments),
     )
+    return rows_of_query(con, arguments.sql)
+
+
+def rows_of_query(con: Any, query: str) -> pa.RecordBatchReader:
+    """The reader of a query over the views of a connection of DuckDB. Raises `Refused` and DuckDB's errors."""
+    from moldau.tables.refusals import Refused
+
     try:
-        found: Any = con.sql(arguments.sql)
+        found: Any = con.sql(query)
     except engine_errors() as problem:
         views = [name for (name,) in con.sql("show tables").fetchall()]
-        unquoted = unquoted_names(arguments.sql, views)
+        unquoted = unquoted_names(query, views)
         if not unquoted:
             raise
         raise CommandError(str(problem), f"in SQL these names need double quotes: {', '.join(unquoted)}") from None

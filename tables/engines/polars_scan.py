@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.reading.arguments import Place, Topic
 from moldau.tables.reading.filter_bounds import BOUNDED
-from moldau.tables.reading.topic_scan import TopicScan, joined
+from moldau.tables.reading.scan import Scan, joined
 from moldau.tables.reading.topics import scan_of_every_column
 
 if TYPE_CHECKING:
@@ -33,10 +33,13 @@ def polars(place: Place, topic: Topic = None, **arguments: Any) -> LazyFrame:
     """A lazy frame over a topic, with the arguments of `moldau.read_topic`. Each collect reads what is there then.
     Raises `Refused`.
     """
+    return lazy_frame(scan_of_every_column(place, topic, **arguments))
+
+
+def lazy_frame(scan: Scan) -> LazyFrame:
+    """A lazy frame over a scan, which each collect makes. Raises `Refused`."""
     from polars import DataFrame
     from polars.io.plugins import register_io_source
-
-    scan = scan_of_every_column(place, topic, **arguments)
 
     def batches(
         with_columns: list[str] | None, predicate: Expr | None, n_rows: int | None, batch_size: int | None
@@ -49,7 +52,7 @@ def polars(place: Place, topic: Topic = None, **arguments: Any) -> LazyFrame:
 
 
 def frames_of(
-    scan: TopicScan, columns: list[str] | None, predicate: Expr | None, rows_max: int | None
+    scan: Scan, columns: list[str] | None, predicate: Expr | None, rows_max: int | None
 ) -> Iterator[DataFrame]:
     """The frames of one scan with the columns that a plan wants, in the order of the scan; `rows_max` bounds the rows
     before the predicate. Raises as `TopicScan.reader`.
@@ -62,7 +65,7 @@ def frames_of(
         needed = tuple(name for name in scan.columns if name in {*needed, *predicate.meta.root_names()})
         empty: Any = DataFrame(scan.restricted(needed, None).schema.empty_table())
         empty.filter(predicate)  # A predicate that does not fit the types is an error, also if no row is read.
-        if rows_max is None and scan.options.table == "records":
+        if rows_max is None and scan.takes_bounds:
             scan = replace(scan, pushed=joined(scan.pushed, bounds_of(predicate)))
     left = rows_max
     for batch in scan.restricted(needed, None).batches():

@@ -15,7 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from moldau.tables.reading.arguments import Place, Topic
-from moldau.tables.reading.topic_scan import TopicScan
+from moldau.tables.reading.scan import Scan
 from moldau.tables.reading.topics import scan_of_every_column
 from moldau.tables.refusals import Refused
 
@@ -23,7 +23,7 @@ from moldau.tables.refusals import Refused
 class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hints
     """A dataset over a scan. Each scan reads what is there at that time."""
 
-    def __init__(self, scan: TopicScan) -> None:
+    def __init__(self, scan: Scan) -> None:
         self._scan = scan
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,7 +119,7 @@ class TopicFragment:
 class TopicScanner(ds.Scanner):  # type: ignore[misc]
     """One scan of a topic, which may be read several times; each time it is planned anew."""
 
-    def __init__(self, scan: TopicScan) -> None:
+    def __init__(self, scan: Scan) -> None:
         self._scan = scan
 
     @property
@@ -131,7 +131,7 @@ class TopicScanner(ds.Scanner):  # type: ignore[misc]
         return self._scan.schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """See `TopicScan.reader`."""
+        """See `Scan.reader`."""
         return self._scan.reader()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

@@ -1,77 +1,49 @@
-"""A scan of a table: what is read, planned when a reader is made, and the reader of Arrow batches over its threads."""
+"""A scan of a table of the data source, whose column `value` may be decoded."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.tables.options.read_options import ReadOptions
-from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters, intersection
-from moldau.tables.reading.decoding_threads import DecodingThreads
-from moldau.tables.reading.filter_bounds import FilterBounds
-from moldau.tables.refusals import Refused, did_you_mean
+from moldau.tables.planning.pushed_filters import PushedFilters
+from moldau.tables.reading.scan import NOTHING_PUSHED, Scan
+from moldau.tables.refusals import Refused
 from moldau.tables.values.column_decoding import MISFIT, PLACE, ColumnDecoding
 from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
 TASK_SIZE: Final = 16 << 20
 """Bytes of segments for one task: threads take tasks, and their batches are handed out in the order of the tasks."""
-BATCH_ROWS: Final = 65_536
-THREADS_MAX: Final = 4
-NOTHING_PUSHED: Final = PushedFilters()
 VALUE: Final = "value"
 """The column that is decoded by schemas."""
 SAMPLE_SLICES: Final = 16
 """How many parts of a read a sample is taken of at most, each from its start: the first records of a topic do not say
 what its last ones are.
 """
-COUNTED: Final = "partition"
 
 
-class Progress(NamedTuple):
-    """How far a read is, when a batch is handed out."""
-
-    rows: int
-    """Rows that were handed out."""
-    tasks: int
-    """Tasks that are done, out of `tasks_count`."""
-    tasks_count: int
-    bytes: int
-    """Bytes of segments of the tasks that are done, out of `bytes_count`."""
-    bytes_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicScan:
-    """What is read of a table, and how. Nothing is opened before `reader`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicScan(Scan):
+    """What is read of a table, and how."""
 
     options: ReadOptions
-    columns: tuple[str, ...]
-    """Names of the table's columns; without one a scan still counts its rows."""
-    filter: pc.Expression | None = None
-    """Rows for which it is true are kept."""
-    pushed: PushedFilters = NOTHING_PUSHED
-    """Further bounds, of the table `records`, which hold exactly."""
-    batch_rows: int = BATCH_ROWS
-    threads: int | None = None
-    progress: Callable[[Progress], None] | None = None
     decoding: ColumnDecoding | None = None
     """What decodes the column `value`; None leaves it as it is."""
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of the batches. Raises `Refused` for a column that the table does not have."""
-        known = {field.name: field for field in self.every_field()}
-        for name in self.columns:
-            if name not in known:
-                meant = did_you_mean(name, known)
-                raise Refused(f"columns: there is no column {name}{meant}; the columns are {', '.join(known)}")
-        return pa.schema([known[name] for name in self.columns])
+    def takes_bounds(self) -> bool:
+        return self.options.table == "records"
+
+    def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> TableReader:
+        if self.decoding is None or not {VALUE, MISFIT} & set(columns):
+            return table_reader(self.options, columns, pushed, TASK_SIZE)
+        needed = tuple(dict.fromkeys([*(name for name in columns if name != MISFIT), VALUE, *PLACE]))
+        return DecodingReader(table_reader(self.options, needed, pushed, TASK_SIZE), self.decoding)
 
     def every_field(self) -> pa.Schema:
         """The fields of all columns that the table may have."""
@@ -103,95 +75,21 @@ class TopicScan:
                 if left <= 0:
                     break
 
-    def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> TopicScan:
-        """The scan with fewer columns, and with a further filter."""
-        both = wanted if self.filter is None else self.filter if wanted is None else self.filter & wanted
-        return replace(self, columns=self.columns if columns is None else columns, filter=both)
 
-    def reader(self) -> pa.RecordBatchReader:
-        """Plan the read, and return a reader of its batches. The reader raises what a task raises.
+class DecodingReader:
+    """A reader of records whose values are decoded."""
 
-        Raises `Refused`, `DataLost`; `CorruptCheckpoint`, `RemoteStorageError`, `MalformedMessage` and OSError of the
-        places.
-        """
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches of `reader`. The read is planned by this call, not by the first batch."""
-        if self.batch_rows < 1:
-            raise Refused(f"batch_rows: {self.batch_rows} is below 1")
-        schema = self.schema
-        needed, pushed = self.columns or (self._counted_column(),), self.pushed
-        if self.filter is not None:
-            bounds = FilterBounds(self.filter, self.every_field())
-            needed = tuple(dict.fromkeys([*needed, *bounds.needed_columns()]))
-            if self.options.table == "records":
-                pushed = joined(pushed, bounds.pushed())
-        decoding = self.decoding if VALUE in needed or MISFIT in needed else None
-        if decoding is not None:
-            needed = tuple(dict.fromkeys([*(name for name in needed if name != MISFIT), VALUE, *PLACE]))
-        reader = table_reader(self.options, needed, None if pushed == NOTHING_PUSHED else pushed, TASK_SIZE)
-        tasks = reader.tasks()
-        threads = DecodingThreads(tasks, FilteredTasks(reader, schema, self.filter, decoding).read, self._threads_max())
-        return self._counted(threads, tasks)
-
-    def _counted_column(self) -> str:
-        """The column that is read to count rows: one that is made, not decoded, if the table has it. Tables that are
-        not of partitions are made in Python as a whole.
-        """
-        names = [column.name for column in every_column(self.options)]
-        return COUNTED if COUNTED in names else names[0]
-
-    def _threads_max(self) -> int:
-        if self.threads is None:
-            return min(THREADS_MAX, os.cpu_count() or 1)
-        if self.threads < 0:
-            raise Refused(f"threads: {self.threads} is below 0")
-        return self.threads
-
-    def _counted(self, threads: DecodingThreads, tasks: Any) -> Iterator[pa.RecordBatch]:
-        """The batches, none of them with more than `batch_rows` rows, and the reports of progress."""
-        sizes = {id(task): size_of(task) for task in tasks}
-        done = Progress(0, 0, len(tasks), 0, sum(sizes.values()))
-
-        def finished(task: Any) -> None:
-            nonlocal done
-            done = done._replace(tasks=done.tasks + 1, bytes=done.bytes + sizes[id(task)])
-            if self.progress is not None:
-                self.progress(done)
-
-        for batch in threads.batches(finished):
-            for start in range(0, batch.num_rows, self.batch_rows):
-                part = batch.slice(start, self.batch_rows)
-                done = done._replace(rows=done.rows + part.num_rows)
-                if self.progress is not None:
-                    self.progress(done)
-                yield part
-
-
-class FilteredTasks:
-    """Reads tasks, decodes values, keeps the rows for which a filter is true, and returns the columns of a schema."""
-
-    def __init__(
-        self,
-        reader: TableReader,
-        schema: pa.Schema,
-        wanted: pc.Expression | None,
-        decoding: ColumnDecoding | None = None,
-    ) -> None:
+    def __init__(self, reader: TableReader, decoding: ColumnDecoding) -> None:
         self._reader = reader
-        self._schema = schema
-        self._wanted = wanted
         self._decoding = decoding
 
-    def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a task. Raises as `TableReader.read_task` and `ColumnDecoding.decode_column`."""
+    def tasks(self) -> Sequence[Any]:
+        return self._reader.tasks()
+
+    def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
+        """The batches of a task. Raises as `TableReader.read_task` and `ColumnDecoding.decode`."""
         for batch in self._reader.read_task(task):
-            if self._decoding is not None:
-                batch = with_decoded(batch, self._decoding)
-            kept = batch if self._wanted is None else filtered(batch, self._wanted)
-            if kept.num_rows:
-                yield kept if kept.schema.names == self._schema.names else kept.select(self._schema.names)
+            yield with_decoded(batch, self._decoding)
 
 
 def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBatch:
@@ -204,37 +102,3 @@ def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBa
     misfits = set(decoded.misfits)
     is_kept = pa.array([row in misfits for row in range(batch.num_rows)], pa.bool_())
     return batch.append_column(MISFIT, pc.if_else(is_kept, values, pa.scalar(None, pa.binary())))
-
-
-def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
-    """The rows for which a filter is true. Raises `Refused` if PyArrow cannot evaluate it for a row."""
-    try:
-        return batch.filter(wanted)
-    except pa.ArrowException as problem:
-        raise Refused(
-            f"filter: PyArrow cannot evaluate it for every row: {' '.join(str(problem).split())}. It compares an "
-            "integer with a float as floats of the float's size: compare with an integer, or "
-            "pc.field(name).cast('float64')"
-        ) from None
-
-
-def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
-    """Both filters at once."""
-    both = first if second.partitions is None else first.with_partitions(second.partitions)
-    return replace(
-        both,
-        numbers=intersection(first.numbers, *second.numbers),
-        offsets=intersection(first.offsets, *second.offsets),
-        times_us=intersection(first.times_us, *second.times_us),
-    )
-
-
-def offsets_within(start: int | None, end: int | None) -> PushedFilters:
-    """The bounds for offsets in [start, end) of every partition."""
-    low, high = EVERYTHING
-    return PushedFilters(offsets=(low if start is None else start, high if end is None else end))
-
-
-def size_of(task: Any) -> int:
-    """Bytes of the segments of a task; 0 for a task of rows that the plan has made."""
-    return sum(getattr(each, "size", 0) for each in task)

@@ -11,7 +11,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.tables.reading.arguments import Bound, Isolation, Place, Topic, offset_bounds, source_options, with_bounds
-from moldau.tables.reading.topic_scan import BATCH_ROWS, VALUE, Progress, TopicScan, offsets_within
+from moldau.tables.reading.scan import BATCH_ROWS, Progress, offsets_within
+from moldau.tables.reading.topic_scan import VALUE, TopicScan
 from moldau.tables.refusals import Refused
 from moldau.tables.values.column_decoding import MISFIT, PLACE, ColumnDecoding, OnError, check_on_error
 from moldau.tables.values.registry import SchemaSource
@@ -56,13 +57,13 @@ def topic_scan(
     if table != "records" and (first is not None or last is not None):
         raise Refused(f"start and end: table={table} takes no offset for all partitions")
     scan = TopicScan(
-        with_bounds(given, start, end),
         tuple(columns) if columns is not None else tuple(column.name for column in chosen_columns(given)),
         filter,
         offsets_within(first, last),
         batch_rows,
         threads,
         progress,
+        options=with_bounds(given, start, end),
     )
     decoding = decoding_of(scan, registry, schema, sample_rows, on_error)
     if decoding is None:

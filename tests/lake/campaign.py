@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from moldau.lake.follower import DEAD_LETTER
+from moldau.lake.round_rows import DEAD_LETTER
 from moldau.protocol.record_builder import Record
 from tests.lake.killed_writer import OCCURRENCES_MAX, STEPS, run
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets, framed

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 pytest.importorskip("fastavro", reason="the extra moldau[schemas] is not installed")
 
-from moldau.lake.follower import DEAD_LETTER
+from moldau.lake.round_rows import DEAD_LETTER
 from tests.lake.campaign import KILLED, Story
 from tests.lake.killed_writer import run
 

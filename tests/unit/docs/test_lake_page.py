@@ -58,10 +58,13 @@ def test_the_page_runs_as_it_stands(
         for command in COMMANDS:
             if "--once" in command:
                 assert main(words_of(command)) == 0, command
-        program = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
-        exec(compile(program, "lake.md", "exec"), {})
+        for program in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+            exec(compile(program, "lake.md", "exec"), {})
+        for command in re.findall(r"^    (moldau read .*)$", TEXT, re.MULTILINE):
+            assert main(words_of(command)) == 0, command
     shown = capsys.readouterr().out
     assert "default.orders has all of orders: 6 rows added" in shown
     assert "default.accounts has all of accounts: 2 rows added" in shown
     assert "default.payments has all of payments: 1 row added" in shown
     assert '6 rows up to {"0": 3, "1": 3}' in shown
+    assert "6 rows, of which the table has those before {0: 3, 1: 3}" in shown

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="the extra moldau[iceberg] is not installe
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema
+from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema, read_columns
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 from tests.support.lake_stage import LakeStage, framed
@@ -42,11 +42,11 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
         pa.array([0] * count, pa.timestamp("us", "UTC")),
         pa.array(values, pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=raw_schema(has_headers=False))
+    return pa.RecordBatch.from_arrays(columns, schema=raw_schema(read_columns(has_headers=False)))
 
 
 def test_raw_rows_are_what_was_read() -> None:
-    assert RawColumns(has_headers=False).rows(batch(b"x", None)).batch.equals(batch(b"x", None))
+    assert RawColumns(read_columns(has_headers=False)).rows(batch(b"x", None)).batch.equals(batch(b"x", None))
 
 
 def test_without_a_schema_there_is_no_column_of_values(stage: LakeStage) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.lake import data_files
-from moldau.lake.columns import READ_COLUMNS, raw_schema
+from moldau.lake.columns import READ_COLUMNS, raw_schema, read_columns
 from moldau.lake.data_files import partitioned
 from moldau.lake.opening import catalog_of
 from moldau.protocol.record_builder import Record
@@ -79,7 +79,7 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path) -> None:
     stage.numbered(1)
     catalog = catalog_of(stage.choices())
     catalog.create_namespace("default")
-    making = catalog.create_table_transaction("default.t", raw_schema(has_headers=False))
+    making = catalog.create_table_transaction("default.t", raw_schema(read_columns(has_headers=False)))
     with making.update_spec() as spec:
         spec.add_identity("partition")
     making.commit_transaction()

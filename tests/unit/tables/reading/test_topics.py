@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import moldau
 from moldau.protocol.primitives import MalformedMessage
 from moldau.tables.reading import topic_scan
-from moldau.tables.reading.topic_scan import Progress
+from moldau.tables.reading.scan import Progress
 from moldau.tables.refusals import DataLost, Refused
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tables import read_table

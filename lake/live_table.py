@@ -1,0 +1,407 @@
+"""A table and the segments behind it as one relation: the rows of a snapshot, and those of the records after it.
+
+    pin    a snapshot of the table, which has the topic up to `moldau.offsets`, then the ends of the log after these
+           offsets. Nothing of a pinned relation changes: each scan of it has the same rows.
+    scan   append: the files of the snapshot, then the records of the tail
+           upsert: the files without the rows whose keys the tail has, then the last record of each of these keys
+
+The rows of the tail are made as the follower makes those of its next commit, so each offset is there once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationException
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThan
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import DataScan, FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+
+from moldau.lake.columns import TIMES_US, DecodedColumns, RawColumns, read_columns
+from moldau.lake.data_files import aligned
+from moldau.lake.ledger import Ledger
+from moldau.lake.opening import CATALOG_DATABASE, columns_of, default_identifier, opened_catalog
+from moldau.lake.reading import TopicReading
+from moldau.lake.round_rows import SKIP, SUSPEND, Columns, Misfits, RoundRows
+from moldau.lake.sink import ledger_of
+from moldau.lake.stored_rows import BATCH_ROWS, in_order, stored_rows
+from moldau.lake.upsert import KEY, Changes
+from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.engines.topic_dataset import TopicDataset
+from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
+from moldau.tables.reading.arguments import EPOCH, Place, places_of
+from moldau.tables.reading.scan import NOTHING_PUSHED, Progress, Scan
+from moldau.tables.refusals import Refused
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pandas import DataFrame
+    from polars import LazyFrame
+
+    from moldau.tables.origins.port import Slice
+
+KEYED_ROWS: Final = 1 << 20
+"""Rows of a batch of a table by key, at most those of a row group: each batch is compared with all keys of the tail."""
+
+
+class Tail:
+    """The records of a topic after the offsets of a table, up to the ends of the log when it was made."""
+
+    def __init__(self, reading: TopicReading, ledger: Ledger, columns: Columns, misfits: str) -> None:
+        """Raises `DataLost`, also where retention has deleted records that the table does not have; `TopicRecreated`,
+        `ValueNotDecoded`; OSError and `MalformedMessage` of the files.
+        """
+        self._reading = reading
+        self._misfits = misfits
+        self._columns = columns
+        self._names = read_columns(has_headers="headers" in columns.schema.names)
+        self.is_upsert = ledger.mode == "upsert"
+        self.ends = reading.ends(ledger.offsets, ledger.topic_id)
+        self.slices: tuple[Slice, ...] = tuple(
+            each for task in reading.tasks(ledger.offsets, self.ends) for each in task
+        )
+        self._settled: tuple[pa.Table, pa.Array] | None = None
+        if isinstance(columns, DecodedColumns):
+            for each in self.slices:
+                for batch in reading.batches([(each,)], ["value"]):
+                    columns.meet(batch.column("value"))
+        self.schema = columns.schema
+
+    def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice of an append table, with at least these columns of it."""
+        is_raw = not isinstance(self._columns, DecodedColumns)
+        read = [name for name in self._names if not is_raw or name in {*names, "timestamp", "partition", "offset"}]
+        columns = RawColumns(read) if is_raw else self._columns
+        making = RoundRows(columns, Misfits(self._reading.topic, self._misfits, None, {}))
+        for batch in self._reading.batches([(wanted,)], read):
+            yield making.rows(batch)
+
+    def changes(self) -> tuple[pa.Table, pa.Array]:
+        """The last row of each key of the tail that it does not delete, and all keys that it has. They are in memory
+        from the first scan on.
+        """
+        if self._settled is None:
+            changes = Changes()
+            making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits, None, {}))
+            for batch in self._reading.batches([self.slices], self._names):
+                making.collect(changes, batch)
+            self._settled = changes.rows_and_keys()
+        return self._settled
+
+
+class StoredFile(NamedTuple):
+    """A file of the table."""
+
+    planned: FileScanTask
+
+    @property
+    def size(self) -> int:
+        return int(self.planned.file.file_size_in_bytes)
+
+
+LiveTask: TypeAlias = "tuple[StoredFile] | tuple[Slice] | tuple[pa.Table]"
+"""A file of the table, a slice of the tail, or the rows of the tail by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTable:
+    """A snapshot of a table, with the tail behind it."""
+
+    metadata: TableMetadata
+    io: FileIO
+    snapshot_id: int | None
+    target: pa.Schema
+    """The columns, with the ids of Iceberg's fields."""
+    tail: Tail | None
+
+    @property
+    def fields(self) -> pa.Schema:
+        return pa.schema([without_ids(field) for field in self.target])
+
+    def files(self, pushed: PushedFilters) -> Sequence[StoredFile]:
+        """The files of the snapshot that may have rows within bounds. Raises OSError."""
+        if self.snapshot_id is None:
+            return ()
+        scan = DataScan(self.metadata, self.io, condition_of(pushed), snapshot_id=self.snapshot_id)
+        return [StoredFile(each) for each in in_order(scan.plan_files(), self.metadata.schema())]
+
+
+class LiveReader:
+    """Plans and reads a pinned table with its tail."""
+
+    def __init__(self, source: PinnedTable, columns: Sequence[str], pushed: PushedFilters) -> None:
+        self._source = source
+        self._columns = tuple(columns)
+        self._pushed = pushed
+        self._keys: pa.Array | None = None
+
+    def tasks(self) -> Sequence[LiveTask]:
+        """The files, then the tail. Raises as `Tail.changes`."""
+        tail, tasks = self._source.tail, [(each,) for each in self._source.files(self._pushed)]
+        if tail is None:
+            return tasks
+        if tail.is_upsert:
+            rows, keys = tail.changes()
+            self._keys = keys if len(keys) else None
+            return [*tasks, (rows,)]
+        return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
+
+    def read_task(self, task: LiveTask) -> Iterator[pa.RecordBatch]:
+        """The rows of a task. Raises OSError; `DataLost`, `MalformedMessage` and `ValueNotDecoded` of the tail."""
+        fields = pa.schema([field for field in self._source.fields if field.name in self._columns])
+        (part,) = task
+        if isinstance(part, StoredFile):
+            for batch in self._rows_of_file(part.planned):
+                yield pa.RecordBatch.from_arrays([batch.column(name) for name in fields.names], schema=fields)
+            return
+        assert self._source.tail is not None
+        batches = part.to_batches() if isinstance(part, pa.Table) else self._source.tail.rows(part, fields.names)
+        for batch in batches:
+            yield aligned(batch, fields)
+
+    def _rows_of_file(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+        source, keys = self._source, self._keys
+        names = self._columns if keys is None else (*self._columns, KEY)
+        size = BATCH_ROWS if keys is None else KEYED_ROWS
+        for batch in stored_rows(source.metadata, source.io, task, source.target, names, size):
+            if keys is None:
+                yield batch
+            else:
+                column = batch.column(KEY)
+                yield batch.filter(pc.invert(pc.is_in(column, value_set=keys.cast(column.type))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveScan(Scan):
+    """What is read of a pinned table, and how."""
+
+    pinned: PinnedTable
+
+    @property
+    def takes_bounds(self) -> bool:
+        return True
+
+    def every_field(self) -> pa.Schema:
+        return self.pinned.fields
+
+    def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> LiveReader:
+        return LiveReader(self.pinned, columns, pushed or NOTHING_PUSHED)
+
+
+def may_have(pushed: PushedFilters, wanted: Slice) -> bool:
+    """Whether a slice may have rows within bounds."""
+    start, end = pushed.offsets
+    return pushed.accepts_partition(wanted.partition) and wanted.start_offset < end and wanted.end_offset > start
+
+
+def condition_of(pushed: PushedFilters) -> BooleanExpression:
+    """Bounds as a predicate of Iceberg, by which files are left out."""
+    found: list[BooleanExpression] = []
+    for name, (start, end) in (("partition", pushed.numbers), ("offset", pushed.offsets)):
+        if start != EVERYTHING[0]:
+            found.append(GreaterThanOrEqual(name, start))
+        if end != EVERYTHING[1]:
+            found.append(LessThan(name, end))
+    if pushed.partitions is not None:
+        found.append(In("partition", sorted(pushed.partitions)))
+    start, end = pushed.times_us
+    if TIMES_US[0] < start <= TIMES_US[1]:
+        found.append(GreaterThanOrEqual("timestamp", (EPOCH + timedelta(microseconds=start)).isoformat()))
+    if TIMES_US[0] < end <= TIMES_US[1]:
+        found.append(LessThan("timestamp", (EPOCH + timedelta(microseconds=end)).isoformat()))
+    return And(*found) if len(found) > 1 else found[0] if found else AlwaysTrue()
+
+
+def without_ids(field: pa.Field) -> pa.Field:
+    """A field without the metadata of Iceberg, at every level."""
+    return pa.field(field.name, plain(field.type), field.nullable)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """A type without the metadata of its fields."""
+    if pa.types.is_struct(kind):
+        return pa.struct([without_ids(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(without_ids(kind.key_field), without_ids(kind.item_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(without_ids(kind.value_field))
+    if pa.types.is_list(kind):
+        return pa.list_(without_ids(kind.value_field))
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChoices:
+    """What a user chooses of a live table."""
+
+    name: str
+    """A topic, whose table is `default.TOPIC`, or `NAMESPACE.NAME`."""
+    warehouse: str | None = None
+    catalog: str | None = None
+    catalog_properties: Mapping[str, str] | None = None
+    live: Place | None = None
+    """The places of the topic, as of `moldau.read_topic`; None for the table alone."""
+    registry: str | None = None
+    misfits: str = SUSPEND
+    options: Mapping[str, str] | None = None
+    """Further options of the data source, by name."""
+
+    def pinned(self, sleep: Callable[[float], None] = time.sleep) -> tuple[PinnedTable, Ledger]:
+        """Pin the table as it is now, and the log behind it. Raises `Refused`, as `Tail`, and the errors of the
+        catalog.
+        """
+        if self.misfits not in (SUSPEND, SKIP):
+            raise Refused(f"misfits: {self.misfits} is neither {SUSPEND} nor {SKIP}")
+        table = self._table()
+        ledger, name = ledger_of(table), ".".join(table.name())
+        if ledger is None:
+            raise Refused(f"table {name} was not made by moldau follow-table")
+        tail = None if self.live is None else self._tail(self.live, table, ledger, sleep)
+        schema = table.schema() if tail is None else grown_schema(table, tail.schema)
+        snapshot = table.metadata.current_snapshot()
+        snapshot_id = None if snapshot is None else snapshot.snapshot_id
+        target = schema_to_pyarrow(schema, include_field_ids=True)
+        return PinnedTable(table.metadata, table.io, snapshot_id, target, tail), ledger
+
+    def _table(self) -> Table:
+        if self.warehouse is not None and not (Path(self.warehouse) / CATALOG_DATABASE).is_file():
+            raise Refused(f"{self.warehouse}: there is no {CATALOG_DATABASE}, as moldau follow-table makes it")
+        catalog = opened_catalog(self.warehouse, self.catalog, self.catalog_properties or {})
+        try:
+            return loaded(catalog, self.name)
+        finally:
+            catalog.close()
+
+    def _tail(self, live: Place, table: Table, ledger: Ledger, sleep: Callable[[float], None]) -> Tail:
+        name = ".".join(table.name())
+        paths, brokers = places_of(live)
+        options = {**(self.options or {}), "kafka.isolation.level": ledger.isolation}
+        options |= {"path": ",".join(paths)} if paths else {}
+        options |= {"kafka.bootstrap.servers": ",".join(brokers)} if brokers else {}
+        reading = TopicReading(LocalFiles(), options, ledger.topic, sleep)
+        ledger.check(replace(ledger, topic_id=None, cluster_id=reading.cluster_id), name)
+        columns = columns_of(table, self.registry, has_headers="headers" in table.schema().column_names)
+        return Tail(reading, ledger, columns, self.misfits)
+
+
+def loaded(catalog: Catalog, name: str) -> Table:
+    """The table of a topic, or of a name with namespaces. Raises `Refused` where there is none."""
+    tried = [default_identifier(name)]
+    if "." in name:
+        tried.append(tuple(name.split(".")))
+    for identifier in tried:
+        try:
+            return catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            continue
+    raise Refused(f"there is no table {' and no table '.join('.'.join(each) for each in tried)}")
+
+
+def grown_schema(table: Table, wanted: pa.Schema) -> Any:
+    """The schema of a table with the columns that its tail needs, which the next commit of the follower adds. Raises
+    `Refused` where the table cannot have them.
+    """
+    update = table.transaction().update_schema()
+    try:
+        update.union_by_name(wanted)
+    except (ValueError, ValidationException) as problem:
+        raise Refused(f"{'.'.join(table.name())}: the table cannot have the columns: {problem}") from None
+    return update._apply()
+
+
+class LiveTable(TopicDataset):
+    """A pinned table with its tail: a dataset of PyArrow, which DuckDB takes as it is."""
+
+    def __init__(self, choices: LiveChoices, ledger: Ledger, scan: LiveScan) -> None:
+        super().__init__(scan)
+        self._choices = choices
+        self._live = scan
+        pinned = scan.pinned
+        self.snapshot_id = pinned.snapshot_id
+        """The snapshot of the table; None where it has none."""
+        self.table_offsets: Mapping[int, int] = dict(ledger.offsets)
+        """The end of each partition in the table, exclusive."""
+        self.offsets: Mapping[int, int] = {**ledger.offsets, **(pinned.tail.ends if pinned.tail is not None else {})}
+        """The end of each partition in the relation, exclusive."""
+
+    def renewed(self) -> LiveTable:
+        """The relation as it is now. Raises as `table`."""
+        pinned, ledger = self._choices.pinned()
+        return LiveTable(self._choices, ledger, replace(self._live, pinned=pinned, columns=tuple(pinned.target.names)))
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows as Arrow batches, once."""
+        return self._scan.reader()
+
+    def polars(self) -> LazyFrame:
+        """The relation as a lazy frame of Polars."""
+        from moldau.tables.engines.polars_scan import lazy_frame
+
+        return lazy_frame(self._scan)
+
+    def pandas(self) -> DataFrame:
+        """All rows as a data frame of pandas, with columns of Arrow."""
+        from moldau.tables.engines.pandas_frame import arrow_frame
+
+        return arrow_frame(self._scan.reader())
+
+    def duckdb(self, con: DuckDBPyConnection | None = None, name: str | None = None) -> DuckDBPyConnection:
+        """Give the relation as a view of a connection; None makes a connection in memory. Its name is that of the
+        topic or table, unless one is given. Returns the connection.
+        """
+        import duckdb as library
+
+        connection: DuckDBPyConnection = library.connect() if con is None else con
+        connection.register(name or self._choices.name, self)
+        return connection
+
+
+def table(
+    warehouse: str | Path | None,
+    name: str,
+    *,
+    live: Place | None = None,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+    registry: str | None = None,
+    misfits: str = SUSPEND,
+    filter: pc.Expression | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> LiveTable:
+    """The Iceberg table of a topic, and with `live` the records behind it, as one relation: each row once.
+
+    | argument                        | meaning                                                                        |
+    |---------------------------------|--------------------------------------------------------------------------------|
+    | `warehouse`, `name`             | the directory of `moldau follow-table`, and the topic or NAMESPACE.NAME        |
+    | `catalog`, `catalog_properties` | a catalog of pyiceberg, in place of a warehouse, which is None then            |
+    | `live`                          | the places of the topic, as of `moldau.read_topic`; without them the table     |
+    | `registry`                      | the schemas, if the table was begun with them                                  |
+    | `misfits`                       | a record of the tail that does not fit ends the read (suspend), or is left out |
+    |                                 | (skip), as `follow-table` does with skip and dead-letter                       |
+    | `filter`, `threads`, `progress`, `options` | as of `moldau.read_topic`                                           |
+
+    The relation is pinned when this returns: each scan of it has the same rows, whatever is committed meanwhile;
+    `renewed()` is a newer one. It ends at what the places show: a broker that is named (host:port) shows its last
+    commit, the files of one show what it wrote down in the last five seconds. In a table by key the tail's last record
+    of a key replaces the row of the key, or deletes it; the changed rows of the tail are in memory. Raises `Refused`,
+    `DataLost`, `TopicRecreated`, `ValueNotDecoded`, `MalformedMessage`, OSError and the errors of the catalog.
+    """
+    if (warehouse is None) == (catalog is None):
+        raise Refused("give a warehouse, or a catalog and None for the warehouse")
+    place = None if warehouse is None else str(warehouse)
+    choices = LiveChoices(name, place, catalog, catalog_properties, live, registry, misfits, options)
+    pinned, ledger = choices.pinned()
+    scan = LiveScan(tuple(pinned.target.names), filter, threads=threads, progress=progress, pinned=pinned)
+    return LiveTable(choices, ledger, scan)

@@ -1,0 +1,113 @@
+"""The rows of a round: records without those that do not fit, as rows to add or as the changes of keys.
+
+A round is what one commit of the follower takes, or what a live table reads behind the last commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from moldau.lake.columns import DecodedColumns, Misfit, RawColumns, undated, without
+from moldau.lake.upsert import KEY, Changes
+from moldau.tables.values.registry import ValueNotDecoded
+
+SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
+Columns: TypeAlias = RawColumns | DecodedColumns
+
+
+class Letters(Protocol):
+    """A table that takes the records that do not fit."""
+
+    def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
+        """The (partition, offset) of the letters at or after these offsets."""
+
+    def add(self, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
+        """Take records, with the reason of each."""
+
+    def commit(self, reached: Mapping[int, int]) -> None:
+        """Commit the letters of a round that reaches these offsets."""
+
+
+class Misfits:
+    """The records of a round that do not fit."""
+
+    def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
+        self._topic = topic
+        self._action = action
+        self._letters = letters
+        self._stored = set() if letters is None else letters.stored_since(offsets)
+        self.count = 0
+
+    def without_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records of a batch that are not dead letters already: a crash came between the two commits."""
+        if not self._stored:
+            return batch
+        places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        return batch.filter(pa.array([place not in self._stored for place in places]))
+
+    def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
+        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
+        if not misfits:
+            return
+        self.count += len(misfits)
+        if self._action == SUSPEND:
+            row, reason = misfits[0]
+            place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
+            raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
+        if self._letters is not None:
+            rows = batch.take(pa.array([each.row for each in misfits]))
+            self._letters.add(rows, [each.reason for each in misfits])
+
+    def commit(self, reached: Mapping[int, int]) -> None:
+        """Make the dead letters of the round durable, before the table has the offsets of the round."""
+        if self._letters is not None:
+            self._letters.commit(reached)
+
+
+class RoundRows:
+    """Makes the rows of one round."""
+
+    def __init__(self, columns: Columns, misfits: Misfits, grown: Callable[[pa.Schema], None] = lambda _: None) -> None:
+        """`grown` is called with the columns when a value needs more of them, before its rows are returned."""
+        self._columns = columns
+        self._misfits = misfits
+        self._grown = grown
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of the records that fit. Raises `ValueNotDecoded` to suspend, and as `DecodedColumns.rows`."""
+        return self._rows(self._dated(batch))
+
+    def collect(self, changes: Changes, batch: pa.RecordBatch) -> None:
+        """Collect the changes of keys. A record without a key is a misfit in a table with a row for each key; so a
+        misfit does not count among the records of its key. Raises as `rows`.
+        """
+        batch = self._kept(self._dated(batch), without_key)
+        is_deletion = batch.column("value").is_null()
+        changes.add_deletions(batch.filter(is_deletion))
+        changes.add(self._rows(batch.filter(pc.invert(is_deletion))))
+
+    def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self._kept(self._misfits.without_stored(batch), undated)
+
+    def _kept(self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]]) -> pa.RecordBatch:
+        """The records of a batch without the misfits that are found in it."""
+        found = find(batch)
+        self._misfits.take(batch, found)
+        return without(batch, found)
+
+    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        before = self._columns.schema
+        rows = self._columns.rows(batch)
+        self._misfits.take(batch, rows.misfits)
+        if not self._columns.schema.equals(before):
+            self._grown(self._columns.schema)
+        return rows.batch
+
+
+def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:
+    """The records that have no key, and so no row in a table by key."""
+    return [Misfit(row, "the record has no key") for row in pc.indices_nonzero(batch.column(KEY).is_null()).to_pylist()]
