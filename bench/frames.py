@@ -147,9 +147,9 @@ def batch_for_frame_size(topic: str, size: int, now_ms: int) -> bytes:
     return batch_of([value_size // count - (framing_size if count > 1 else 0)] * count, now_ms)
 
 
-def fetch_frame(topic: str, offset: int, size_max: int) -> bytes:
-    """A fetch of partition 0 outside of any session."""
-    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size_max)
+def fetch_frame(topic: str, offset: int, size_max: int, partition: int = 0) -> bytes:
+    """A fetch of one partition outside of any session."""
+    part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size_max)
     topics = [FetchTopic(topic=topic, partitions=[part])]
     return request_frame(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=size_max, topics=topics), FETCH_VERSION)
 

@@ -113,6 +113,7 @@ GROUPS: Final = (
         is_in_quick=False,
     ),
     Group("share_groups", "bench.share_groups", "members of a share group, and their latencies", is_in_quick=False),
+    Group("cores", "bench.cores", "two processes of one machine beside one", is_in_quick=False),
     Group("hot", "bench.hot_path", "CPU of a small produce with all semantics"),
     Group("loads", "bench.throughput", "raw produce and fetch, closed loop"),
     Group("open", "bench.open_loop", "raw produce at a given rate"),

@@ -114,6 +114,8 @@ ROWS: Final = (
     _within("kit: 200 tests with a topic each: time of one", "kit", 5),
     _within("kit: resident, idle, in memory, one topic", "kit", 40),
     _at_least("kit: produce 200 B, 4 connections x 5 in flight, in memory, against a disk: rate", "kit", 1.0),
+    _at_least("--cores 2: produce 200 B, acks=all, 8 connections x 5 in flight: rate", "cores", 1.5, 1.8),
+    _at_least("--cores 2: fetch 1 MiB, 8 connections: rate", "cores", 1.3),
     _at_least("produce 200 B, 4 connections x 5 in flight: rate", "loads", 1.5, 2.5),
     _at_most("produce 200 B, 4 connections x 5 in flight: p99", "loads", 0.8, 0.5),
     _at_least("produce 200 B, one in flight: rate", "loads", 1.15, 1.5),
