@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moldau.broker.config.place import LEFT_STATUS
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.registration import Registration, ask
 from moldau.broker.metadata.topic_creation import ControllerPort
 from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.place import LEFT_STATUS
 from moldau.broker.runtime.progress import PROGRESS_LOGGER
 from moldau.kraft.features import CORDONED_LOG_DIRS_VERSION
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -134,6 +134,8 @@ class Departure:
             if told_ms < 0 or now_ms - told_ms >= PROGRESS_MS:
                 told_ms = now_ms
                 progress.info("leaving: %d of %d replicas are left, %d on the move", found.count, first, found.moving)
+                if not self._serving_heirs():
+                    log.warning("none of the brokers serves that the replicas go to")
             await self._move(found)
             await asyncio.sleep(PAUSE_S)
         log.info("this broker holds no replica any more")
@@ -163,10 +165,13 @@ class Departure:
             await asyncio.sleep(0)
         return found
 
+    def _serving_heirs(self) -> list[int]:
+        cluster = self._publisher.image.cluster
+        return [each for each in self._heirs if cluster.is_active(each)]
+
     async def _move(self, found: Holdings) -> None:
         """Begin the next moves, as far as heirs serve and not too many are under way."""
-        brokers = self._publisher.image.cluster.brokers
-        heirs = [each for each in self._heirs if each in brokers and brokers[each].is_active]
+        heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
         for name, index, target in moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
             partition = ReassignablePartition(partition_index=index, replicas=target)

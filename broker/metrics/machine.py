@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from moldau.broker.config.listeners import LocalAddress
-from moldau.broker.config.place import Place
 from moldau.broker.http.local import LocalAnswer, NoAnswer, get
 from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import number
+from moldau.broker.runtime.place import Place
 
 PATIENCE_S: Final = 5.0
 UP: Final = "moldau_core_up"

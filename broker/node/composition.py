@@ -18,7 +18,6 @@ from moldau.broker.apis.records.rack_aware_selector import RackAwareReplicaSelec
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import HttpAddress, LocalAddress, read_http_address
-from moldau.broker.config.place import Place
 from moldau.broker.config.rules import RACK_AWARE
 from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
@@ -59,6 +58,7 @@ from moldau.broker.replicas.roles import ReplicaRoles
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
+from moldau.broker.runtime.place import Place
 from moldau.broker.runtime.tasks import Tasks
 from moldau.broker.sharing.dead_letter_queue import DeadLetterCounts, DeadLetterPorts
 from moldau.broker.sharing.share_partitions import GroupSettings, ShareCounts, SharePartitions, SharePorts

@@ -33,10 +33,10 @@ from moldau.broker.runtime.loop_steps import LoopSteps, callback_name
 
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
-    from moldau.broker.config.place import Place
     from moldau.broker.faults.control import Control
     from moldau.broker.faults.faults import Faults
     from moldau.broker.node.node import Node
+    from moldau.broker.runtime.place import Place
     from moldau.protocol.records.metadata import UserScramCredentialRecord
 
 log = logging.getLogger("moldau")
@@ -171,8 +171,8 @@ def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None
     """Refuse the directories of several processes: one alone would serve without the partitions of the others. Raises
     `NotFormatted`.
     """
-    from moldau.broker.config.place import cores_in
     from moldau.broker.replicas.log_directories import NotFormatted
+    from moldau.broker.runtime.place import cores_in
 
     for path in config.log_dirs:
         further = cores_in(environment.fs.list_directory(path)) if environment.fs.exists(path) else []

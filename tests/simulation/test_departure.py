@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import cast
 
 import pytest
 
-from moldau.broker.config.place import LEFT_STATUS, Place
+from moldau.broker.runtime.place import LEFT_STATUS, Place
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.cluster import Cluster
@@ -51,7 +52,7 @@ async def read(cluster: Cluster, topic: str, index: int) -> list[bytes]:
         found = await client.fetch(topic, partition=index)
         client.close()
         if found.error_code == ErrorCode.NONE:
-            return values_of(bytes(found.records or b""))
+            return values_of(bytes(cast("bytes", found.records or b"")))
         await asyncio.sleep(0.05)
 
 

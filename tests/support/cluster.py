@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, Self
 
 from moldau.broker.config.config import Config
 from moldau.broker.config.loading import checked_config
-from moldau.broker.config.place import Place
 from moldau.broker.metadata.registration import RegistrationRefused
 from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.node import Node
+from moldau.broker.runtime.place import Place
 from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

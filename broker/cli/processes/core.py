@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from moldau.broker.cli.invocation import Invocation, Terminal
 from moldau.broker.config.loading import checked_config
-from moldau.broker.config.place import Place
+from moldau.broker.runtime.place import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.config.config import Config, ConfigError
 from moldau.broker.config.listeners import ListenerAddress, read_http_address
 from moldau.broker.config.loading import checked_config
-from moldau.broker.config.place import core_directory
 from moldau.broker.config.setting import Password
+from moldau.broker.runtime.place import core_directory
 
 CORES: Final = "moldau.cores"
-OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console", CORES)
+OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console")
 """Settings that further processes do not get."""
 PORT_MAX: Final = 65_535
 
@@ -87,7 +87,7 @@ class Machine:
         """What a process does not share with the others."""
         config = self.config
         if core == 1:
-            return {CORES: "1"}
+            return {}
         own = {
             "node.id": str(self.node_id(core)),
             "process.roles": "broker",
@@ -159,13 +159,16 @@ def text_of(value: str | Password) -> str:
     return value.reveal() if isinstance(value, Password) else value
 
 
-def differences(machine: Machine) -> dict[int, Mapping[str, str]]:
-    """For each process the settings that it does not share with the first as the operator wrote them."""
+class Difference(NamedTuple):
+    """What a process does not share with the configuration that the operator wrote."""
+
+    given: Mapping[str, str]
+    left_out: tuple[str, ...]
+
+
+def difference(machine: Machine, core: int) -> Difference:
+    """What a process gets besides the settings that the operator wrote, and which of those it does not get."""
     written = {name: text_of(value) for name, value in machine.config.originals.items()}
-    found: dict[int, Mapping[str, str]] = {}
-    for core in machine.cores:
-        given = machine.settings_of(core)
-        own = {name: text for name, text in given.items() if written.get(name) != text and name != CORES}
-        left_out = {name: "" for name in written if name not in given and name != CORES}
-        found[machine.node_id(core)] = own | left_out
-    return found
+    given = machine.settings_of(core)
+    own = {name: text for name, text in given.items() if written.get(name) != text}
+    return Difference(own, tuple(name for name in written if name not in given))

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.invocation import CommandError, Invocation
 from moldau.broker.cli.processes.core import Orders
-from moldau.broker.cli.processes.cores import CORES, Machine, differences
+from moldau.broker.cli.processes.cores import CORES, Machine, difference
 from moldau.broker.cli.processes.merged_output import MergedLog
 from moldau.broker.cli.processes.ports import is_free
 from moldau.broker.cli.processes.shell import Launch, Processes, Report
 from moldau.broker.cli.processes.supervisor import Policy, Supervisor
 from moldau.broker.config.catalogue import broker_setting
 from moldau.broker.config.config import Config
-from moldau.broker.config.place import Place, cores_in
 from moldau.broker.config.setting import HIDDEN
+from moldau.broker.runtime.place import Place, cores_in
 from moldau.storage.directory.log_directory import METADATA_TOPIC
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.log_paths import STRAY_SUFFIX, parse_partition_directory
@@ -86,12 +86,15 @@ def cores_there(config: Config) -> set[int]:
 def print_plan(machine: Machine, invocation: Invocation) -> int:
     """Print what each process gets besides the settings that the operator wrote. Returns the exit status."""
     wanted = machine.config.integer(CORES)
-    for core, (node_id, own) in zip(machine.cores, differences(machine).items(), strict=True):
+    for core in machine.cores:
+        given, left_out = difference(machine, core)
         leaves = "" if core <= wanted else ", which leaves the cluster"
-        invocation.out.say(f"# process {core}, node {node_id}{leaves}")
-        for name, text in own.items():
+        invocation.out.say(f"# process {core}, node {machine.node_id(core)}{leaves}")
+        for name, text in given.items():
             setting = broker_setting(name)
             invocation.out.say(f"{name}={HIDDEN if setting is not None and setting.is_sensitive else text}")
+        if left_out:
+            invocation.out.say(f"# without {', '.join(left_out)}")
     return 0
 
 

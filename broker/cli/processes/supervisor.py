@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from moldau.broker.config.place import LEFT_STATUS
+from moldau.broker.runtime.place import LEFT_STATUS
 
 BACKOFF_FIRST_MS: Final = 500
 BACKOFF_MAX_MS: Final = 30_000

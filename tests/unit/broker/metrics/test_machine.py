@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.listeners import LocalAddress
-from moldau.broker.config.place import Place
 from moldau.broker.http.local import NoAnswer, get
 from moldau.broker.http.server import Answer, HttpRequest, HttpServer, plain
 from moldau.broker.metrics.catalogue import metrics
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Histogram, Page
 from moldau.broker.metrics.machine import Processes, by_broker, samples, summed
+from moldau.broker.runtime.place import Place
 from moldau.broker.runtime.tasks import Tasks
 
 BYTES = "kafka_server_brokertopicmetrics_bytesin_total"

@@ -1,5 +1,5 @@
-"""`moldau serve --cores` as real processes: one dies and comes back alone, and two become three and two again with the
-same records.
+"""`moldau serve --cores` as real processes: one dies and comes back alone, two become three and two again with the same
+records, and two machines are a cluster of which one may be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from moldau.testing.ports import free_ports
@@ -27,18 +27,40 @@ RECORDS = 300
 PARTITIONS = 9
 
 
+CLUSTER_ID = "vJ2tYzvfRWa7zGbXzCxUgw"
+
+
+def of_file(file: Path, settings: dict[str, str], quorum: list[str] | None = None) -> Running:
+    """The processes of a machine that a file describes, formatted by it."""
+    file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    command = [sys.executable, "-m", "moldau.broker.cli", "format", "-c", str(file), "-t", CLUSTER_ID]
+    subprocess.run([*command, *(quorum or [])], cwd=ROOT, check=True, capture_output=True)
+    return Running([str(file)], file.with_suffix(".log"))
+
+
+def without_file(data: Path, port: int, cores: int) -> Running:
+    """The processes of a machine that formats itself; metrics at the port nine further."""
+    overrides = ["--override", f"moldau.http.listener=http://127.0.0.1:{port + 9}"]
+    words = ["--data", str(data), "--port", str(port), "--cores", str(cores), *overrides]
+    return Running(words, data.parent / "log", port + 9)
+
+
 class Running:
     """A machine's processes, under their supervisor."""
 
-    def __init__(self, data: Path, port: int, cores: int) -> None:
-        command = [sys.executable, "-m", "moldau.broker.cli", "serve", "--data", str(data), "--port", str(port)]
-        command += ["--cores", str(cores), "--greeting", "json", "--until-eof"]
-        command += ["--override", f"moldau.http.listener=http://127.0.0.1:{port + 9}"]
-        self.port = port
-        self.log = data.parent / "log"
-        with self.log.open("a") as log:
+    def __init__(self, words: list[str], log: Path, http_port: int = 0) -> None:
+        command = [sys.executable, "-m", "moldau.broker.cli", "serve", *words, "--greeting", "json", "--until-eof"]
+        self.http_port = http_port
+        self.log = log
+        with self.log.open("a") as stream:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ
+                command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                text=True,
+                env=os.environ,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -55,7 +77,7 @@ class Running:
 
     def http(self, path: str) -> tuple[int, str]:
         """The response of the one HTTP listener."""
-        connection = HTTPConnection("127.0.0.1", self.port + 9, timeout=PATIENCE_S)
+        connection = HTTPConnection("127.0.0.1", self.http_port, timeout=PATIENCE_S)
         connection.request("GET", path)
         response = connection.getresponse()
         return response.status, response.read().decode()
@@ -112,12 +134,12 @@ def consume(address: str, count: int) -> list[int]:
 @pytest.mark.processes
 def test_a_process_that_is_killed_comes_back_alone_and_two_become_three_and_two_again(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_ports(10)[0]
-    with Running(data, port, 2) as machine:
+    with without_file(data, port, 2) as machine:
         assert [each["node_id"] for each in machine.greeting["cores"]] == [1, 2]
         admin = AdminClient({"bootstrap.servers": machine.address})
         for future in admin.create_topics([NewTopic(TOPIC, 6, 1)]).values():
             future.result(30)
-        assert set(leaders(machine.address).values()) == {1, 2}
+        machine.wait_for(lambda: set(leaders(machine.address).values()) == {1, 2})
         produce(machine.address, range(RECORDS), 6)
         assert machine.http("/readyz") == (200, "ok\n")
         assert "kafka_server_brokertopicmetrics_messagesin_total 300\n" in machine.http("/metrics")[1]
@@ -131,16 +153,62 @@ def test_a_process_that_is_killed_comes_back_alone_and_two_become_three_and_two_
         assert machine.process_of(1) == first and machine.process_of(2) != second
         assert consume(machine.address, RECORDS) == list(range(RECORDS))
         machine.stop()
-    with Running(data, port, 3) as machine:
+    with without_file(data, port, 3) as machine:
         admin = AdminClient({"bootstrap.servers": machine.address})
         for future in admin.create_partitions([NewPartitions(TOPIC, PARTITIONS)]).values():
             future.result(30)
-        assert set(leaders(machine.address).values()) == {1, 2, 3}
+        machine.wait_for(lambda: set(leaders(machine.address).values()) == {1, 2, 3})
         produce(machine.address, range(RECORDS, 2 * RECORDS))
         machine.stop()
-    with Running(data, port, 2) as machine:
+    with without_file(data, port, 2) as machine:
         machine.wait_for(lambda: machine.says("node 3 has left the cluster"))
         assert not (data / "core.3").exists()
         assert set(leaders(machine.address).values()) == {1, 2}
         assert consume(machine.address, 2 * RECORDS) == list(range(2 * RECORDS))
         machine.stop()
+
+
+@pytest.mark.processes
+def test_two_machines_share_replicas_and_one_of_them_may_be_lost(tmp_path: Path) -> None:
+    ports = free_ports(8)
+    quorum = f"127.0.0.1:{ports[2]}"
+    common = {
+        "controller.quorum.bootstrap.servers": quorum,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "offsets.topic.replication.factor": "2",
+        "moldau.cores": "2",
+    }
+    first = common | {
+        "process.roles": "broker,controller",
+        "node.id": "10",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://{quorum}",
+        "broker.rack": "machine-a",
+        "log.dirs": str(tmp_path / "a"),
+    }
+    second = common | {
+        "process.roles": "broker",
+        "node.id": "20",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[4]}",
+        "broker.rack": "machine-b",
+        "log.dirs": str(tmp_path / "b"),
+    }
+    address = f"127.0.0.1:{ports[0]}"
+    with (
+        of_file(tmp_path / "a.properties", first, ["--standalone"]) as a,
+        of_file(tmp_path / "b.properties", second) as b,
+    ):
+        admin = AdminClient({"bootstrap.servers": address})
+        with pytest.raises(KafkaException, match="in 2 rack"):
+            admin.create_topics([NewTopic("three", 1, 3)])["three"].result(30)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 2)])[TOPIC].result(30)
+        a.wait_for(lambda: set(leaders(address).values()) == {10, 11, 20, 21})
+        partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
+        assert all(sorted(node_id // 10 for node_id in each.replicas) == [1, 2] for each in partitions)
+        produce(address, range(RECORDS))
+        b.process.kill()
+        b.process.wait()
+        a.wait_for(lambda: set(leaders(address).values()) == {10, 11})
+        assert consume(address, RECORDS) == list(range(RECORDS))
+        a.stop()

@@ -26,7 +26,7 @@ from moldau.broker.cli.processes.supervisor import (
     Supervisor,
     ended_text,
 )
-from moldau.broker.config.place import LEFT_STATUS
+from moldau.broker.runtime.place import LEFT_STATUS
 
 CORES = Policy(restarts=True, stop_order=[[2, 3], [1]], stopping="stopping", remedies={})
 CLUSTER = Policy(restarts=False, stop_order=[[3], [2], [1]], stopping="stopping", remedies={1: "a", 2: "b", 3: "c"})
