@@ -23,6 +23,10 @@ PARTITIONS = 1_000
 BATCHES = 10
 RECORD_SIZE = 1_000
 IDLE_S = 10.0
+AT_REST = 20
+"""Topics of `PARTITIONS` partitions each."""
+SETTLED_S = 60.0
+"""After a start: the first check of retention is over."""
 PRODUCE_VERSION = 9
 PARTITIONS_A_REQUEST = 100
 PING = request_frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
@@ -70,6 +74,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
             stall.end()
             note("deleted_stall", name, stall.slowest_ms)
         remove(server)
+    note("idle_cpu", "moldau", _at_rest(bench))
     names = {
         "memory_written": ("memory: anonymous, 1,000 partitions just written", "MB"),
         "memory_clean": ("memory: anonymous, 1,000 partitions, idle after a start", "MB"),
@@ -77,11 +82,32 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
         "cpu_clean": (f"{START} a clean stop: user + system CPU of it", "s"),
         "start_killed": (f"{START} kill -9: exec to first acknowledged produce", "s"),
         "cpu_killed": (f"{START} kill -9: user + system CPU of it", "s"),
+        "idle_cpu": ("20,000 partitions at rest after a clean stop and a start: CPU", "% of a core"),
         "made": ("1,000 partitions created and each written", "s"),
         "made_stall": ("1,000 partitions created and each written: slowest other request", "ms"),
         "deleted_stall": ("1,000 partitions deleted: slowest other request", "ms"),
     }
     return [Figure(name, unit, measured[key]) for key, (name, unit) in names.items()]
+
+
+def _at_rest(bench: Bench) -> float:
+    """The share (%) of a core that a node takes with many partitions, in each of which one batch lies."""
+    server = bench.new("moldau")
+    server.format()
+    topics = [f"{TOPIC}-{number}" for number in range(AT_REST)]
+    with Running(server) as running:
+        client = running.connect()
+        for topic in topics:
+            _create(client, topic)
+            _fill(client, topic, 1)
+    with Running(server) as running:
+        running.connect().produce_when_possible(topics[0])
+        time.sleep(SETTLED_S)
+        before = cpu_time(running.pid).total_s
+        time.sleep(SETTLED_S)
+        share = (cpu_time(running.pid).total_s - before) / SETTLED_S * 100
+    remove(server)
+    return share
 
 
 def _create(client: Client, topic: str) -> None:

@@ -144,6 +144,7 @@ ROWS: Final = (
     _at_most("kafka-e2e-latency: average", "e2e", 0.8, 0.6),
     _at_most("kafka-e2e-latency: p99", "e2e", 0.8, 0.6),
     _within("memory: anonymous, 1,000 partitions just written", "partitions", 100),
+    _within("20,000 partitions at rest after a clean stop and a start: CPU", "partitions", 1),
     _within("memory: anonymous, 1,000 partitions, idle after a start", "partitions", 100),
     _at_least("three nodes, produce 200 B, 6 partitions x 5 in flight: rate", "cluster", 3.0, 5.0),
     _at_most("three nodes, produce 200 B, 6 partitions x 5 in flight: p99", "cluster", 0.6),

@@ -145,6 +145,7 @@ class Partition:
         self.bytes_out = 0
         """Bytes in responses to fetches since this object was created; the fetch session counts them."""
         self._first_end_offset = log.end_offset
+        log.note_change()
         self._listeners: tuple[PartitionListener, ...] = ()
 
     @property
@@ -429,6 +430,7 @@ class Partition:
     def truncated(self) -> None:
         """Update the offsets after a truncation to the offset at which the log agrees with the leader's."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.end_offset)
+        self.log.note_change()
 
     # Listening
 
@@ -476,6 +478,8 @@ class Partition:
     def _move_high_watermark(self, offset: int) -> None:
         if offset > self.high_watermark:
             self.high_watermark = offset
+            if not self.log.is_noted:
+                self.log.note_change()
             if self.log.producers.undecided:
                 self.log.producers.on_high_watermark(offset)  # On a follower nothing else would drop them.
             for listener in self._listeners:

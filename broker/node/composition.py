@@ -67,6 +67,7 @@ from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.share.sessions import ShareSessions
 from moldau.replication.source import LocalLog
+from moldau.storage.log.changed_logs import ChangedLogs
 
 if TYPE_CHECKING:
     from moldau.broker.apis.api import Wrap
@@ -149,7 +150,9 @@ class NodeParts:
             self.failures.directory_failed,
             self.failures.log_damaged,
             self.flusher.write_epochs,
+            (changes := (ChangedLogs(), ChangedLogs())),
         )
+        self.changes_to_flush, self.changes_to_clean = changes
 
     def _compose_metadata(self) -> None:
         """Compose the metadata quorum, the channels to other nodes, and the readers of the committed metadata."""
@@ -320,13 +323,21 @@ class NodeParts:
             ),
         )
         self.log_jobs = LogJobs(
-            config, environment, self.replicas, self.logs, self.flusher, self.removal, self.applier.make_missing
+            config,
+            environment,
+            self.replicas,
+            self.logs,
+            self.changes_to_flush,
+            self.flusher,
+            self.removal,
+            self.applier.make_missing,
         )
         self.cleaner = LogCleaner(
             self.settings,
             environment,
             spawn,
             self.replicas,
+            self.changes_to_clean,
             self.flusher,
             self.removal,
             self.logs.checkpoint,

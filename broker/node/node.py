@@ -117,4 +117,4 @@ class Node(NodeParts):
         self.channels.close()
         await self.partition_work.finish()  # The tasks of the last published metadata.
         await self.flusher.finish()
-        await self.logs.close(self.registration.epoch, self.log_jobs.high_watermarks())
+        await self.logs.close(self.registration.epoch, self.log_jobs.high_watermark)

@@ -32,6 +32,8 @@ from moldau.protocol.messages.alter_partition import (
 )
 from moldau.replication.partition import Partition
 
+PARTITIONS_AT_ONCE: Final = 100
+"""The partitions that are checked for lagging followers before other callbacks of the event loop run."""
 RETRY_MS: Final = 50
 REFUSED: Final = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 METADATA_WILL_TELL: Final = (
@@ -111,7 +113,9 @@ class InSyncChanges:
 
     async def _shrink(self) -> None:
         now_ms = self._environment.monotonic_ms()
-        for partition in self._replicas:
+        for number, partition in enumerate(tuple(self._replicas)):
+            if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)
             leadership = partition.leadership
             if leadership is not None and leadership.followers:
                 isr = leadership.set_without_lagging(partition.log.end_offset, self._lag_ms_max, now_ms)

@@ -17,10 +17,11 @@ from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.directory.damaged_logs import RepairedLog
-from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
+from moldau.storage.directory.log_directory import DirectoryReports, HighWatermarkOf, LogDirectory
 from moldau.storage.directory.previous_run import PreviousRun
 from moldau.storage.files.log_paths import STRAY_SUFFIX
 from moldau.storage.files.port import FileSystem
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.damaged_log import find_damage
 from moldau.storage.log.log import Log
 from moldau.storage.log.recovery import CorruptLog
@@ -28,11 +29,12 @@ from moldau.storage.log_config import LogConfig
 
 log = logging.getLogger("moldau.logs")
 
+CHANGES_AT_ONCE: Final = 100
+"""The changed logs whose offsets are noted for a checkpoint before other callbacks of the event loop run."""
 STRAYS_NAMED: Final = 20
 """The most stray partitions that one line of the log names."""
 
 ConfigOfTopic = Callable[[str], LogConfig]
-HighWatermarks = Mapping[TopicPartition, int]
 
 
 class DuplicateLog(ValueError):
@@ -69,11 +71,13 @@ class LocalLogs:
         failed: Callable[[LogDirectory], None],
         damaged: Callable[[Log, str], None],
         epochs_changed: Callable[[Log], None],
+        changes: Sequence[ChangedLogs] = (),
     ) -> None:
         """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
 
         During the operation that found an error, `failed` is called with a directory that fails, `damaged` with a log
-        whose batches differ from what was written, and the reason. `epochs_changed` gets each log whose epochs change.
+        whose batches differ from what was written, and the reason. `epochs_changed` gets each log whose epochs change,
+        each of `changes` the logs that change.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
@@ -81,6 +85,7 @@ class LocalLogs:
         self._tell = failed
         self._tell_damaged = damaged
         self._epochs_changed = epochs_changed
+        self._changes = changes
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: OpeningResult | None = None
@@ -313,24 +318,23 @@ class LocalLogs:
                 paths += directory.directories_to_remove()
         return paths
 
-    async def checkpoint(self, high_watermarks: HighWatermarks | None = None) -> bool:
+    async def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Write the checkpoints in which an offset changed. Returns whether all of them are durable now."""
-        return await self._checkpoints.write(high_watermarks)
+        return await self._checkpoints.write(high_watermark)
 
-    async def close(self, broker_epoch: int, high_watermarks: HighWatermarks) -> None:
+    async def close(self, broker_epoch: int, high_watermark: HighWatermarkOf) -> None:
         """Flush and close all logs, so that the next start needs no recovery."""
         await self._checkpoints.finish()
         now_ms = self._environment.wall_ms()
         if self.offline:
             broker_epoch = -1  # A directory that failed may have lost writes.
         for directory in self._opened:
-            mine = of_directory(directory, high_watermarks)
             keys, count = list(directory.logs), self._recovery_threads
             shares = [share for first in range(count) if (share := keys[first::count])]
             await asyncio.gather(
                 *(self._environment.offload(partial(directory.close_share, share, now_ms)) for share in shares)
             )
-            is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, mine))
+            is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, high_watermark))
             if not is_clean:
                 log.error("log directory %s was not closed cleanly: the next start recovers it", directory.path)
 
@@ -347,7 +351,7 @@ class LocalLogs:
         Raises OSError where it is the metadata log directory, and `BlockingIOError` where another process serves it.
         """
         shortage = partial(self.space.refused, path)
-        reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed)
+        reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
         try:
             directory = LogDirectory.open(self._environment.fs, path, log.warning, self._environment.boot_id(), reports)
         except OSError as error:
@@ -514,18 +518,18 @@ class LogCheckpoints:
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[bool] | None = None
         """The write that the next callers share; it has not begun."""
-        self._high_watermarks: HighWatermarks | None = None
-        """The high watermarks that the next write writes; None to leave their file unchanged."""
+        self._high_watermark: HighWatermarkOf | None = None
+        """Gives the high watermarks that the next write writes; None to leave their file unchanged."""
         self._writing: asyncio.Task[None] | None = None
         """The write in an executor thread. It goes on when the task that began it is cancelled."""
 
-    async def write(self, high_watermarks: HighWatermarks | None = None) -> bool:
+    async def write(self, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Write the checkpoints in which an offset changed. Returns whether all of them are durable now.
 
         A directory that fails is taken offline, and the others are still written.
         """
-        if high_watermarks is not None:
-            self._high_watermarks = high_watermarks
+        if high_watermark is not None:
+            self._high_watermark = high_watermark
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._write_next())
         return await asyncio.shield(self._next)
@@ -541,14 +545,18 @@ class LogCheckpoints:
     async def _write_next(self) -> bool:
         async with self._lock:
             self._next = None
-            high_watermarks, self._high_watermarks = self._high_watermarks, None
-            return await self._write_all(high_watermarks)
+            high_watermark, self._high_watermark = self._high_watermark, None
+            return await self._write_all(high_watermark)
 
-    async def _write_all(self, high_watermarks: HighWatermarks | None) -> bool:
+    async def _write_all(self, high_watermark: HighWatermarkOf | None) -> bool:
         is_written = True
         for directory in tuple(self._directories()):
-            mine = of_directory(directory, high_watermarks) if high_watermarks is not None else None
-            work = directory.checkpoint(mine)
+            # What changes meanwhile is left to the last step, or a busy node would never come to an end.
+            for _ in range(len(directory.logs) // CHANGES_AT_ONCE):
+                if not directory.note_changes(CHANGES_AT_ONCE, high_watermark):
+                    break
+                await asyncio.sleep(0)
+            work = directory.checkpoint(high_watermark)
             if not work:
                 continue
             self._writing = asyncio.get_running_loop().create_task(self._environment.offload(work.run))
@@ -559,11 +567,6 @@ class LogCheckpoints:
                 is_written = False
                 directory.refused(error)
         return is_written
-
-
-def of_directory(directory: LogDirectory, high_watermarks: HighWatermarks) -> dict[TopicPartition, int]:
-    """The high watermarks of the partitions in a directory."""
-    return {key: high_watermarks[key] for key in directory.logs if key in high_watermarks}
 
 
 def previous_run_in(directories: Sequence[LogDirectory], path: str) -> PreviousRun | None:

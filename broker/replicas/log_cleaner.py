@@ -40,14 +40,15 @@ from moldau.storage.compaction.request import (
     cleaning_request,
     dirtiest,
 )
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
 from moldau.storage.log.segment_swap import SegmentCleaned, discard_cleaned
 from moldau.storage.log_config import INT64_MAX
 
 log = logging.getLogger("moldau.cleaner")
 
-PARTITIONS_AT_ONCE: Final = 100
-"""The partitions that are examined before other callbacks of the event loop run."""
+LOGS_AT_ONCE: Final = 100
+"""The logs that are examined before other callbacks of the event loop run."""
 
 
 @dataclass(slots=True)
@@ -97,18 +98,23 @@ class LogCleaner:
         environment: Environment,
         spawn: Spawn,
         replicas: Replicas,
+        changes: ChangedLogs,
         flusher: Flusher,
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
         remote: RemoteTier | None = None,
     ) -> None:
-        """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable.
-        `remote` cleans remote segments; None where no log is tiered.
+        """`changes`: the logs that changed since the last check. `checkpoint` writes the checkpoints of all
+        directories, and returns whether all of them are durable. `remote` cleans remote segments; None where no log is
+        tiered.
         """
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
         self._replicas = replicas
+        self._changes = changes
+        self._candidates: dict[Log, None] = {}
+        """The compacted logs that had dirty segments at the last check, or changed since."""
         self._flusher = flusher
         self._removal = removal
         self._checkpoint = checkpoint
@@ -146,7 +152,7 @@ class LogCleaner:
         """
         found = await self._next_log()
         if found is None:
-            wanted = next(filter(self._wants_remote, tuple(self._replicas)), None)
+            wanted = None if self._remote is None else next(filter(self._wants_remote, tuple(self._replicas)), None)
             return wanted is not None and await self._clean_remote(wanted)
         partition, part = found
         if not await self._clean_local(partition, part):
@@ -197,25 +203,36 @@ class LogCleaner:
 
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
-        served = {partition.log for partition in self._replicas}
-        self.uncleanable = {each: reason for each, reason in self.uncleanable.items() if each in served}
-        self._record_limits = {each: limit for each, limit in self._record_limits.items() if each in served}
-        for number, partition in enumerate(tuple(self._replicas)):
-            if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+        self._candidates |= {each: None for each in self._changes.take() if each.config.is_compacted}
+        for gone in [each for each in self.uncleanable if self._partition_of(each) is None]:
+            del self.uncleanable[gone]
+            self._record_limits.pop(gone, None)
+        for number, its_log in enumerate(tuple(self._candidates)):
+            if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if (part := self._cleanable(partition)) is not None:
-                parts.append(((partition, part), part, partition.log.config.min_cleanable_dirty_ratio))
+            partition = self._partition_of(its_log)
+            if partition is None or not its_log.config.is_compacted or its_log.failure is not None:
+                self._candidates.pop(its_log, None)
+            elif (part := self._cleanable(partition)) is None:
+                continue
+            elif part.first_dirty_offset >= its_log.active.base_offset:
+                self._candidates.pop(its_log, None)  # Until it changes, there is nothing to clean.
+            else:
+                parts.append(((partition, part), part, its_log.config.min_cleanable_dirty_ratio))
         totals = self.totals
         totals.last_run_ms = self._environment.monotonic_ms()
         totals.dirty_share_max = max((part.dirty_ratio for _, part, _ in parts), default=0.0)
         totals.compaction_delay_ms_max = max((part.overdue_ms for _, part, _ in parts), default=0)
         return dirtiest(parts)
 
+    def _partition_of(self, its_log: Log) -> Partition | None:
+        """The partition of a log; None where this broker does not serve the log any more."""
+        partition = self._replicas.get(its_log.topic, its_log.partition)
+        return partition if partition is not None and partition.log is its_log else None
+
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
-        """The cleanable part of a partition's log; None where it is not compacted, or must not be cleaned now."""
+        """The cleanable part of a partition's compacted log; None where it must not be cleaned now."""
         its_log = partition.log
-        if not its_log.config.is_compacted or not self._is_served(partition):
-            return None
         if its_log in self._in_progress or (its_log in self.uncleanable and not self._is_limit_changed(its_log)):
             return None
         try:
@@ -228,6 +245,7 @@ class LogCleaner:
         else:
             if part.is_checkpoint_reset:
                 its_log.first_dirty_offset = part.first_dirty_offset
+                its_log.note_change()
             return part
         return None
 

@@ -16,6 +16,8 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Job
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import INT64_MAX
 
@@ -23,14 +25,15 @@ log = logging.getLogger("moldau.logs")
 
 FLUSH_CHECK_INTERVAL_MS: Final = 1000
 SPACE_CHECK_INTERVAL_MS: Final = 1000
+PARTITIONS_AT_ONCE: Final = 10
+"""The partitions that a job visits before other callbacks of the event loop run."""
 QUIET_MS: Final = 10_000
 """A log is flushed that got no records for this time (ms), and at most for twice as long."""
 
 
 class LogJobs:
-    """The periodic jobs on the logs of a broker.
-
-    A job visits the partitions one by one, and lets the event loop run other callbacks in between.
+    """The periodic jobs on the logs of a broker. Those that run every few seconds visit the logs that changed, those
+    that run every few minutes all partitions; in between the event loop runs other callbacks.
     """
 
     def __init__(
@@ -39,18 +42,26 @@ class LogJobs:
         environment: Environment,
         replicas: Replicas,
         logs: LocalLogs,
+        changes: ChangedLogs,
         flusher: Flusher,
         removal: FileRemoval,
         make_missing: Callable[[], None],
     ) -> None:
-        """`make_missing`: tries again to create the partitions for which the disk had no space."""
+        """`changes`: the logs that changed since the last flush by time. `make_missing`: tries again to create the
+        partitions for which the disk had no space.
+        """
         self._config = config
         self._environment = environment
         self._replicas = replicas
         self._logs = logs
+        self._changes = changes
+        self._unflushed: dict[Log, None] = {}
+        """The logs that had records after their recovery point at the last visit."""
         self._flusher = flusher
         self._removal = removal
         self._make_missing = make_missing
+        self._flushed_by_time: dict[Log, None] = {}
+        """The logs with flush.ms that had unflushed records at the last visit."""
         self._ends: dict[Log, int] = {}
         """The end offset of each log with unflushed records at the last visit of `flush_quiet`."""
         self.segments_deleted = 0
@@ -99,9 +110,16 @@ class LogJobs:
     async def flush(self) -> None:
         """Flush the logs whose flush.ms has passed."""
         now_ms = self._environment.wall_ms()
-        for partition in tuple(self._replicas):
-            if partition.log.config.flush_ms < INT64_MAX and partition.log.flush_is_due(now_ms):
-                self._flusher.flush(partition.log)
+        for its_log in self._changes.take():
+            if its_log.recovery_point < its_log.end_offset:
+                self._unflushed[its_log] = None
+            if its_log.config.flush_ms < INT64_MAX:
+                self._flushed_by_time[its_log] = None
+        for its_log in tuple(self._flushed_by_time):
+            if not self._is_served(its_log) or not its_log.unflushed_count or its_log.config.flush_ms == INT64_MAX:
+                del self._flushed_by_time[its_log]
+            elif its_log.flush_is_due(now_ms):
+                self._flusher.flush(its_log)
 
     async def flush_quiet(self) -> None:
         """Flush the logs that have got no records since the last visit, one at a time, so that a start after a crash
@@ -111,9 +129,11 @@ class LogJobs:
         reads all active segments.
         """
         ends_before, self._ends = self._ends, {}
-        async for partition in self._partitions():
-            its_log = partition.log
-            if its_log.failure is not None or its_log.recovery_point >= its_log.end_offset:
+        for its_log in tuple(self._unflushed):
+            await asyncio.sleep(0)
+            is_flushed = its_log.recovery_point >= its_log.end_offset
+            if is_flushed or its_log.failure is not None or not self._is_served(its_log):
+                del self._unflushed[its_log]
                 continue
             end_offset = self._ends[its_log] = its_log.end_offset
             if ends_before.get(its_log) == end_offset:
@@ -136,20 +156,26 @@ class LogJobs:
 
     async def checkpoint(self) -> None:
         """Write recovery points, log start offsets and high watermarks."""
-        await self._logs.checkpoint(self.high_watermarks())
+        await self._logs.checkpoint(self.high_watermark)
 
     async def expire_producers(self) -> None:
         """Remove the state of producers without a batch for producer.id.expiration.ms."""
         async for partition in self._partitions():
             partition.log.producers.expire(self._environment.wall_ms())
 
-    def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """The high watermarks of all partitions of this broker."""
-        return {(each.topic, each.index): each.high_watermark for each in self._replicas}
+    def high_watermark(self, key: TopicPartition) -> int | None:
+        """The high watermark of a partition; None where this broker does not serve it."""
+        partition = self._replicas.get(*key)
+        return None if partition is None else partition.high_watermark
+
+    def _is_served(self, its_log: Log) -> bool:
+        partition = self._replicas.get(its_log.topic, its_log.partition)
+        return partition is not None and partition.log is its_log
 
     async def _partitions(self) -> AsyncIterator[Partition]:
-        """The partitions, one by one. Other callbacks of the event loop run in between, and may remove a partition."""
-        for partition in tuple(self._replicas):
+        """The partitions, a few at a time. Other callbacks of the event loop run in between, and may remove one."""
+        for number, partition in enumerate(tuple(self._replicas)):
             if partition in self._replicas:
                 yield partition
-            await asyncio.sleep(0)
+            if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+                await asyncio.sleep(0)

@@ -185,6 +185,7 @@ class MetadataApplier:
             if partition.topic in changed_topics or to.settings.config is not before:
                 partition.log.config = to.settings.topic_log_config(image, partition.topic)
                 assigned = image.topics.by_id[partition.topic_id].partitions[partition.index]
+                partition.log.note_change()
                 partition.min_insync_replicas = min(partition.log.config.min_insync_replicas, len(assigned.replicas))
                 partition.advance()
 

@@ -38,8 +38,8 @@ _epoch = itemgetter(0)
 
 
 class LeaderEpochs:
-    """Epochs and offsets both strictly increase. The broker writes the file soon after each change (`on_change`), and
-    each flush of the log writes a change that is not written yet.
+    """Epochs and offsets both strictly increase. The broker writes the file soon after the first batch of an epoch and
+    each other change (`on_change`), and each flush of the log writes a change that is not written yet.
 
     DIVERGES: Kafka writes the file with a sync before it appends the first batch of a new epoch. Here an executor
     thread writes it moments later, so that a thousand partitions can change leaders without a thousand syncs on the
@@ -133,6 +133,14 @@ class LeaderEpochs:
     def is_dirty(self) -> bool:
         """Whether the file has to be written, because it differs or its content is not known."""
         return self.entries != self._written_entries
+
+    def must_be_written(self, log_end_offset: int) -> bool:
+        """Whether the file has to be written now. A last epoch without batches can wait for its first batch, because a
+        start drops it: a log at rest is not written at each change of its leader.
+        """
+        entries = self.entries
+        is_last_empty = bool(entries) and entries[-1].start_offset >= log_end_offset
+        return self.is_dirty and not (is_last_empty and entries[:-1] == self._written_entries)
 
     def note_written(self) -> None:
         """Note that the file is being written with the current entries."""

@@ -61,26 +61,25 @@ class DamagedLogs:
         return len(self._offsets)
 
     def add(self, key: TopicPartition, offsets: CheckpointedOffsets) -> None:
-        """Add a log that was served until its damage was found."""
+        """Add a log that was served until its damage was found, or that cannot be opened: the checkpoints keep its
+        offsets.
+        """
         self._offsets[key] = offsets
+        self._checkpoints.note(key, offsets.log_start_offset or None, offsets.recovery_point, None)
+        self._checkpoints.note_high_watermark(key, offsets.high_watermark)
 
     def add_unopened(self, topic: str, partition: int) -> None:
         """Add a log whose damage was found when it was opened: the checkpoints keep its offsets."""
         key = (topic, partition)
         known = self._checkpoints
-        self._offsets[key] = CheckpointedOffsets(
+        offsets = CheckpointedOffsets(
             known.recovery_points.get(key, 0), known.log_starts.get(key, 0), known.high_watermarks.get(key, 0)
         )
+        self.add(key, offsets)
 
     def repaired(self, key: TopicPartition) -> None:
         """Remove a log from the damaged ones: it is served again, or was not damaged."""
         self._offsets.pop(key, None)
-
-    def recovery_points(self) -> Offsets:
-        return {key: offsets.recovery_point for key, offsets in self._offsets.items()}
-
-    def log_starts(self) -> Offsets:
-        return {key: offsets.log_start_offset for key, offsets in self._offsets.items() if offsets.log_start_offset}
 
     def high_watermarks(self) -> Offsets:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}

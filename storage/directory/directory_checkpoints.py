@@ -8,6 +8,9 @@ file that mentioned the former log has been written again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
 from moldau.storage.checkpoints.text_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
@@ -31,18 +34,74 @@ StaleFiles = set[str]
 """The checkpoint files that may still hold offsets of the former log of a partition."""
 
 
+class OffsetFile:
+    """One checkpoint file: the offsets that this process knows for it, and the partitions that the file may mention.
+
+    The offsets are kept from write to write, and each change of one is counted: what a checkpoint costs on the event
+    loop grows with the number of changes, not with the number of partitions.
+    """
+
+    __slots__ = ("_changes", "_mentioned", "_written_changes", "offsets")
+
+    def __init__(self, mentioned: Offsets, *, is_needed: bool = True) -> None:
+        """`mentioned`: the offsets as the file was read. `is_needed`: the file is written even if it has no offset."""
+        self.offsets: Offsets = {}
+        self._mentioned: tuple[Collection[TopicPartition], ...] = ({*mentioned},)
+        """As the file was read or last written, and as it is being written."""
+        self._changes = 0
+        self._written_changes = -1 if mentioned or is_needed else 0
+
+    def note(self, key: TopicPartition, offset: int | None) -> None:
+        """Note the offset of a partition; None where the file is not to mention it."""
+        if self.offsets.get(key) != offset:
+            self._changes += 1
+            if offset is None:
+                del self.offsets[key]
+            else:
+                self.offsets[key] = offset
+
+    def replace(self, offsets: Offsets, *, is_written: bool = False) -> None:
+        """Replace all offsets. `is_written`: the file holds exactly these."""
+        self.offsets = offsets
+        self._changes += 1
+        if is_written:
+            self._written_changes = self._changes
+
+    def mentions(self, key: TopicPartition) -> bool:
+        """Whether the file may hold an offset of the partition, perhaps of its former log."""
+        return any(key in mentioned for mentioned in self._mentioned)
+
+    def begin_write(self) -> FileWrite | None:
+        """The content to write; None where the file holds it."""
+        if self._changes == self._written_changes:
+            return None
+        content = dict(self.offsets)
+        if len(self._mentioned) > 1:  # A write has failed: the file may hold any of the contents.
+            self._mentioned = (set().union(*self._mentioned),)
+        self._mentioned = (*self._mentioned, content.keys())
+        return FileWrite(content, self._changes)
+
+    def written(self, write: FileWrite) -> None:
+        """Note that the file holds a content."""
+        self._mentioned = (write.offsets.keys(),)
+        self._written_changes = write.changes
+
+
+class FileWrite(NamedTuple):
+    """The new content of a checkpoint file."""
+
+    offsets: Offsets
+    changes: int
+    """The number of changes that the content includes."""
+
+
 class CheckpointWork:
     """Checkpoint files to be written in an executor thread."""
 
-    __slots__ = ("_directory", "_fs", "checked", "files", "stale")
+    __slots__ = ("_directory", "_fs", "files", "stale")
 
     def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        files: dict[str, Offsets],
-        checked: set[str],
-        stale: dict[TopicPartition, StaleFiles],
+        self, fs: FileSystem, directory: str, files: dict[str, FileWrite], stale: dict[TopicPartition, StaleFiles]
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -51,30 +110,28 @@ class CheckpointWork:
 
         It is encoded in the thread, because with a thousand partitions that takes milliseconds.
         """
-        self.checked = checked
-        """The files that are up to date after the work: those that it writes, and those that did not change."""
         self.stale = stale
-        """The recreated logs at the time of this checkpoint: none of the checked files is stale for them any more."""
+        """The recreated logs at the time of this checkpoint: no file is stale for them after it."""
 
     def __bool__(self) -> bool:
         return bool(self.files)
 
     def run(self) -> None:
         """Write the files and sync them. Raises OSError: the directory has failed then."""
-        for name, offsets in self.files.items():
-            write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(offsets))
+        for name, write in self.files.items():
+            write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(write.offsets))
 
 
 class DirectoryCheckpoints:
     """The four checkpoint files. The offsets in the attributes are those that the previous process left."""
 
     __slots__ = (
+        "_files",
         "_fs",
-        "_mentioned",
+        "_has_high_watermarks",
         "_path",
         "_recreated",
         "_unreadable",
-        "_written",
         "cleaned_ends",
         "high_watermarks",
         "log_starts",
@@ -87,15 +144,22 @@ class DirectoryCheckpoints:
         self._path = path
         self._unreadable: set[str] = set()
         """The files of which something could not be read."""
-        self._written: dict[str, Offsets] = {}
-        """What this process has written, by file."""
-        self._mentioned: dict[str, set[TopicPartition]] = {}
-        """The partitions that each file may hold: as it was read or last written, and as it is being written."""
         self._recreated: dict[TopicPartition, StaleFiles] = {}
         self.recovery_points = self._read(RECOVERY_POINTS, report)
         self.log_starts = self._read(LOG_STARTS, report)
         self.cleaned_ends = self._read(CLEANER_POINTS, report)
         self.high_watermarks = self._read(HIGH_WATERMARKS, report)
+        # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
+        # point says that they were flushed.
+        self._files = {
+            LOG_STARTS: OffsetFile(self.log_starts),
+            RECOVERY_POINTS: OffsetFile(self.recovery_points),
+            HIGH_WATERMARKS: OffsetFile(self.high_watermarks),
+            CLEANER_POINTS: OffsetFile(self.cleaned_ends, is_needed=False),
+        }
+        self._has_high_watermarks = False
+        """Whether this process has noted high watermarks. Until then the file keeps those of the previous one."""
+        self._files[HIGH_WATERMARKS].replace(dict(self.high_watermarks), is_written=True)
 
     def _read(self, name: str, report: Report) -> Offsets:
         """Read a file. A damaged file counts as missing, and an offset that no log can have as well."""
@@ -109,9 +173,7 @@ class DirectoryCheckpoints:
             if not 0 <= offset <= INT64_MAX:
                 report(f"{self._path}/{name}: offset {offset} of {topic}-{partition} is ignored, because no log has it")
                 self._unreadable.add(name)
-        offsets = {key: offset for key, offset in offsets.items() if 0 <= offset <= INT64_MAX}
-        self._mentioned[name] = {*offsets}
-        return offsets
+        return {key: offset for key, offset in offsets.items() if 0 <= offset <= INT64_MAX}
 
     @property
     def has_all_recovery_points(self) -> bool:
@@ -141,42 +203,50 @@ class DirectoryCheckpoints:
         """
         names = self._fs.list_directory(path) if self._fs.exists(path) else []
         if RECREATED not in names:
-            is_mentioned = any(key in mentioned for mentioned in self._mentioned.values())
+            is_mentioned = any(file.mentions(key) for file in self._files.values())
             if not is_mentioned or any(name.endswith(LOG_SUFFIX) for name in names):
                 return
             self._fs.make_directories(path)
             self._fs.open(f"{path}/{RECREATED}", create=True).close()
         for offsets in (self.recovery_points, self.log_starts, self.cleaned_ends, self.high_watermarks):
             offsets.pop(key, None)
-        self._recreated[key] = {name for name, mentioned in self._mentioned.items() if key in mentioned}
+        self._recreated[key] = {name for name, file in self._files.items() if file.mentions(key)}
 
     def log_removed(self, key: TopicPartition) -> None:
         """The log of a partition was removed from this directory, and its marker file with it."""
         self._recreated.pop(key, None)
+        for file in self._files.values():
+            file.note(key, None)
 
-    def work(
-        self, starts: Offsets, points: Offsets, cleaned_ends: Offsets, high_watermarks: Offsets | None
-    ) -> CheckpointWork:
+    def note(self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None) -> None:
+        """Note the offsets of a log for the next checkpoint; None where its file need not mention the log."""
+        self._files[LOG_STARTS].note(key, log_start)
+        self._files[RECOVERY_POINTS].note(key, recovery_point)
+        self._files[CLEANER_POINTS].note(key, cleaned_end)
+
+    def note_high_watermark(self, key: TopicPartition, high_watermark: int | None) -> None:
+        self._files[HIGH_WATERMARKS].note(key, high_watermark)
+
+    def begin_high_watermarks(self, of_damaged: Callable[[], Offsets]) -> None:
+        """Before the first high watermark of a served log is noted: drop those of the previous process, but for the
+        damaged logs'.
+        """
+        if not self._has_high_watermarks:
+            self._has_high_watermarks = True
+            self._files[HIGH_WATERMARKS].replace(of_damaged())
+
+    def work(self) -> CheckpointWork:
         """The files that have to be written because an offset in them changed; no file where none did.
 
-        Without high watermarks their file keeps its contents, except for former logs, which are removed: as long as one
-        file mentions a former log, a crash loses the offsets of the new log in the others.
+        Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
+        one file mentions a former log, a crash loses the offsets of the new log in the others.
         """
-        # Log start offsets are written first: batches before a log start offset may be missing, although the recovery
-        # point says that they were flushed.
-        files = {LOG_STARTS: starts, RECOVERY_POINTS: points}
-        former = {key for key, stale in self._recreated.items() if HIGH_WATERMARKS in stale}
-        if high_watermarks is None and former:
-            known = self._written.get(HIGH_WATERMARKS, self.high_watermarks)
-            high_watermarks = {key: offset for key, offset in known.items() if key not in former}
-        if high_watermarks is not None:
-            files[HIGH_WATERMARKS] = high_watermarks
-        if cleaned_ends or self._mentioned[CLEANER_POINTS]:
-            files[CLEANER_POINTS] = cleaned_ends
-        changed = {name: offsets for name, offsets in files.items() if self._written.get(name) != offsets}
-        for name, offsets in changed.items():
-            self._mentioned[name] |= offsets.keys()
-        return CheckpointWork(self._fs, self._path, changed, {*files}, dict(self._recreated))
+        if not self._has_high_watermarks:
+            for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARKS in stale]:
+                self.note_high_watermark(key, None)
+        writes = {name: file.begin_write() for name, file in self._files.items()}
+        changed = {name: write for name, write in writes.items() if write is not None}
+        return CheckpointWork(self._fs, self._path, changed, dict(self._recreated))
 
     def written(self, work: CheckpointWork) -> list[TopicPartition]:
         """Note the contents of the written files, and remove the marks that are not needed any more.
@@ -184,11 +254,11 @@ class DirectoryCheckpoints:
         Returns the partitions whose marks are removed, for which the caller has to sync the directory. Raises OSError.
         """
         unmarked: list[TopicPartition] = []
-        self._written |= work.files
-        self._mentioned |= {name: {*offsets} for name, offsets in work.files.items()}
+        for name, write in work.files.items():
+            self._files[name].written(write)
         for key, stale in work.stale.items():
-            stale -= work.checked
-            if not stale and self._recreated.get(key) is stale:
+            stale.clear()
+            if self._recreated.get(key) is stale:
                 del self._recreated[key]
                 mark = f"{self._path}/{partition_directory_name(*key)}/{RECREATED}"
                 if self._fs.exists(mark):

@@ -14,7 +14,7 @@ Nothing is written there any more, and no failed sync is tried again.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial as bind
 from typing import Final, NamedTuple
 
@@ -36,6 +36,7 @@ from moldau.storage.files.log_paths import (
     suffixed_directory_name,
 )
 from moldau.storage.files.port import PASSING, FileLock, FileSystem, make_durable_directory
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log, ignore_report
 from moldau.storage.log.recovery import Checked, Report
 from moldau.storage.log_config import LogConfig
@@ -58,10 +59,15 @@ class DirectoryReports(NamedTuple):
     damage: Callable[[Log, str], None] | None = None
     """Called with a damaged log and a description of the damage, by the read that found it."""
     epochs_changed: Callable[[Log], None] | None = None
-    """Called with a served log at each change of its leader epochs: their checkpoint is to be written."""
+    """Called with a served log whose leader epochs changed: their checkpoint is to be written."""
+    changes: Sequence[ChangedLogs] = ()
+    """Each gets the served logs that change."""
 
 
 NO_REPORTS: Final = DirectoryReports()
+
+HighWatermarkOf = Callable[[TopicPartition], int | None]
+"""Gives the high watermark of a partition; None where the broker does not serve it."""
 
 
 class LogDirectory:
@@ -71,9 +77,12 @@ class LogDirectory:
 
     __slots__ = (
         "_boot_id",
+        "_changed",
         "_close_error",
         "_closed",
         "_lock",
+        "_moved",
+        "_readers",
         "_reports",
         "checkpoints",
         "damaged",
@@ -94,6 +103,11 @@ class LogDirectory:
         self._reports = reports
         self.logs: dict[TopicPartition, Log] = {}
         """The logs that are served."""
+        self._changed = ChangedLogs()
+        """The logs whose offsets are to be noted for the next checkpoint."""
+        self._moved = ChangedLogs()
+        """The logs whose high watermarks are to be noted for the next checkpoint with high watermarks."""
+        self._readers = (self._changed, self._moved, *reports.changes)
         self.checkpoints = DirectoryCheckpoints(fs, path, report)
         self.damaged = DamagedLogs(fs, path, self.checkpoints)
         """The damaged logs in this directory, which are not served."""
@@ -279,10 +293,28 @@ class LogDirectory:
         reports = self._reports
         log.on_shortage = reports.shortage
         log.on_damage = bind(reports.damage, log) if reports.damage is not None else None
-        log.epochs.on_change = bind(reports.epochs_changed, log) if reports.epochs_changed is not None else None
+        log.epochs.on_change = bind(self._epochs_changed, log)
+        log.on_change = bind(self._log_changed, log)
+        for each in self._readers:
+            each.note(log)
+        log.is_noted = True
         if self.failure is not None:
             log.fail(self.failure)  # The directory went offline while the log was made.
         log.on_failure = self.fail
+
+    def _log_changed(self, log: Log) -> None:
+        """Note a change of a log; the epoch of its first batch may wait for that."""
+        for each in self._readers:
+            each.note(log)
+        self._report_epochs(log)
+
+    def _epochs_changed(self, log: Log) -> None:
+        log.is_noted = False  # The first batch of a new epoch is a change, whatever was noted before.
+        self._report_epochs(log)
+
+    def _report_epochs(self, log: Log) -> None:
+        if self._reports.epochs_changed is not None and log.epochs.must_be_written(log.end_offset):
+            self._reports.epochs_changed(log)
 
     def refused(self, error: OSError) -> None:
         """Handle a failed operation: the directory fails, unless the error is transient."""
@@ -334,33 +366,38 @@ class LogDirectory:
 
     # Checkpoints
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> CheckpointWork:
+    def note_changes(self, count_max: int | None, high_watermark: HighWatermarkOf | None = None) -> bool:
+        """Note the offsets of at most so many changed logs (None: all) for the next checkpoint. Returns whether there
+        are others.
+
+        Without `high_watermark` their file stays as it is.
+        """
+        for log in self._changed.take(count_max):
+            key = (log.topic, log.partition)
+            if self.logs.get(key) is log:
+                self.checkpoints.note(key, _hidden_start(log), log.recovery_point, log.first_dirty_offset)
+        if high_watermark is None:
+            return bool(self._changed)
+        self.checkpoints.begin_high_watermarks(self.damaged.high_watermarks)
+        for log in self._moved.take(count_max):
+            key = (log.topic, log.partition)
+            if self.logs.get(key) is log:
+                self.checkpoints.note_high_watermark(key, high_watermark(key))
+        return bool(self._changed) or bool(self._moved)
+
+    def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> CheckpointWork:
         """The checkpoint files in which an offset changed. Run the work in a thread, then call `checkpointed`.
 
-        Without high watermarks their file stays as it is.
+        Without `high_watermark` their file stays as it is.
         """
-        points = {key: log.recovery_point for key, log in self.logs.items()} | self.damaged.recovery_points()
-        if high_watermarks is not None:
-            high_watermarks = {**high_watermarks, **self.damaged.high_watermarks()}
-        cleaned_ends = {
-            key: log.first_dirty_offset for key, log in self.logs.items() if log.first_dirty_offset is not None
-        }
-        return self.checkpoints.work(self._hidden_starts(), points, cleaned_ends, high_watermarks)
+        self.note_changes(None, high_watermark)
+        return self.checkpoints.work()
 
     def checkpointed(self, work: CheckpointWork) -> None:
         """Apply the result of `checkpoint`, whose work has run without an error. Raises OSError."""
         for key in self.checkpoints.written(work):
             if (log := self.logs.get(key)) is not None:
                 log.directory_is_dirty = True
-
-    def _hidden_starts(self) -> Offsets:
-        """The log start offsets that are not the base offset of the first segment: only those have to be stored."""
-        hidden = {
-            key: log.start_offset_to_checkpoint
-            for key, log in self.logs.items()
-            if log.start_offset_to_checkpoint > (0 if log.config.is_tiered else log.segments[0].base_offset)
-        }
-        return hidden | self.damaged.log_starts()
 
     # Closing
 
@@ -385,9 +422,7 @@ class LogDirectory:
                 return
             self._closed.add(key)
 
-    def close(
-        self, now_ms: int, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int] | None = None
-    ) -> bool:
+    def close(self, now_ms: int, broker_epoch: int, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Flush and close all logs, write the checkpoints, and unlock the directory.
 
         Returns whether the next start may trust the files. Blocks for the syncs.
@@ -403,7 +438,7 @@ class LogDirectory:
             for key, log in self.logs.items():
                 if key not in self._closed:
                     log.close(now_ms, clean=True, syncs_parent=False)
-            work = self.checkpoint(high_watermarks)
+            work = self.checkpoint(high_watermark)
             work.run()
             self.checkpointed(work)
             is_clean = not self.damaged  # A damaged log was not written out, so the next start has to check it.
@@ -416,3 +451,9 @@ class LogDirectory:
         # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.
         self._lock.release()
         return is_clean
+
+
+def _hidden_start(log: Log) -> int | None:
+    """The log start offset, if it is not the base offset of the first segment: only such a start has to be stored."""
+    start_offset = log.start_offset_to_checkpoint
+    return start_offset if start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset) else None

@@ -250,6 +250,8 @@ def note_appended(
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))
     producers.map_end_offset = end_offset
+    if not log.is_noted:
+        log.note_change()
 
 
 class CheckedBatch:

@@ -123,6 +123,7 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     log.flush_end_offset = NO_FLUSH
     if not work.is_of_epochs:
         log.last_flush_ms = now_ms
+    log.note_change()
 
 
 def flush_postponed(log: LogState, work: FlushWork) -> None:

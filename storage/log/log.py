@@ -218,6 +218,7 @@ class Log(LogState):
         """
         if truncation_count == self.truncation_count:
             self.first_dirty_offset = next_dirty_offset
+            self.note_change()
 
     # Flushing
 
@@ -281,6 +282,7 @@ class Log(LogState):
             if self.epochs.is_dirty:
                 self.epochs.write()
             self.recovery_point = self.synced_end_offset = self.end_offset
+            self.note_change()
         for segment in self.segments:
             segment.close()
 

@@ -27,6 +27,7 @@ def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorC
         log.log_start_offset = offset
         log.lowered_start_offset = None  # The start offset of a truncation that was not carried out.
         log.epochs.truncate_from_start(offset)
+        log.note_change()
     return ErrorCode.NONE
 
 
@@ -68,6 +69,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
         if not log.config.is_tiered or log.config.remote_log_copy_disable:
             advance_log_start(log, log.segments[0].base_offset, high_watermark)
         log.directory_is_dirty = True
+        log.note_change()
         for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:
             if all(stray != segment.base_offset for segment in deleted):
                 log.snapshots.remove(stray)  # A clean shutdown wrote this snapshot in the middle of a segment.

@@ -55,9 +55,11 @@ class LogState:
         "flush_end_offset",
         "flush_in_flight",
         "fs",
+        "is_noted",
         "last_flush_ms",
         "log_start_offset",
         "lowered_start_offset",
+        "on_change",
         "on_damage",
         "on_failure",
         "on_shortage",
@@ -110,10 +112,7 @@ class LogState:
         The reader of the remote log metadata sets it. It is 0 until then, and local retention deletes nothing.
         """
         self.truncation_count = 0
-        """The number of truncations, increased before each of them.
-
-        Data that was read from the log outside of the event loop is stale when it has changed.
-        """
+        """The number of truncations, increased before each: data read before one outside the event loop is stale."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -123,6 +122,8 @@ class LogState:
         """
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
+        self.on_change: Callable[[], None] | None = None
+        self.is_noted = False
         self.on_damage: Callable[[str], None] | None = None
         """Called, within a read, with a description of the damage of stored batches."""
         self.on_shortage: Callable[[OSError], None] | None = None
@@ -162,6 +163,16 @@ class LogState:
         """The size in bytes of all .log files."""
         return sum(segment.size for segment in self.segments)
 
+    def note_change(self) -> None:
+        """Note that an offset, the high watermark or the configuration changed.
+
+        `on_change` is called unless a change `is_noted` already that no reader has taken (`ChangedLogs`).
+        """
+        if not self.is_noted:
+            self.is_noted = True
+            if self.on_change is not None:
+                self.on_change()
+
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
         """Open a new segment at the end of the log, or at a later base offset, if the next batch begins there.
 
@@ -179,6 +190,7 @@ class LogState:
         self.segments.append(segment)
         self.active = segment
         self.boundaries.clear()
+        self.note_change()
         return segment
 
     def lower_recovery_point(self, offset: int) -> None:
@@ -193,6 +205,7 @@ class LogState:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.lowered_start_offset = offset if offset < self.log_start_offset else None
         self.truncation_count += 1
+        self.note_change()
 
     def _end_after_truncation(self, offset: int) -> int:
         """The end of the log after a truncation to an offset. Where the batch cannot be read, an offset before that."""

@@ -88,6 +88,7 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
         for suffix in cleaned.suffixes:
             log.fs.rename(cleaned.path(suffix) + SWAP_SUFFIX, cleaned.path(suffix))
         log.segments[slots] = [Segment.open(log.fs, log.directory, cleaned.base_offset, log.config, now_ms)]
+        log.note_change()
     except OSError as error:
         log.fail(error)
         raise

@@ -139,6 +139,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
         truncate_derived_state(log, now_ms)
         log.fs.sync_directory(log.directory)
         log.recovery_point = log.synced_end_offset = start.offset
+        log.note_change()
     except OSError as error:
         log.fail(error)
         raise

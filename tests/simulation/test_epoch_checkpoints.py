@@ -66,13 +66,19 @@ def test_a_follower_that_dies_leaves_the_epochs_of_its_batches(is_power_cut: boo
         cluster.live(story)
 
 
-def test_a_leader_has_its_epoch_on_the_disk_before_the_first_record() -> None:
+def test_a_leader_has_its_epoch_on_the_disk_soon_after_the_first_record() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.settled()
         await cluster.create("t", replication_factor=1)
         leader = cluster.nodes[await cluster.led("t")]
         await asyncio.sleep(SOON_S)
         log = log_of(leader)
+        assert LeaderEpochs.load(leader.host.disk, log.directory).entries == [], (
+            "a start drops an epoch without batches"
+        )
+        await write(cluster, leader.id)
+        await asyncio.sleep(SOON_S)
+        assert log.recovery_point == 0
         leader.kill()
         assert LeaderEpochs.load(leader.host.disk, log.directory).entries == [EpochStart(0, 0)]
 

@@ -139,7 +139,7 @@ def write_gapped(data: Path) -> int:
         result = log.append_as_follower(batch, EPOCH, 0)
         assert not result.error, result
     high_watermarks[TOPIC, GAPPED] = log.end_offset
-    assert directory.close(0, -1, high_watermarks)
+    assert directory.close(0, -1, high_watermarks.get)
     return log.end_offset
 
 

@@ -21,8 +21,9 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Tasks
 from moldau.broker.runtime.worker import RunningWork, Work
 from moldau.replication.partition import Partition
-from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.directory.log_directory import DirectoryReports, LogDirectory
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, offset_of_name
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log.segment_swap import SegmentCleaned
@@ -108,7 +109,9 @@ class Process:
         """Called while the cleaner waits until a log is durable."""
         self.on_cleaned: Callable[[], None] = lambda: None
         """Called before a cleaned segment is put in the place of others."""
-        self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id())
+        changes = ChangedLogs()
+        reports = DirectoryReports(changes=(changes,))
+        self.directory = LogDirectory.open(environment.fs, ROOT, lambda _: None, environment.boot_id(), reports)
         self.replicas = Replicas()
         self.led = self._load(LED, config)
         self.copy = self._load(COPY, config)
@@ -124,6 +127,7 @@ class Process:
             cast("Any", watched),
             self.tasks.spawn,
             self.replicas,
+            changes,
             self.flusher,
             self.removal,
             self._write_checkpoints,
@@ -157,7 +161,7 @@ class Process:
         await durable.wait()
 
     async def checkpoint(self) -> None:
-        await self.checkpoints.write({(each.topic, 0): each.high_watermark for each in self.partitions})
+        await self.checkpoints.write({(each.topic, 0): each.high_watermark for each in self.partitions}.get)
 
     async def truncate(self, partition: Partition, offset: int, *, is_emptied: bool = False) -> None:
         """Make an offset the end of a log, durably; where it is emptied, its start as well."""
@@ -196,4 +200,4 @@ class Process:
         await self.tasks.stop()
         await self.checkpoints.finish()
         high_watermarks = {(each.topic, 0): each.high_watermark for each in self.partitions}
-        self.directory.close(self.environment.wall_ms(), 1, high_watermarks)
+        self.directory.close(self.environment.wall_ms(), 1, high_watermarks.get)

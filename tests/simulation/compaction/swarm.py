@@ -520,6 +520,7 @@ class Swarm:
             await asyncio.sleep(self.shape.config.delete_retention_ms / 1000)
             for each in process.partitions:
                 each.log.first_dirty_offset = None
+                each.log.note_change()
 
     async def _catch_up(self, process: Process) -> None:
         process.led.log.roll(process.environment.wall_ms())

@@ -25,6 +25,7 @@ from moldau.replication.replica_fetcher import (
     TruncateTo,
 )
 from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -93,7 +94,14 @@ class Host(LeaderSide):
         removal = SimpleNamespace(remove_later=self._remove)
         nothing = cast("Any", None)
         self.jobs = LogJobs(
-            nothing, broker.environment, self.replicas, nothing, nothing, cast("Any", removal), lambda: None
+            nothing,
+            broker.environment,
+            self.replicas,
+            nothing,
+            ChangedLogs(),
+            nothing,
+            cast("Any", removal),
+            lambda: None,
         )
 
     def kill(self) -> None:
@@ -109,7 +117,7 @@ class Host(LeaderSide):
         """SIGTERM: everything is written out."""
         for work in self.flushes:
             self.partition.log.flushed(work, self.now_ms)
-        self.directory.close(self.now_ms, self.epoch, self._high_watermarks())
+        self.directory.close(self.now_ms, self.epoch, self._high_watermarks().get)
         self.kill()
 
     # What the metadata says
@@ -230,7 +238,7 @@ class Host(LeaderSide):
                 self.awaiting_flush.append((end_offset, fetcher, effect))
 
     def checkpoint(self, *, with_high_watermarks: bool = False) -> None:
-        work = self.directory.checkpoint(self._high_watermarks() if with_high_watermarks else None)
+        work = self.directory.checkpoint(self._high_watermarks().get if with_high_watermarks else None)
         if work:
             work.run()
             self.directory.checkpointed(work)

@@ -195,6 +195,6 @@ def drive(
 
 
 def checkpoint(owner: LogDirectory) -> None:
-    work = owner.checkpoint({key: log.end_offset for key, log in owner.logs.items()})
+    work = owner.checkpoint({key: log.end_offset for key, log in owner.logs.items()}.get)
     work.run()
     owner.checkpointed(work)

@@ -196,7 +196,7 @@ def test_a_clean_stop_between_rounds() -> None:
     for now_ms in ROUND_TIMES_MS:
         clean_log(disk, log, now_ms, LIMITS, owner)
         first_dirty_offset = log.first_dirty_offset
-        assert owner.close(NOW_MS, 1, {})
+        assert owner.close(NOW_MS, 1)
         owner, log = load(disk)
         assert log.first_dirty_offset == first_dirty_offset
         assert_is_sound(disk, log, EXPECTED)

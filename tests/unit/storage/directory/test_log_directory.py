@@ -38,7 +38,7 @@ def test_a_directory_comes_back_with_its_partitions_and_offsets(tmp_path: Path) 
         for number in range(20 * partition):
             append(log, str(number))
     directory.logs["orders", 2].advance_log_start(9, 40)
-    assert directory.close(NOW_MS, 77, {key: log.end_offset for key, log in directory.logs.items()})
+    assert directory.close(NOW_MS, 77, {key: log.end_offset for key, log in directory.logs.items()}.get)
 
     again = LogDirectory.open(LocalFiles(), path, ignore)
     assert again.previous_run.clean_broker_epoch == 77
@@ -153,7 +153,7 @@ def test_after_a_loss_of_power_a_log_is_committed_no_further_than_it_was_synced(
             if number == synced_count:
                 log.flush(NOW_MS)
             append(log, str(number))
-    first.checkpoint({("orders", 0): 4, ("orders", 1): 3}).run()
+    first.checkpoint({("orders", 0): 4, ("orders", 1): 3}.get).run()
     disk.end_process()
 
     killed = LogDirectory.open(disk, "/data", ignore, "monday")
@@ -172,11 +172,11 @@ def checkpoint_of_a_former_log(directory: LogDirectory, key: tuple[str, int]) ->
         append(former, str(number))
     former.flush(NOW_MS)
     former.advance_log_start(5, 9)
-    return directory.checkpoint({key: 9})
+    return directory.checkpoint({key: 9}.get)
 
 
 def write_checkpoints(directory: LogDirectory, high_watermarks: dict[tuple[str, int], int] | None) -> None:
-    work = directory.checkpoint(high_watermarks)
+    work = directory.checkpoint(None if high_watermarks is None else high_watermarks.get)
     work.run()
     directory.checkpointed(work)
 

@@ -55,7 +55,7 @@ def work(disk: SimulatedDisk, promise: Promise) -> None:
             log.flush(NOW_MS)
             promise.synced_end_offset = log.end_offset
         if number % 11 == 10:
-            directory.checkpoint({("story", 0): log.end_offset}).run()
+            directory.checkpoint({("story", 0): log.end_offset}.get).run()
         if number % 13 == 12:
             promise.log_start_offset = log.segments[1].base_offset
             deleted = log.delete_old_segments(NOW_MS, log.end_offset)

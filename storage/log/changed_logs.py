@@ -1,0 +1,38 @@
+"""The logs that changed since a reader of the changes looked last: periodic work visits these alone.
+
+    an append, a flush, a truncation, ... ──▶ Log.note_change ──▶ the `ChangedLogs` of each reader
+    a reader, at its next time            ──▶ take ──▶ the next change of such a log is noted again
+
+A log notes one change until a reader has taken it (`Log.is_noted`), so that an append compares a flag.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from moldau.storage.log.log import Log
+
+
+class ChangedLogs:
+    """The logs that changed since its one reader took them last, in the order of their first change."""
+
+    __slots__ = ("_logs",)
+
+    def __init__(self) -> None:
+        self._logs: dict[Log, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def note(self, log: Log) -> None:
+        self._logs[log] = None
+
+    def take(self, count_max: int | None = None) -> list[Log]:
+        """Take at most so many logs (default: all). Their next changes are noted again, also for other readers."""
+        logs = list(islice(self._logs, count_max))
+        for log in logs:
+            del self._logs[log]
+            log.is_noted = False
+        return logs
