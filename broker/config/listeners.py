@@ -13,6 +13,8 @@ from moldau.broker.config.setting import Password
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+"""The hosts of a bound address that is on every interface."""
 _HTTP_ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
 _ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moldau import __version__
 from moldau.broker.config.config import Config
-from moldau.broker.config.listeners import ListenerAddress, read_http_address, resolved
+from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address, resolved
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.release import KAFKA_VERSION, is_compiled, python
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _CONTAINER_NAME: Final = r"[0-9a-f]{12}|[0-9a-f]{64}"
 """The form of a container's host name in Docker: the first digits of its id, which resolve only inside of it."""
 _LOOPBACK: Final = r"localhost|127\.[0-9.]+|::1"
-EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 PRIVILEGED_PORTS_END: Final = 1024
 OTHER_PORTS_DISTANCE: Final = 10_000
 """The distance from the ports that are taken to those in the example of the message."""

@@ -5,6 +5,7 @@
 | node.id | that of the file | k - 1 more |
 | process.roles | those of the file | broker |
 | listeners | those of the file | those of clients and brokers, each at the next port that the machine has not used |
+| controller.quorum.bootstrap.servers | those of the file | the first process too, where it is a controller |
 | log.dirs, metadata.log.dir | those of the file | the directory core.k in each of them |
 | broker.rack | the machine's name, unless it is set | the same |
 | moldau.http.listener | that of the file, which answers for all | a socket between the processes |
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.config.config import Config, ConfigError
-from moldau.broker.config.listeners import ListenerAddress, read_http_address
+from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import Password
 from moldau.broker.runtime.place import core_directory
@@ -27,6 +28,13 @@ from moldau.broker.runtime.place import core_directory
 CORES: Final = "moldau.cores"
 OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console")
 """Settings that further processes do not get."""
+SHARE_RACK: Final = "moldau.replicas.share.rack"
+REPLICATION_FACTORS: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
 PORT_MAX: Final = 65_535
 
 
@@ -63,6 +71,28 @@ class Machine:
                 " the machines node ids that are further apart"
             )
 
+    def warnings(self, cpus: int | None) -> Iterator[str]:
+        """What the operator should know of the configuration. `cpus`: the number of cores, where it is known."""
+        count = len(self.cores)
+        if cpus is not None and count > cpus:
+            yield f"{count} processes run on {cpus} cores: more processes than cores make nothing faster"
+        config = self.config
+        others = len(config.controller_quorum_voters) > 1 or len(config.controller_quorum_bootstrap_servers) > 1
+        if not config.is_controller or others or self.shares_rack:
+            return
+        for name in REPLICATION_FACTORS:
+            factor = config.integer(name)
+            if factor > 1:
+                yield (
+                    f"{name} is {factor}, and one machine alone has one replica of each partition: such topics cannot"
+                    f" be created before {factor} machines are there; {name}=1 is for one machine"
+                )
+
+    @property
+    def shares_rack(self) -> bool:
+        """Whether the operator has allowed several replicas in one rack."""
+        return self.config.settings.is_set(SHARE_RACK) and self.config.flag(SHARE_RACK)
+
     def settings_of(self, core: int) -> dict[str, str]:
         """The properties of a process. Raises `CommandError`."""
         properties = {**self._common, **self._own(core)}
@@ -80,7 +110,7 @@ class Machine:
 
     @cached_property
     def _common(self) -> dict[str, str]:
-        defaults = {"broker.rack": self.name, "moldau.replicas.share.rack": "false"}
+        defaults = {"broker.rack": self.name, SHARE_RACK: "false"}
         return defaults | {name: text_of(value) for name, value in self.config.originals.items()}
 
     def _own(self, core: int) -> dict[str, str]:
@@ -94,6 +124,8 @@ class Machine:
             "listeners": ",".join(map(address_text, self._listeners(core))),
             "log.dirs": ",".join(core_directory(path, core) for path in config.log_dirs),
         }
+        if config.is_controller and not config.controller_quorum_voters:
+            own["controller.quorum.bootstrap.servers"] = ",".join(self._controllers())
         if "broker.id" in config.originals:
             own["broker.id"] = own["node.id"]
         if config.settings.is_set("advertised.listeners"):
@@ -105,6 +137,15 @@ class Machine:
             directory, slash, file = audit.rpartition("/")
             own["moldau.audit.log.file"] = f"{directory}{slash}core.{core}.{file}"
         return own
+
+    def _controllers(self) -> tuple[str, ...]:
+        """Where a further process finds the quorum: at the first process, whatever the file says for the others. The
+        first one alone would not need to find it.
+        """
+        bound = self.config.controller_listeners[0]
+        host = "127.0.0.1" if bound.host in EVERY_INTERFACE else bound.host
+        own = f"{f'[{host}]' if ':' in host else host}:{bound.port}"
+        return tuple(dict.fromkeys((own, *self.config.controller_quorum_bootstrap_servers)))
 
     # Ports
 

@@ -7,10 +7,12 @@ itself out of the cluster and ends; then its directories are removed.
 from __future__ import annotations
 
 import asyncio
+import os  # noqa: TID251 the number of cores enters here
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,17 +108,25 @@ def serve_machine(machine: Machine, invocation: Invocation, options: MachineOpti
     output = MergedLog(invocation.errors, node_ids, "cores", form)
     lock = claim(config)
     try:
+        for warning in machine.warnings(os.cpu_count()):
+            output.write_own(warning, is_problem=True)
         refuse_taken_ports(machine)
-        for line in format_missing(machine, options.formatting):
+        formatted = format_missing(machine, options.formatting)
+        for line in chain.from_iterable(formatted.values()):
             output.write_own(line)
         with tempfile.TemporaryDirectory(prefix="moldau-") as sockets:
-            return asyncio.run(_run(machine, invocation, options, output, sockets))
+            return asyncio.run(_run(machine, invocation, options, output, sockets, formatted.keys()))
     finally:
         lock.release()
 
 
 async def _run(
-    machine: Machine, invocation: Invocation, options: MachineOptions, output: MergedLog, sockets: str
+    machine: Machine,
+    invocation: Invocation,
+    options: MachineOptions,
+    output: MergedLog,
+    sockets: str,
+    formatted: Collection[int],
 ) -> int:
     staying = [core for core in machine.cores if core <= machine.config.integer(CORES)]
     leaving = [core for core in machine.cores if core not in staying]
@@ -133,7 +143,8 @@ async def _run(
         first, last = node_ids[0], node_ids[-1]
         output.write_own(f"{len(node_ids)} broker processes serve, nodes {first} to {last}")
         if options.greet is not None:
-            options.greet([reports[node_id] for node_id in node_ids if node_id in reports])
+            found = {core: reports.get(machine.node_id(core)) for core in machine.cores}
+            options.greet([{**it, "formatted": core in formatted} for core, it in found.items() if it is not None])
 
     def left(node_id: int) -> None:
         core = node_id - machine.config.node_id + 1
@@ -192,9 +203,9 @@ def claim(config: Config) -> FileLock:
         raise CommandError(f"{path} cannot be written: {problem.strerror}") from None
 
 
-def format_missing(machine: Machine, formatting: Formatting | None) -> list[str]:
+def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int, list[str]]:
     """Format the directories of new processes for the cluster of the first one, and those of the first one if
-    `formatting` says so. Returns a line for each. Raises `CommandError`.
+    `formatting` says so. Returns a line for each, by process. Raises `CommandError`.
 
     A process whose directories are formatted in part gets no new one: one of its disks may not be mounted.
     """
@@ -212,13 +223,13 @@ def format_missing(machine: Machine, formatting: Formatting | None) -> list[str]
         if formatting is None:
             raise CommandError(f"{config.log_dirs[0]}: not formatted. First run `moldau format -c` with the same file")
         cluster_id = formatting.cluster_id or fresh_cluster_id(token_bytes)
-    lines = []
+    lines: dict[int, list[str]] = {}
     for core in machine.cores:
         its = machine.checked(core)
         if (core > 1 and cluster_id_of_a_formatted_directory(files, its) is not None) or (core == 1 and not is_new):
             continue
         try:
-            lines += format_directories(
+            lines[core] = format_directories(
                 files,
                 its,
                 cluster_id=cluster_id,

@@ -185,7 +185,7 @@ moldau.console.schema.registry  password  null  any  honoured  read-only
     The URL of a schema registry, by which the console decodes Avro and Protobuf: http://user:password@host:8081.
 moldau.console.writes  boolean  false  any  honoured  read-only
     Whether users of the console may change topics, offsets and hanging transactions, each as far as the ACLs allow it.
-moldau.cores  int  1  1..  honoured  read-only
+moldau.cores  int  1  1..256  honoured  read-only
     Broker processes that moldau serve runs on this machine, each on one core: docs/cores.md.
 moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.3,3.4,3.5,3.6,3.7,3.8,3.9,4.0,4.1,4.2  honoured  read-only
     The release of Apache Kafka whose API versions a single node offers, for tests of clients; all where it is not set.

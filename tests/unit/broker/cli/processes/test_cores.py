@@ -94,6 +94,17 @@ def test_a_node_without_a_file_becomes_several_with_one_replica_of_internal_topi
     assert {config.integer("offsets.topic.replication.factor") for config in configs} == {1}
 
 
+def test_further_processes_find_the_quorum_at_the_first_one() -> None:
+    """Also where the file names an address that only the first one could do without."""
+    moved = single_node_defaults("/d") | {"listeners": "PLAINTEXT://:19092,CONTROLLER://:19093"}
+    second = Machine(checked_config(moved), "host-7", (1, 2)).checked(2)
+    assert second.controller_quorum_bootstrap_servers == ("127.0.0.1:19093", "127.0.0.1:9093")
+    same = Machine(checked_config(single_node_defaults("/d")), "host-7", (1, 2)).checked(2)
+    assert same.controller_quorum_bootstrap_servers == ("127.0.0.1:9093",)
+    assert machine(2).checked(2).controller_quorum_voters == machine(2).checked(1).controller_quorum_voters
+    assert not machine(2).checked(2).controller_quorum_bootstrap_servers
+
+
 def test_passwords_reach_each_process_and_are_no_difference() -> None:
     several = machine(2, ssl_keystore_password="secret")
     assert several.checked(2).settings.password("ssl.keystore.password") == several.config.settings.password(
@@ -121,6 +132,20 @@ def test_what_cannot_be_several_processes_is_refused(changes: dict[str, str], sa
     config = machine(1, **(without_tls | changes)).config
     with pytest.raises(CommandError, match=said):
         machine_of(config, "host-7")
+
+
+def test_factors_that_one_machine_cannot_have_are_told_and_so_are_too_many_processes() -> None:
+    alone = list(machine(2).warnings(2))
+    assert [each.split(" is ")[0] for each in alone] == [
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.replication.factor",
+    ]
+    others = "11@10.0.0.1:9093,21@10.0.0.2:9093,31@10.0.0.3:9093"
+    assert not list(machine(2, controller_quorum_voters=others).warnings(None))
+    assert not list(machine(2, moldau_replicas_share_rack="true").warnings(2))
+    ready = Machine(checked_config(single_node_defaults("/d")), "host-7", (1, 2, 3))
+    assert list(ready.warnings(2)) == ["3 processes run on 2 cores: more processes than cores make nothing faster"]
 
 
 def test_a_controller_alone_has_one_process() -> None:
@@ -192,6 +217,11 @@ def test_what_each_process_gets_is_printed(tmp_path: Path, capsys: pytest.Captur
     lines = capsys.readouterr().out.splitlines()
     assert "# process 3, node 3, which leaves the cluster" in lines
     assert "listeners=PLAINTEXT://127.0.0.1:9094" in lines and f"log.dirs={tmp_path}/core.2" in lines
+
+
+def test_there_are_at_most_so_many_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--cores", "257"]) == 1
+    assert "moldau.cores takes int, at least 1, at most 256" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [["--memory"], ["--control", "127.0.0.1:0"]])

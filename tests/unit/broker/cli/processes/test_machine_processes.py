@@ -135,7 +135,7 @@ def consume(address: str, count: int) -> list[int]:
 def test_a_process_that_is_killed_comes_back_alone_and_two_become_three_and_two_again(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_ports(10)[0]
     with without_file(data, port, 2) as machine:
-        assert [each["node_id"] for each in machine.greeting["cores"]] == [1, 2]
+        assert [(each["node_id"], each["formatted"]) for each in machine.greeting["cores"]] == [(1, True), (2, True)]
         admin = AdminClient({"bootstrap.servers": machine.address})
         for future in admin.create_topics([NewTopic(TOPIC, 6, 1)]).values():
             future.result(30)
@@ -154,6 +154,7 @@ def test_a_process_that_is_killed_comes_back_alone_and_two_become_three_and_two_
         assert consume(machine.address, RECORDS) == list(range(RECORDS))
         machine.stop()
     with without_file(data, port, 3) as machine:
+        assert [each["formatted"] for each in machine.greeting["cores"]] == [False, False, True]
         admin = AdminClient({"bootstrap.servers": machine.address})
         for future in admin.create_partitions([NewPartitions(TOPIC, PARTITIONS)]).values():
             future.result(30)
@@ -207,8 +208,11 @@ def test_two_machines_share_replicas_and_one_of_them_may_be_lost(tmp_path: Path)
         partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
         assert all(sorted(node_id // 10 for node_id in each.replicas) == [1, 2] for each in partitions)
         produce(address, range(RECORDS))
-        b.process.kill()
+        for pid in (b.process.pid, b.process_of(20), b.process_of(21)):
+            os.kill(pid, signal.SIGKILL)
         b.process.wait()
         a.wait_for(lambda: set(leaders(address).values()) == {10, 11})
         assert consume(address, RECORDS) == list(range(RECORDS))
-        a.stop()
+        assert a.process.stdin is not None
+        a.process.stdin.close()
+        assert a.process.wait(PATIENCE_S) == 0, "the end of the input stops it too"
