@@ -155,6 +155,8 @@ def test_a_process_that_is_killed_comes_back_alone_and_two_become_three_and_two_
         machine.stop()
     with without_file(data, port, 3) as machine:
         assert [each["formatted"] for each in machine.greeting["cores"]] == [False, False, True]
+        found = [each["recovered"]["was_clean"] for each in machine.greeting["cores"][:2]]
+        assert found == [True, True], "SIGTERM stopped both cleanly"
         admin = AdminClient({"bootstrap.servers": machine.address})
         for future in admin.create_partitions([NewPartitions(TOPIC, PARTITIONS)]).values():
             future.result(30)
