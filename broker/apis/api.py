@@ -5,18 +5,18 @@ It is declared beside its handler, as `API = Api(FooRequest, broker=handle, need
 request class ──▶ key, name, versions           as it is declared in `protocol/messages/`
 broker, controller                               the handler behind listeners of either role
 needs, broker_needs                              the permissions that a client needs
-parts, bounds, one_pass                          how long lists of the request are handled
+lists                                            how long lists of the request are handled
 errors_before                                    the errors that clients of older versions do not know
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from moldau.broker.apis.lists import bounded
+from moldau.broker.apis.lists import AtMost, OnePass, bounded
 from moldau.broker.apis.needs import Rule, controller_asks, guarded
 from moldau.broker.apis.parts import Parts, in_parts
 from moldau.broker.apis.services import Services
@@ -65,14 +65,8 @@ class Api(Generic[Request]):
     """Decides whether a client may send the request. A broker does not ask it where it forwards the request."""
     broker_needs: Rule | None = None
     """The rule at listeners of brokers, where that is another one."""
-    parts: Parts | None = None
-    """How a request with a long list is cut; None where no list is cut."""
-    bounds: Mapping[str, int] = field(default_factory=dict)
-    """The most elements of lists that are handled whole, by path, the outer list first. DIVERGES: a request with more
-    is refused with INVALID_REQUEST; Apache Kafka has no such limits.
-    """
-    one_pass: Mapping[str, str] = field(default_factory=dict)
-    """Lists that are handled whole in one short pass, with what that is: 100,000 elements take less than 20 ms."""
+    lists: Sequence[Parts | AtMost | OnePass] = ()
+    """What keeps the event loop free if a list of the request is long: `cut`, `at_most` or `one_pass` for each list."""
     hook: MakeHook | None = None
     """Makes the hook that may answer frames of a connection before they are decoded."""
     refuse_version: RefuseVersion | None = None
@@ -106,6 +100,22 @@ class Api(Generic[Request]):
         return spec_of(self.request).versions.last
 
     @property
+    def parts(self) -> Parts | None:
+        """How a request with a long list is cut; None: no list is cut."""
+        return next((each for each in self.lists if isinstance(each, Parts)), None)
+
+    @property
+    def bounds(self) -> Mapping[str, int]:
+        """The most elements of lists that are handled whole, by path."""
+        bounds = [each for each in self.lists if isinstance(each, AtMost)]
+        return {path: each.most for each in bounds for path in each.paths or list_paths(self.request)}
+
+    @property
+    def one_pass(self) -> Mapping[str, str]:
+        """Lists that are handled whole in one short pass, with what that is, by path."""
+        return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
+
+    @property
     def role(self) -> ListenerRole:
         """The roles of the listeners that serve the API."""
         return self.listeners.role
@@ -137,10 +147,11 @@ def bind(
     answer: Handler = partial(handle, services)
     if is_guarded:
         answer = guarded(api.rule_of(role), role, services, answer)
-    if api.bounds:
-        answer = bounded(api.bounds, answer, is_cut=api.parts is not None)
-    if api.parts is not None:
-        answer = in_parts(api.parts, lambda: services.long_requests, answer)
+    parts, bounds = api.parts, api.bounds
+    if bounds:
+        answer = bounded(bounds, answer, is_cut=parts is not None)
+    if parts is not None:
+        answer = in_parts(parts, lambda: services.long_requests, answer)
     if wrap is not None:
         answer = wrap(api, role, services, answer)
     return Binding(

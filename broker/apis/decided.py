@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.apis.parts import ListPath, Parts
 from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
@@ -63,12 +64,11 @@ def _given_up(request: object, version: int, reply: Pending[object]) -> None:
 
 def decided(row: ControllerApi) -> Api[Any]:
     """The API of a row: listeners of controllers pass it to the controller, brokers forward the requests of clients."""
-    lists = tuple(ListPath(*paths) for paths in row.cut)
+    cuts = [Parts(tuple(ListPath(*paths) for paths in row.cut), open_max=OPEN_MAX)] if row.cut else []
     return Api(
         row.request,
         broker=forward if row.is_for_clients else None,
         controller=decide,
         needs=needs_cluster(row.operation),
-        parts=Parts(lists, open_max=OPEN_MAX) if lists else None,
-        bounds=row.bounds,
+        lists=[*cuts, *(at_most(most, path) for path, most in row.bounds.items())],
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import OPEN_MAX
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import elements_rule
 from moldau.broker.apis.own_resources import need_of_settings, refusal_of_broker
 from moldau.broker.apis.parts import cut
@@ -66,6 +67,5 @@ API: Final = Api(
     broker=handle,
     controller=handle,
     needs=elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS)),
-    parts=cut("resources", "responses", open_max=OPEN_MAX),
-    bounds={"resources.configs": ENTRIES_MAX},
+    lists=[cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs")],
 )

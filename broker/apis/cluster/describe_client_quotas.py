@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
@@ -132,5 +133,5 @@ API: Final = Api(
     DescribeClientQuotasRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.DESCRIBE_CONFIGS),
-    bounds={"components": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "components")],
 )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import elements_rule
 from moldau.broker.apis.own_resources import BROKER_LOGGER, need_of_settings
 from moldau.broker.apis.parts import cut
@@ -159,6 +160,8 @@ API: Final = Api(
     broker=handle,
     controller=handle,
     needs=elements_rule("resources", "results", partial(need_of_settings, AclOperation.DESCRIBE_CONFIGS)),
-    parts=cut("resources", "results", size=4, is_distinct=True),
-    one_pass={"resources.configuration_keys": "the names become a set"},
+    lists=[
+        cut("resources", "results", size=4, is_distinct=True),
+        one_pass("the names become a set", "resources.configuration_keys"),
+    ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import OPEN_MAX
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import Answer, change_response, elements_rule, on_cluster, with_field
 from moldau.broker.apis.own_resources import (
     BROKER_LOGGER,
@@ -124,6 +125,5 @@ API: Final = Api(
     controller=handle,
     needs=elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS)),
     broker_needs=loggers_allowed,
-    parts=cut("resources", "responses", open_max=OPEN_MAX),
-    bounds={"resources.configs": ENTRIES_MAX},
+    lists=[cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs")],
 )

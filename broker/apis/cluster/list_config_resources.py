@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.apis.own_resources import BROKER_LOGGER
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -69,5 +70,5 @@ API: Final = Api(
     ListConfigResourcesRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.DESCRIBE_CONFIGS),
-    bounds={"resource_types": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "resource_types")],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import forward
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -40,45 +41,39 @@ APIS: Final = (
         VoteRequest,
         controller=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         BeginQuorumEpochRequest,
         controller=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX, "leader_endpoints": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         EndQuorumEpochRequest,
         controller=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        bounds={
-            "topics": ENTRIES_MAX,
-            "topics.partitions": ENTRIES_MAX,
-            "topics.partitions.preferred_successors": ENTRIES_MAX,
-            "topics.partitions.preferred_candidates": ENTRIES_MAX,
-            "leader_endpoints": ENTRIES_MAX,
-        },
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         DescribeQuorumRequest,
         broker=forward,
         controller=handle,
         needs=needs_cluster(AclOperation.DESCRIBE),
-        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         FetchSnapshotRequest,
         controller=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        bounds={"topics": ENTRIES_MAX, "topics.partitions": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         AddRaftVoterRequest,
         broker=forward,
         controller=handle,
         needs=needs_cluster(AclOperation.ALTER),
-        bounds={"listeners": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
     Api(
         RemoveRaftVoterRequest,
@@ -90,6 +85,6 @@ APIS: Final = (
         UpdateRaftVoterRequest,
         controller=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        bounds={"listeners": ENTRIES_MAX},
+        lists=[at_most(ENTRIES_MAX)],
     ),
 )

@@ -85,5 +85,5 @@ API: Final = Api(
     ConsumerGroupDescribeRequest,
     broker=handle,
     needs=all_of(each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"), without_hidden_topics),
-    parts=cut("group_ids", "groups", is_distinct=True),
+    lists=[cut("group_ids", "groups", is_distinct=True)],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
@@ -67,9 +68,8 @@ API: Final = Api(
     needs=all_of(
         needs(on_group, AclOperation.READ, "group_id"), every(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names")
     ),
-    bounds={
-        "subscribed_topic_names": MEMBER_TOPICS_MAX,
-        "topic_partitions": MEMBER_TOPICS_MAX,
-        "topic_partitions.partitions": NEW_PARTITIONS_MAX,
-    },
+    lists=[
+        at_most(MEMBER_TOPICS_MAX, "subscribed_topic_names", "topic_partitions"),
+        at_most(NEW_PARTITIONS_MAX, "topic_partitions.partitions"),
+    ],
 )

@@ -125,5 +125,5 @@ API: Final = Api(
     DeleteGroupsRequest,
     broker=handle,
     needs=each_in("groups_names", on_group, AclOperation.DELETE, None, results="results"),
-    parts=cut("groups_names", "results"),
+    lists=[cut("groups_names", "results")],
 )

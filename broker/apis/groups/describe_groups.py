@@ -45,5 +45,5 @@ API: Final = Api(
     DescribeGroupsRequest,
     broker=handle,
     needs=each_in("groups", on_group, AclOperation.DESCRIBE, None),
-    parts=cut("groups", is_distinct=True),
+    lists=[cut("groups", is_distinct=True)],
 )

@@ -131,5 +131,5 @@ API: Final = Api(
     FindCoordinatorRequest,
     broker=handle,
     needs=allowed,
-    parts=cut("coordinator_keys", "coordinators"),
+    lists=[cut("coordinator_keys", "coordinators")],
 )

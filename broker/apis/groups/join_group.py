@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_group
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.events import Join
@@ -46,5 +47,5 @@ API: Final = Api(
     JoinGroupRequest,
     broker=handle,
     needs=needs(on_group, AclOperation.READ, "group_id"),
-    bounds={"protocols": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "protocols")],
 )

@@ -40,5 +40,5 @@ API: Final = Api(
     LeaveGroupRequest,
     broker=handle,
     needs=needs(on_group, AclOperation.READ, "group_id"),
-    parts=cut("members"),
+    lists=[cut("members")],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import on_group, unless, visible
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
@@ -45,5 +46,5 @@ API: Final = Api(
     ListGroupsRequest,
     broker=handle,
     needs=unless(AclOperation.DESCRIBE, visible("groups", on_group, AclOperation.DESCRIBE, "group_id")),
-    bounds={"states_filter": ENTRIES_MAX, "types_filter": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "states_filter", "types_filter")],
 )

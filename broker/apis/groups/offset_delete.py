@@ -84,5 +84,5 @@ API: Final = Api(
     OffsetDeleteRequest,
     broker=handle,
     needs=all_of(needs(on_group, AclOperation.DELETE, "group_id"), each_in("topics", on_topic, AclOperation.READ)),
-    parts=cut("topics.partitions", size=RECORDS_SIZE),
+    lists=[cut("topics.partitions", size=RECORDS_SIZE)],
 )

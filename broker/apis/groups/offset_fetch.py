@@ -261,11 +261,13 @@ API: Final = Api(
     OffsetFetchRequest,
     broker=handle,
     needs=allowed,
-    parts=Parts(
-        (
-            ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
-            ListPath("topics.partition_indexes", "topics.partitions"),
-        ),
-        size=LIGHT_SIZE,
-    ),
+    lists=[
+        Parts(
+            (
+                ListPath("groups.topics.partition_indexes", "groups.topics.partitions"),
+                ListPath("topics.partition_indexes", "topics.partitions"),
+            ),
+            size=LIGHT_SIZE,
+        )
+    ],
 )

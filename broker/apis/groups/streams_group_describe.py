@@ -86,5 +86,5 @@ API: Final = Api(
     StreamsGroupDescribeRequest,
     broker=handle,
     needs=each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"),
-    parts=cut("group_ids", "groups"),
+    lists=[cut("group_ids", "groups")],
 )

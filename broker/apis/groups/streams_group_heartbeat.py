@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_cluster, on_group, on_topic
 from moldau.broker.apis.parts import Answering
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
@@ -176,11 +177,10 @@ API: Final = Api(
     StreamsGroupHeartbeatRequest,
     broker=handle,
     needs=needs(on_group, AclOperation.READ, "group_id"),
-    bounds={
-        "topology.subtopologies": ENTRIES_MAX,
-        **{f"topology.subtopologies.{part}": MEMBER_TOPICS_MAX for part in SUBTOPOLOGY_LISTS},
-        **{f"{role}_tasks": ENTRIES_MAX for role in TASK_ROLES},
-        **{f"{role}_tasks.partitions": TASKS_MAX for role in TASK_ROLES},
-        **dict.fromkeys(("client_tags", "task_offsets", "task_end_offsets"), ENTRIES_MAX),
-    },
+    lists=[
+        at_most(ENTRIES_MAX, "topology.subtopologies", "client_tags", "task_offsets", "task_end_offsets"),
+        at_most(MEMBER_TOPICS_MAX, *(f"topology.subtopologies.{part}" for part in SUBTOPOLOGY_LISTS)),
+        at_most(ENTRIES_MAX, *(f"{role}_tasks" for role in TASK_ROLES)),
+        at_most(TASKS_MAX, *(f"{role}_tasks.partitions" for role in TASK_ROLES)),
+    ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.groups.streams_group_heartbeat import FEATURE
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_group
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
@@ -38,19 +39,18 @@ def handle(
 
 NODE_LISTS: Final = ("source_topics", "stores", "successors")
 """The lists of a node in the description of a topology."""
+NODES: Final = ("subtopologies.nodes", "global_stores.source", "global_stores.processor")
+DESCRIPTION: Final = "topology_description"
 
 API: Final = Api(
     StreamsGroupTopologyDescriptionUpdateRequest,
     broker=handle,
     needs=needs(on_group, AclOperation.READ, "group_id"),
-    bounds={
-        f"topology_description.{part}": ENTRIES_MAX
-        for part in (
-            "subtopologies",
-            "subtopologies.nodes",
-            *(f"subtopologies.nodes.{each}" for each in NODE_LISTS),
-            "global_stores",
-            *(f"global_stores.{node}.{each}" for node in ("source", "processor") for each in NODE_LISTS),
-        )
-    },
+    lists=[
+        at_most(
+            ENTRIES_MAX,
+            *(f"{DESCRIPTION}.{part}" for part in ("subtopologies", "subtopologies.nodes", "global_stores")),
+        ),
+        at_most(ENTRIES_MAX, *(f"{DESCRIPTION}.{node}.{each}" for node in NODES for each in NODE_LISTS)),
+    ],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
+from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import Answer, all_of, needs, on_group
 from moldau.broker.runtime.pending import MEMBERS, Pending
 from moldau.coordinator.classic.events import Sync
@@ -61,5 +62,9 @@ API: Final = Api(
     SyncGroupRequest,
     broker=handle,
     needs=all_of(names_protocol, needs(on_group, AclOperation.READ, "group_id")),
-    one_pass={"assignments": "the assignments become those of the members, of which group.max.size bounds the number"},
+    lists=[
+        one_pass(
+            "the assignments become those of the members, of which group.max.size bounds the number", "assignments"
+        )
+    ],
 )

@@ -140,5 +140,5 @@ API: Final = Api(
     DeleteRecordsRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.DELETE),
-    parts=cut("topics.partitions"),
+    lists=[cut("topics.partitions")],
 )

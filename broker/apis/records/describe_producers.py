@@ -67,5 +67,5 @@ API: Final = Api(
     DescribeProducersRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.READ),
-    parts=cut("topics.partition_indexes", "topics.partitions"),
+    lists=[cut("topics.partition_indexes", "topics.partitions")],
 )

@@ -348,5 +348,5 @@ API: Final = Api(
     controller=from_metadata_log,
     needs=needs_cluster(AclOperation.CLUSTER_ACTION),
     broker_needs=handler_asks,
-    parts=FetchParts(),
+    lists=[FetchParts()],
 )

@@ -246,6 +246,6 @@ API: Final = Api(
     ListOffsetsRequest,
     broker=handle,
     needs=each_in("topics", on_topic, AclOperation.DESCRIBE),
-    parts=cut("topics.partitions"),
+    lists=[cut("topics.partitions")],
     errors_before={5: {ErrorCode.OFFSET_NOT_AVAILABLE: ErrorCode.LEADER_NOT_AVAILABLE}},
 )

@@ -61,5 +61,5 @@ API: Final = Api(
     OffsetForLeaderEpochRequest,
     broker=handle,
     needs=unless(AclOperation.CLUSTER_ACTION, each_in("topics", on_topic, AclOperation.DESCRIBE, "topic")),
-    parts=cut("topics.partitions", size=LIGHT_SIZE),
+    lists=[cut("topics.partitions", size=LIGHT_SIZE)],
 )

@@ -267,7 +267,7 @@ API: Final = Api(
     ProduceRequest,
     broker=handle,
     needs=allowed,
-    parts=cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE),
+    lists=[cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
     hook=produce_hook,
     errors_before={
         11: ABORTABLE,

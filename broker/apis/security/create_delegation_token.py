@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis import decided
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.controller.security.token_control import owner_of, refused
@@ -53,5 +54,5 @@ API: Final = Api(
     broker=handle,
     controller=decide,
     needs=handler_asks,
-    bounds={"renewers": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "renewers")],
 )

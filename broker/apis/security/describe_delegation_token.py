@@ -76,5 +76,5 @@ API: Final = Api(
     DescribeDelegationTokenRequest,
     broker=handle,
     needs=handler_asks,
-    parts=cut("owners", "tokens", is_distinct=True),
+    lists=[cut("owners", "tokens", is_distinct=True)],
 )

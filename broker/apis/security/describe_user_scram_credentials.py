@@ -76,5 +76,5 @@ API: Final = Api(
     DescribeUserScramCredentialsRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.DESCRIBE),
-    parts=cut("users", "results"),
+    lists=[cut("users", "results")],
 )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.records.current_leaders import current_leader, endpoints_of
@@ -215,15 +216,13 @@ def response_of(
 
 SHARED_MAX: Final = 10_000
 """The most acknowledgements in a request of a share session: about as many records are in flight at most."""
+BATCHES: Final = "topics.partitions.acknowledgement_batches"
+ACKNOWLEDGED: Final = at_most(SHARED_MAX, BATCHES, f"{BATCHES}.acknowledge_types")
+"""The lists of what is acknowledged."""
 
 API: Final = Api(
     ShareAcknowledgeRequest,
     broker=handle,
     needs=handler_asks,
-    bounds={
-        "topics": SESSION_PARTITIONS_MAX,
-        "topics.partitions": SESSION_PARTITIONS_MAX,
-        "topics.partitions.acknowledgement_batches": SHARED_MAX,
-        "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
-    },
+    lists=[at_most(SESSION_PARTITIONS_MAX, "topics", "topics.partitions"), ACKNOWLEDGED],
 )

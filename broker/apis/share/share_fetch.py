@@ -20,13 +20,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.records.current_leaders import CurrentLeader, current_leader, endpoints_of
 from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max
 from moldau.broker.apis.share.share_acknowledge import (
+    ACKNOWLEDGED,
     MOVED,
-    SHARED_MAX,
     Outcomes,
     acknowledge,
     refusal_of,
@@ -567,12 +568,9 @@ API: Final = Api(
     ShareFetchRequest,
     broker=handle,
     needs=handler_asks,
-    bounds={
-        "topics": SESSION_PARTITIONS_MAX,
-        "topics.partitions": SESSION_PARTITIONS_MAX,
-        "topics.partitions.acknowledgement_batches": SHARED_MAX,
-        "topics.partitions.acknowledgement_batches.acknowledge_types": SHARED_MAX,
-        "forgotten_topics_data": SESSION_PARTITIONS_MAX,
-        "forgotten_topics_data.partitions": SESSION_PARTITIONS_MAX,
-    },
+    lists=[
+        at_most(SESSION_PARTITIONS_MAX, "topics", "topics.partitions"),
+        at_most(SESSION_PARTITIONS_MAX, "forgotten_topics_data", "forgotten_topics_data.partitions"),
+        ACKNOWLEDGED,
+    ],
 )

@@ -79,5 +79,5 @@ API: Final = Api(
     ShareGroupDescribeRequest,
     broker=handle,
     needs=all_of(each_in("group_ids", on_group, AclOperation.DESCRIBE, None, results="groups"), without_hidden_topics),
-    parts=cut("group_ids", "groups", is_distinct=True),
+    lists=[cut("group_ids", "groups", is_distinct=True)],
 )

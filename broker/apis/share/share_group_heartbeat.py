@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import after_hashes, submit_event
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.group.membership import Refusal
@@ -53,5 +54,5 @@ API: Final = Api(
     needs=all_of(
         needs(on_group, AclOperation.READ, "group_id"), every(on_topic, AclOperation.DESCRIBE, "subscribed_topic_names")
     ),
-    bounds={"subscribed_topic_names": ENTRIES_MAX},
+    lists=[at_most(ENTRIES_MAX, "subscribed_topic_names")],
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import ReplyToken, join_answers
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import cut
 from moldau.broker.coordinators.share_initialization import (
@@ -358,18 +359,18 @@ APIS: Final = (
         DescribeShareGroupOffsetsRequest,
         broker=describe,
         needs=handler_asks,
-        parts=cut("groups.topics.partitions", "groups.topics.partitions"),
+        lists=[cut("groups.topics.partitions", "groups.topics.partitions")],
     ),
     Api(
         AlterShareGroupOffsetsRequest,
         broker=alter,
         needs=handler_asks,
-        bounds={"topics": SESSION_PARTITIONS_MAX, "topics.partitions": SESSION_PARTITIONS_MAX},
+        lists=[at_most(SESSION_PARTITIONS_MAX)],
     ),
     Api(
         DeleteShareGroupOffsetsRequest,
         broker=delete,
         needs=handler_asks,
-        bounds={"topics": SESSION_PARTITIONS_MAX},
+        lists=[at_most(SESSION_PARTITIONS_MAX)],
     ),
 )

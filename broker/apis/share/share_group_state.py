@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
+from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.apis.parts import cut
 from moldau.broker.runtime.pending import Pending
@@ -204,31 +205,33 @@ APIS: Final = (
         InitializeShareGroupStateRequest,
         broker=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
+        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
     ),
     Api(
         ReadShareGroupStateRequest,
         broker=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
+        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
     ),
     Api(
         WriteShareGroupStateRequest,
         broker=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
-        one_pass={"topics.partitions.state_batches": "the handler refuses a share partition with more than 10,000"},
+        lists=[
+            cut("topics.partitions", "results.partitions", size=STATES_SIZE),
+            one_pass("the handler refuses a share partition with more than 10,000", "topics.partitions.state_batches"),
+        ],
     ),
     Api(
         DeleteShareGroupStateRequest,
         broker=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        parts=cut("topics.partitions", "results.partitions", size=STATES_SIZE),
+        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
     ),
     Api(
         ReadShareGroupStateSummaryRequest,
         broker=handle,
         needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        parts=cut("topics.partitions", "results.partitions"),
+        lists=[cut("topics.partitions", "results.partitions")],
     ),
 )

@@ -66,5 +66,5 @@ API: Final = Api(
     AlterReplicaLogDirsRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.ALTER),
-    parts=cut("dirs.topics.partitions", "results.partitions"),
+    lists=[cut("dirs.topics.partitions", "results.partitions")],
 )

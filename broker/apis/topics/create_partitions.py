@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import OPEN_MAX, decide
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -33,6 +34,9 @@ API: Final = Api(
     broker=handle,
     controller=decide,
     needs=each_in("topics", on_topic, AclOperation.ALTER, results="results"),
-    parts=cut("topics", "results", open_max=OPEN_MAX),
-    bounds={"topics.assignments": NEW_PARTITIONS_MAX, "topics.assignments.broker_ids": ENTRIES_MAX},
+    lists=[
+        cut("topics", "results", open_max=OPEN_MAX),
+        at_most(NEW_PARTITIONS_MAX, "topics.assignments"),
+        at_most(ENTRIES_MAX, "topics.assignments.broker_ids"),
+    ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.decided import OPEN_MAX, decide
+from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
 from moldau.broker.apis.parts import cut
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -83,10 +84,9 @@ API: Final = Api(
     broker=handle,
     controller=decide,
     needs=allowed,
-    parts=cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
-    bounds={
-        "topics.assignments": NEW_PARTITIONS_MAX,
-        "topics.assignments.broker_ids": ENTRIES_MAX,
-        "topics.configs": ENTRIES_MAX,
-    },
+    lists=[
+        cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),
+        at_most(NEW_PARTITIONS_MAX, "topics.assignments"),
+        at_most(ENTRIES_MAX, "topics.assignments.broker_ids", "topics.configs"),
+    ],
 )

@@ -88,7 +88,7 @@ API: Final = Api(
     broker=forward,
     controller=decide,
     needs=allowed,
-    parts=Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX),
+    lists=[Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX)],
 )
 
 if TYPE_CHECKING:

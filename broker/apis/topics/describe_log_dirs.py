@@ -76,5 +76,5 @@ API: Final = Api(
     DescribeLogDirsRequest,
     broker=handle,
     needs=needs_cluster(AclOperation.DESCRIBE),
-    parts=cut("topics.partitions", "results.topics.partitions", groups_results=True),
+    lists=[cut("topics.partitions", "results.topics.partitions", groups_results=True)],
 )

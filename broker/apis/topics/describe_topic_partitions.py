@@ -205,5 +205,5 @@ API: Final = Api(
     DescribeTopicPartitionsRequest,
     broker=handle,
     needs=allowed,
-    parts=TopicPages(),
+    lists=[TopicPages()],
 )

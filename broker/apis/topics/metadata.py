@@ -266,5 +266,5 @@ API: Final = Api(
     MetadataRequest,
     broker=handle,
     needs=handler_asks,
-    parts=MetadataParts((ListPath("topics", "topics"),), is_distinct=True),
+    lists=[MetadataParts((ListPath("topics", "topics"),), is_distinct=True)],
 )

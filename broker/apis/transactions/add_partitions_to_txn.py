@@ -169,12 +169,14 @@ API: Final = Api(
     AddPartitionsToTxnRequest,
     broker=handle,
     needs=allowed,
-    parts=Parts(
-        (
-            ListPath("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
-            ListPath("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
-        ),
-        size=64,
-    ),
+    lists=[
+        Parts(
+            (
+                ListPath("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
+                ListPath("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
+            ),
+            size=64,
+        )
+    ],
     errors_before={2: FENCED, 5: ABORTABLE},
 )

@@ -72,5 +72,5 @@ API: Final = Api(
         each_in("transactional_ids", on_transactional_id, AclOperation.DESCRIBE, None, results="transaction_states"),
         without_hidden_topics,
     ),
-    parts=cut("transactional_ids", "transaction_states", is_distinct=True),
+    lists=[cut("transactional_ids", "transaction_states", is_distinct=True)],
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import at_most, one_pass
 from moldau.broker.apis.needs import on_transactional_id, visible
 from moldau.broker.config.values import linear_match
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -60,6 +61,5 @@ API: Final = Api(
     ListTransactionsRequest,
     broker=handle,
     needs=visible("transaction_states", on_transactional_id, AclOperation.DESCRIBE, "transactional_id"),
-    bounds={"state_filters": ENTRIES_MAX},
-    one_pass={"producer_id_filters": "the ids become a set"},
+    lists=[at_most(ENTRIES_MAX, "state_filters"), one_pass("the ids become a set", "producer_id_filters")],
 )

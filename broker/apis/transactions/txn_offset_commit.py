@@ -207,6 +207,6 @@ API: Final = Api(
         needs(on_group, AclOperation.READ, "group_id"),
         elements_rule("topics", "topics", topic_by_id(AclOperation.READ, TOPIC_ID_VERSION)),
     ),
-    parts=cut("topics.partitions", size=RECORDS_SIZE),
+    lists=[cut("topics.partitions", size=RECORDS_SIZE)],
     errors_before={5: {**ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}},
 )

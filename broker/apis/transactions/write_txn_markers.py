@@ -75,5 +75,5 @@ API: Final = Api(
     WriteTxnMarkersRequest,
     broker=handle,
     needs=unless(AclOperation.ALTER, needs_cluster(AclOperation.CLUSTER_ACTION)),
-    parts=cut("markers.topics.partition_indexes", "markers.topics.partitions"),
+    lists=[cut("markers.topics.partition_indexes", "markers.topics.partitions")],
 )
