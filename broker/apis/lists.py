@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class AtMost(NamedTuple):
-    """The most elements of lists. DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such
-    limits.
+    """The most elements of lists.
+
+    DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
     """
 
     most: int

@@ -83,15 +83,16 @@ SHELL_MUTANTS: Final = (
         112,
         "acks=1 is answered before the append",
         "broker/apis/records/produce.py",
-        "                result = _append(partition, records, acks, now_ms, context.version)\n",
-        "                if acks == 1:\n"
-        "                    end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
-        "                    result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
-        "                    copied = bytes(records or b'')\n"
-        "                    loop = services.purgatory._loop\n"
-        "                    loop.call_soon(_append, partition, copied, acks, now_ms, context.version)\n"
-        "                else:\n"
-        "                    result = _append(partition, records, acks, now_ms, context.version)\n",
+        "        result = partition.append(records, self._request.acks, self._now_ms, version)\n",
+        "        acks = self._request.acks\n"
+        "        if acks == 1:\n"
+        "            end_offset, start = partition.log.end_offset, partition.log.log_start_offset\n"
+        "            result = AppendResult(NONE, end_offset, end_offset, -1, start)\n"
+        "            copied = bytes(records)\n"
+        "            loop = self._services.purgatory._loop\n"
+        "            loop.call_soon(partition.append, copied, acks, self._now_ms, version)\n"
+        "        else:\n"
+        "            result = partition.append(records, acks, self._now_ms, version)\n",
     ),
     Mutant(
         113,
@@ -187,10 +188,10 @@ SHELL_MUTANTS: Final = (
         124,
         "acks=1 is answered before a large batch is examined",
         "broker/apis/records/produce.py",
-        "    return None if request.acks == 0 else reply\n",
-        "    if request.acks == 1:\n"
-        "        return _finish(broker, context, request, responses, parked, False)\n"
-        "    return None if request.acks == 0 else reply\n",
+        "        return None if self._request.acks == 0 else reply\n",
+        "        if self._request.acks == 1:\n"
+        "            return self._finished()\n"
+        "        return None if self._request.acks == 0 else reply\n",
         shape=(("careless", 1), ("loop_records_max", 2), ("batch_records_max", 4)),
     ),
     Mutant(

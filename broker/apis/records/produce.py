@@ -65,159 +65,171 @@ def handle(
     size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where
     flush.messages asks for one.
     """
-    acks = request.acks
-    refusal = NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
-    now_ms = services.environment.wall_ms()
-    by_id = context.version >= TOPIC_ID_VERSION
-    parked: list[AppendedRecords] = []
-    large: list[LargeBatch] = []
-    unverified: list[UnverifiedBatch] = []
-    responses = []
-    has_failed = False
-    for topic in request.topic_data:
-        known = services.replicas.by_id.get(topic.topic_id) if by_id else services.replicas.by_name.get(topic.name)
-        answers = []
-        for data in topic.partition_data:
-            partition = known.get(data.index) if known is not None else None
-            if partition is None:
-                error = services.replicas.error_of(topic.topic_id if by_id else topic.name, data.index)
-                answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-            elif refusal is not NONE or partition.is_internal:
-                error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
-                answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-            else:
-                # DIVERGES: of a partition named twice Apache Kafka appends and answers the last alone; here it is each.
-                records = data.records
-                if records is not None and is_transactional(records):
-                    batch = unverified_batch(request, partition, records, now_ms, context.version)
-                    if batch is not None:
-                        unverified.append(batch)
-                        answers.append(batch.answer)
-                        continue
-                result = _append(partition, records, acks, now_ms, context.version)
-                answer = answer_of(data.index, result)
-                if result.is_postponed:
-                    copy = bytearray(data.records or b"")
-                    append = partial(_append_examined, services, partition, len(copy), acks, answer, parked, None)
-                    large.append(LargeBatch(partition, copy, now_ms, context.version, append))
-                elif result.error is NONE and must_wait(partition, acks):
-                    parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
-                if partition.awaits_write_back:
-                    services.flusher.write_back(partition.log)
-            has_failed = has_failed or answer.error_code != NONE
-            answers.append(answer)
-        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    if large or unverified:
-        return _postpone(services, context, request, responses, parked, large, unverified)
-    return finish(services, context, request, responses, parked, has_failed)
+    return Produce(services, context, request).answer()
 
 
-def _postpone(
-    services: Services,
-    context: RequestContext,
-    request: ProduceRequest,
-    responses: list[TopicProduceResponse],
-    parked: list[AppendedRecords],
-    large: list[LargeBatch],
-    unverified: list[UnverifiedBatch],
-) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Continue once the transaction coordinator has answered and the large batches are examined: by then all batches
-    are appended or refused. The copies of the batches count as request memory until then. Where the coordinator answers
-    at once and no batch is large, nothing is postponed.
-    """
-    verification = Verification(services.transaction_verifier, request, context.version, unverified)
+class Produce:
+    """One request until its response is there."""
 
-    def append_verified() -> None:
+    __slots__ = ("_context", "_large", "_now_ms", "_parked", "_request", "_responses", "_services", "_unverified")
+
+    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._now_ms = services.environment.wall_ms()
+        self._responses: list[TopicProduceResponse] = []
+        self._parked: list[AppendedRecords] = []
+        """What is appended, and waits for followers or a sync."""
+        self._large: list[LargeBatch] = []
+        """What an executor thread examines before it is appended."""
+        self._unverified: list[UnverifiedBatch] = []
+        """What waits for the transaction coordinator before it is appended."""
+
+    def answer(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+        services, request = self._services, self._request
+        refusal = NONE if -1 <= request.acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
+        by_id = self._context.version >= TOPIC_ID_VERSION
+        has_failed = False
+        for topic in request.topic_data:
+            known = services.replicas.by_id.get(topic.topic_id) if by_id else services.replicas.by_name.get(topic.name)
+            answers = []
+            for data in topic.partition_data:
+                partition = known.get(data.index) if known is not None else None
+                if partition is None:
+                    error = services.replicas.error_of(topic.topic_id if by_id else topic.name, data.index)
+                    answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                elif refusal is not NONE or partition.is_internal:
+                    error = refusal or ErrorCode.INVALID_TOPIC_EXCEPTION
+                    answer = PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                else:
+                    # DIVERGES: of a partition named twice Apache Kafka appends and answers the last alone; here it is
+                    # each.
+                    answer = self._append(partition, data.records)
+                has_failed = has_failed or answer.error_code != NONE
+                answers.append(answer)
+            self._responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        if self._large or self._unverified:
+            return self._postpone()
+        return finish(services, self._context, request, self._responses, self._parked, has_failed)
+
+    def _append(self, partition: Partition, records: BytesLike | None) -> PartitionProduceResponse:
+        """Append a batch at once, unless it has to be verified or examined before. Returns its answer so far."""
+        if records is None:
+            # DIVERGES: Apache Kafka fails on null and never answers.
+            return answer_of(partition.index, AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1))
+        version = self._context.version
+        if is_transactional(records):
+            batch = unverified_batch(self._request, partition, records, self._now_ms, version)
+            if batch is not None:
+                self._unverified.append(batch)
+                return batch.answer
+        result = partition.append(records, self._request.acks, self._now_ms, version)
+        answer = answer_of(partition.index, result)
+        self._appended(partition, records, None, answer, result)
+        return answer
+
+    def _append_verified(self, batch: UnverifiedBatch) -> None:
+        """Append a batch whose partition is part of the transaction, unless the partition was removed meanwhile."""
+        partition = batch.partition
+        if self._is_gone(partition, batch.answer):
+            return
+        self._now_ms = self._services.environment.wall_ms()
+        result = partition.append(batch.records, self._request.acks, self._now_ms, self._context.version, batch.guard)
+        fill(batch.answer, result)
+        self._appended(partition, batch.records, batch.guard, batch.answer, result)
+
+    def _appended(
+        self,
+        partition: Partition,
+        records: BytesLike,
+        guard: VerificationGuard | None,
+        answer: PartitionProduceResponse,
+        result: AppendResult,
+    ) -> None:
+        """Note what a batch waits for. A large one is copied, because the buffer of its connection is used again; one
+        that was verified is a copy.
+        """
+        if result.is_postponed:
+            copy = records if guard is not None and isinstance(records, bytearray) else bytearray(records)
+            append = partial(self._append_examined, partition, len(copy), answer, guard)
+            self._large.append(LargeBatch(partition, copy, self._now_ms, self._context.version, append))
+        elif result.error is NONE and must_wait(partition, self._request.acks):
+            self._parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
+        if partition.awaits_write_back:
+            self._services.flusher.write_back(partition.log)
+
+    def _append_examined(
+        self,
+        partition: Partition,
+        size: int,
+        answer: PartitionProduceResponse,
+        guard: VerificationGuard | None,
+        examined: ValidBatch | RejectedBatch,
+    ) -> None:
+        """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
+        if self._is_gone(partition, answer):
+            return
+        services, acks = self._services, self._request.acks
+        fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms(), guard))
+        if partition.awaits_write_back:
+            services.flusher.write_back(partition.log)
+        if answer.error_code == NONE and must_wait(partition, acks):
+            self._parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
+
+    def _is_gone(self, partition: Partition, answer: PartitionProduceResponse) -> bool:
+        """Whether the partition was removed; the answer says so then."""
+        replicas = self._services.replicas
+        if partition in replicas:
+            return False
+        fill(answer, AppendResult(replicas.error_of(partition.topic, partition.index), -1, -1, -1, -1))
+        return True
+
+    def _postpone(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+        """Continue once the transaction coordinator has answered and the large batches are examined: by then all
+        batches are appended or refused. The copies of the batches count as request memory until then. If the
+        coordinator answers at once and no batch is large, nothing is postponed.
+        """
+        services, context = self._services, self._context
+        verification = Verification(services.transaction_verifier, self._request, context.version, self._unverified)
+        copied_size = sum(len(each.records) for each in self._unverified) + sum(len(each.batch) for each in self._large)
+        must_append = True
+        if verification.is_answered and not self._large:
+            self._append_accepted(verification)
+            if not self._large:
+                return self._finished()
+            must_append = False
+        reply: Pending[ProduceResponse] = Pending(waits_for=VALIDATION)
+
+        async def work() -> None:
+            services.request_memory.keep(copied_size)
+            try:
+                if must_append:
+                    await verification.until_answered()
+                    self._append_accepted(verification)
+                await services.large_batches.examine(self._large)
+            finally:
+                services.request_memory.give_back(copied_size)
+            answer = self._finished()
+            if isinstance(answer, Pending):
+                reply.on_abandon = answer.abandon
+                answer.listen(reply.complete)
+            elif answer is not None:
+                reply.complete(answer)
+
+        context.connection.hold()
+        services.spawn(context.connection.hold_during(work()))
+        return None if self._request.acks == 0 else reply
+
+    def _append_accepted(self, verification: Verification) -> None:
         for each in verification.accepted():
-            _append_verified(services, context, request, each, parked, large)
+            self._append_verified(each)
 
-    def finished() -> ProduceResponse | Pending[ProduceResponse] | None:
-        has_failed = any(each.error_code for topic in responses for each in topic.partition_responses)
-        return finish(services, context, request, responses, parked, has_failed)
-
-    copied_size = sum(len(each.records) for each in unverified) + sum(len(each.batch) for each in large)
-    must_append = True
-    if verification.is_answered and not large:
-        append_verified()
-        if not large:
-            return finished()
-        must_append = False
-    reply: Pending[ProduceResponse] = Pending(waits_for=VALIDATION)
-
-    async def work() -> None:
-        services.request_memory.keep(copied_size)
-        try:
-            if must_append:
-                await verification.until_answered()
-                append_verified()
-            await services.large_batches.examine(large)
-        finally:
-            services.request_memory.give_back(copied_size)
-        answer = finished()
-        if isinstance(answer, Pending):
-            reply.on_abandon = answer.abandon
-            answer.listen(reply.complete)
-        elif answer is not None:
-            reply.complete(answer)
-
-    context.connection.hold()
-    services.spawn(context.connection.hold_during(work()))
-    return None if request.acks == 0 else reply
-
-
-def _append_verified(
-    services: Services,
-    context: RequestContext,
-    request: ProduceRequest,
-    batch: UnverifiedBatch,
-    parked: list[AppendedRecords],
-    large: list[LargeBatch],
-) -> None:
-    """Append a batch whose partition is part of the transaction, unless the partition was removed meanwhile."""
-    partition, answer = batch.partition, batch.answer
-    if partition not in services.replicas:
-        error = services.replicas.error_of(partition.topic, partition.index)
-        fill(answer, AppendResult(error, -1, -1, -1, -1))
-        return
-    now_ms, acks = services.environment.wall_ms(), request.acks
-    result = partition.append(batch.records, acks, now_ms, context.version, batch.guard)
-    fill(answer, result)
-    if result.is_postponed:
-        append = partial(_append_examined, services, partition, len(batch.records), acks, answer, parked, batch.guard)
-        large.append(LargeBatch(partition, batch.records, now_ms, context.version, append))
-    elif result.error is NONE and must_wait(partition, acks):
-        parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
-    if partition.awaits_write_back:
-        services.flusher.write_back(partition.log)
-
-
-def _append(partition: Partition, records: BytesLike | None, acks: int, now_ms: int, version: int) -> AppendResult:
-    if records is None:
-        # DIVERGES: Apache Kafka fails on null and never answers.
-        return AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1)
-    return partition.append(records, acks, now_ms, version)
-
-
-def _append_examined(
-    services: Services,
-    partition: Partition,
-    size: int,
-    acks: int,
-    answer: PartitionProduceResponse,
-    parked: list[AppendedRecords],
-    guard: VerificationGuard | None,
-    examined: ValidBatch | RejectedBatch,
-) -> None:
-    """Append a batch that an executor thread has examined, unless the partition was removed meanwhile."""
-    if partition not in services.replicas:
-        error = services.replicas.error_of(partition.topic, partition.index)
-        fill(answer, AppendResult(error, -1, -1, -1, -1))
-        return
-    fill(answer, partition.append_examined(examined, size, acks, services.environment.wall_ms(), guard))
-    if partition.awaits_write_back:
-        services.flusher.write_back(partition.log)
-    if answer.error_code == NONE and must_wait(partition, acks):
-        parked.append(AppendedRecords(partition, partition.log.end_offset, answer))
+    def _finished(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+        has_failed = any(each.error_code for topic in self._responses for each in topic.partition_responses)
+        return finish(self._services, self._context, self._request, self._responses, self._parked, has_failed)
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
