@@ -226,6 +226,12 @@ ROWS: Final = (
     _at_most("transactions of 100 records, 3 partitions, one producer: p99 of a commit", "transactions", 0.8, 0.5),
     _at_least("transactions of 100 records, 3 partitions, ten producers: rate", "transactions", 1.2, 2.0),
     _at_most("transactions of 100 records, 3 partitions, ten producers: p99 of a commit", "transactions", 0.8, 0.5),
+    _at_most(
+        "transactions of 100 records, 3 partitions, ten producers at 300/s: p50 of a commit", "transactions", 1.0, 0.6
+    ),
+    _at_most(
+        "transactions of 100 records, 3 partitions, ten producers at 300/s: p99 of a commit", "transactions", 0.8, 0.5
+    ),
     _at_least("consume-transform-produce, 100 records, one producer: rate", "transactions", 1.2),
     _at_least("consume-transform-produce, 100 records, ten producers: rate", "transactions", 1.2),
     _at_least("fetch 1 MiB of transactions, 10 % aborted, 4 connections: rate of read_committed", "transactions", 1.0),

@@ -119,10 +119,16 @@ class Producing:
         self._offset = 0
         self._coordinator, self._producer = init_producer(client, transactional_id)
 
-    def transactions(self, count: int) -> Conversation:
-        """So many transactions, one after the other, all committed."""
+    def transactions(self, count: int, interval_s: float = 0.0, delay_s: float = 0.0) -> Conversation:
+        """So many transactions, one after the other, all committed. Each begins `interval_s` after the one before, the
+        first `delay_s` from now; one whose time has passed begins at once, and its latency counts from then.
+        """
         source = self._work.source
+        due = time.perf_counter() + delay_s
         for _ in range(count):
+            if (early_s := due - time.perf_counter()) > 0:
+                yield early_s
+            due += interval_s
             began = time.perf_counter_ns()
             if source is not None:
                 yield [Request(source.port, source.fetch)]

@@ -38,11 +38,14 @@ class Case(NamedTuple):
     producers: int
     transactions: int
     has_offsets: bool = False
+    rate: int | None = None
+    """Transactions a second of all producers together; None where each begins its next one at once."""
 
 
 CASES: Final = (
     Case("transactions of 100 records, 3 partitions, one producer", 1, 4_000),
     Case("transactions of 100 records, 3 partitions, ten producers", 10, 12_000),
+    Case("transactions of 100 records, 3 partitions, ten producers at 300/s", 10, 3_000, rate=300),
     Case("consume-transform-produce, 100 records, one producer", 1, 3_000, has_offsets=True),
     Case("consume-transform-produce, 100 records, ten producers", 10, 9_000, has_offsets=True),
 )
@@ -165,7 +168,12 @@ def run_case(subject: Subject, case: Case, transactions: int) -> Run:
     producers = [Producing(client, f"{topic}-{each}", work) for each in range(case.producers)]
     share = -(-transactions // case.producers)
     cpu_before, began = time.process_time(), time.perf_counter()
-    cpu = subject.spend(lambda: hold([producer.transactions(share) for producer in producers]))
+    interval_s = case.producers / case.rate if case.rate else 0.0
+    conversations = [
+        producer.transactions(share, interval_s, interval_s * number / case.producers)
+        for number, producer in enumerate(producers)
+    ]
+    cpu = subject.spend(lambda: hold(conversations))
     seconds, generator_cpu_s = time.perf_counter() - began, time.process_time() - cpu_before
     client.close()
     for each in (topic, *([consumed] if case.has_offsets else [])):
