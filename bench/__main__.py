@@ -82,7 +82,7 @@ def measured(groups: Sequence[Group], arguments: argparse.Namespace) -> tuple[li
 
 
 def keep(figures: Sequence[Figure], arguments: argparse.Namespace, *, is_whole: bool) -> None:
-    """The latest run in a file of its own. What is kept and shown changes only where that is asked for, or measured
+    """The latest run in a file of its own. What is kept and shown changes only if that is asked for, or measured
     as a whole."""
     write_json(LATEST, {"date": time.strftime("%Y-%m-%d"), **machine()}, figures)
     print(f"written to {LATEST}")
@@ -155,7 +155,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each measurement, with each broker")
     parser.add_argument("--directory", type=Path, help="where the brokers keep their data while it runs")
     parser.add_argument("--ports", type=int, default=22_000, metavar="FIRST", help="ports from here on are used")
-    parser.add_argument("--plain", action="store_true", help="measure also where the hot path is plain Python")
+    parser.add_argument("--plain", action="store_true", help="measure also if the hot path is plain Python")
     parser.add_argument("--dry", action="store_true", help="print, write nothing")
     return parser.parse_args()
 

@@ -66,7 +66,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def create(contender: Contender, prefix: str) -> None:
-    """All of them, over the plain listener. Raises `Unanswered` where the broker refuses one."""
+    """All of them, over the plain listener. Raises `Unanswered` if the broker refuses one."""
     creations = list(drawn(prefix))
     client = connect_when_possible(contender.port)
     try:

@@ -43,7 +43,7 @@ def run_of(figure: Figure) -> Run | None:
 
 
 def measured_paths(figure: Figure) -> tuple[str, ...]:
-    """The modules and packages that a figure measures; the whole product where no row says its group."""
+    """The modules and packages that a figure measures; the whole product if no row says its group."""
     if figure.name.startswith(BEGINS):
         return ("requirements.lock",)
     group = GROUP_OF_ROW.get(figure.name, "")
@@ -57,8 +57,8 @@ def measured_paths(figure: Figure) -> tuple[str, ...]:
 
 
 def aged(figures: Sequence[Figure], root: Path) -> list[Figure]:
-    """The figures with the mark of those that are old in the tree at `root`. A mark stays as it is where git is
-    missing, or where the clone does not have the commit.
+    """The figures with the mark of those that are old in the tree at `root`. A mark stays as it is if git is
+    missing, or if the clone does not have the commit.
     """
 
     @cache

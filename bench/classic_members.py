@@ -43,7 +43,7 @@ class ClassicMember:
         self.owned: frozenset[int] = frozenset()
         self.is_leader = False
         self.must_rejoin = asyncio.Event()
-        """Set by a leader's owner where the metadata of the topic has changed."""
+        """Set by a leader's owner if the metadata of the topic has changed."""
         self._topic = topic
         self._port = port
         self._partitions_of_topic = partitions_of_topic
@@ -136,7 +136,7 @@ class ClassicMember:
                 await asyncio.sleep(0.1)
 
     async def _synced(self, joined: JoinGroupResponse) -> frozenset[int] | None:
-        """The partitions that the leader gave; None where the next generation has begun already."""
+        """The partitions that the leader gave; None if the next generation has begun already."""
         self.is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         assignments = []
         if self.is_leader:

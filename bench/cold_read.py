@@ -85,7 +85,7 @@ class Round(NamedTuple):
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Of this broker alone: Apache Kafka brings no client of an object store. Nothing where versitygw is missing."""
+    """Of this broker alone: Apache Kafka brings no client of an object store. Nothing if versitygw is missing."""
     try:
         find_program()
     except Missing as missing:

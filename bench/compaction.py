@@ -52,7 +52,7 @@ class Cleaning(NamedTuple):
     seconds: float
     cpu_s: float
     worker_mb: float
-    """The most anonymous memory of a worker process; 0 where the broker has none."""
+    """The most anonymous memory of a worker process; 0 if the broker has none."""
     left_size: int
 
 

@@ -1,7 +1,7 @@
 """What produce and fetch feel of the log cleaner: p99 while a log is cleaned, beside the same load on an idle cleaner.
 
 Requests leave at set times, in pieces of a second or less: first while there is nothing to clean, then while one log
-after another is cleaned. A piece counts where the cleaner was at work from its beginning to its end.
+after another is cleaned. A piece counts if the cleaner was at work from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def fetched_batch() -> bytes:
 def measure(bench: Bench, form: Form) -> list[Figure]:
     """The brokers take turns; each round cleans logs of its own."""
     compile_packages()
-    load.language()  # compiles the load generator where that is not done yet: not from two threads at a time
+    load.language()  # compiles the load generator if that is not done yet: not from two threads at a time
     kind = KIND.shortened(QUICK_DIVISOR) if form.is_quick else KIND
     log = write_log(bench.directory / "dirty", kind, time.time_ns() // 1_000_000)
     logs_a_round = QUICK_LOGS_A_ROUND if form.is_quick else LOGS_A_ROUND

@@ -40,7 +40,7 @@ class _Line:
         self._received = bytearray()
 
     def receive(self) -> memoryview | None:
-        """Read once; the reply where it is complete. Raises `LoadFailed` where the broker has closed the connection."""
+        """Read once; the reply if it is complete. Raises `LoadFailed` if the broker has closed the connection."""
         data = self.socket.recv(RECEIVE_SIZE)
         if not data:
             raise LoadFailed("the broker closed a connection")

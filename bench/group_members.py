@@ -199,7 +199,7 @@ class Member:
         )
 
     def begin(self, delay_s: float) -> None:
-        """Send heartbeats from now on, also where that was begun before."""
+        """Send heartbeats from now on, also if that was begun before."""
         if self._beating is not None:
             self._beating.cancel()
         self._beating = asyncio.get_running_loop().create_task(self._beat(delay_s))

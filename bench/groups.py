@@ -37,7 +37,7 @@ class Group(NamedTuple):
     about: str
     is_in_quick: bool = True
     is_long: bool = False
-    """Minutes by the dozen: only where it is asked for, by name or by `--long`."""
+    """Minutes by the dozen: only if it is asked for, by name or by `--long`."""
     rounds: int = 3
 
     @property
@@ -45,7 +45,7 @@ class Group(NamedTuple):
         return find_spec(self.module) is not None
 
     def form(self, *, is_quick: bool, rounds: int | None, case: str = "") -> Form:
-        """`rounds` where somebody has asked for a number of them."""
+        """`rounds` if somebody has asked for a number of them."""
         wanted = rounds or (min(ROUNDS_QUICK, self.rounds) if is_quick else self.rounds)
         return Form(is_quick, wanted, WARM_UP_QUICK_S if is_quick else WARM_UP_S, case)
 

@@ -46,7 +46,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def _grown_mib(module: str) -> float | None:
-    """None where the library is not installed."""
+    """None if the library is not installed."""
     command = [sys.executable, "-c", PROGRAM, module]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return int(done.stdout) / 1024 if done.returncode == 0 else None

@@ -53,7 +53,7 @@ def test_last():
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
-    """Ours alone, and beside Apache Kafka started as a process where a peer can do the same."""
+    """Ours alone, and beside Apache Kafka started as a process if a peer can do the same."""
     compile_packages()
     return [
         Figure(

@@ -123,7 +123,7 @@ class _Client:
 
 
 def _drain() -> Callable[[ctypes.CDLL, ctypes.Array[ctypes.c_void_p], int], int]:
-    """What gives messages back: compiled where that is possible, because a call of ctypes each is not nothing."""
+    """What gives messages back: compiled if that is possible, because a call of ctypes each is not nothing."""
     compiled = native_load.loop()
 
     def by_ctypes(library: ctypes.CDLL, messages: ctypes.Array[ctypes.c_void_p], count: int) -> int:

@@ -30,7 +30,7 @@ def run(
     `port` is that of all connections, or there is one for each. With `interval_ns` requests leave at that distance,
     answered or not; without, `in_flight` are under way on each connection. With `discards` the kernel throws away what
     follows the head of a reply. With `tls` the connections are under TLS of that version and suite; the handshakes are
-    over before the clock starts. Raises `LoadFailed`, also where TLS is asked for and the loop is not compiled.
+    over before the clock starts. Raises `LoadFailed`, also if TLS is asked for and the loop is not compiled.
     """
     ports = [port] * len(frames) if isinstance(port, int) else port
     compiled = native_load.loop()

@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     took_s: float
     reply_size: int
-    """Bytes; -1 where the broker closed the connection, -2 where no reply came."""
+    """Bytes; -1 if the broker closed the connection, -2 if no reply came."""
 
     @property
     def told(self) -> str:

@@ -1,4 +1,4 @@
-"""The load generator's loop as a compiled one: `load.c`, built on the spot where there is a C compiler."""
+"""The load generator's loop as a compiled one: `load.c`, built on the spot if there is a C compiler."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Load(ctypes.Structure):
 
 @cache
 def loop() -> ctypes.CDLL | None:
-    """The compiled loop; None where there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
+    """The compiled loop; None if there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or os.environ.get("MOLDAU_BENCH_PLAIN"):
         return None
@@ -159,7 +159,7 @@ def run(
 def _connected(port: int) -> socket.socket:
     connected = socket.create_connection(("127.0.0.1", port))
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Without Python's own time limit the descriptor blocks; the loop says by itself where it does not want that.
+    # Without Python's own time limit the descriptor blocks; the loop says by itself if it does not want that.
     connected.setblocking(True)
     return connected
 

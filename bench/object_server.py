@@ -24,7 +24,7 @@ CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
 
 class ObjectServer:
     """One process, and the credentials for it in this process's environment. `with` ends both. A bucket is a directory
-    below `directory`. Raises `Missing` where the program is not installed."""
+    below `directory`. Raises `Missing` if the program is not installed."""
 
     def __init__(self, directory: Path, port: int) -> None:
         program = find_program()

@@ -24,7 +24,7 @@ class Pinger:
     """One connection, one request at a time, a pause between them."""
 
     def __init__(self, port: int, frame: bytes, pause_s: float = 0.002) -> None:
-        """Returns after the first answer. Raises `ChildProcessError` where none comes."""
+        """Returns after the first answer. Raises `ChildProcessError` if none comes."""
         command = [sys.executable, "-m", "bench.pinger", str(port), frame.hex(), str(pause_s)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.latencies_ms: list[float] = []

@@ -43,7 +43,7 @@ def cpu_time_with_children(pid: int) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any thread of a process has started. Empty where it has ended."""
+    """The processes that any thread of a process has started. Empty if it has ended."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:

@@ -105,7 +105,7 @@ def records_in(reply: memoryview, topic: str) -> tuple[ErrorCode, memoryview]:
 
 
 def end_of_batches(records: memoryview, offset: int) -> tuple[int, int]:
-    """The size of the whole batches, and the offset after them; the given one where there are none."""
+    """The size of the whole batches, and the offset after them; the given one if there are none."""
     position = 0
     while position + HEADER_SIZE <= len(records):
         header = parse_header(records, position)

@@ -142,7 +142,7 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 
 
 def object_server(bench: Bench, stack: ExitStack) -> str | None:
-    """The endpoint of an S3 server with a bucket; None where versitygw is missing."""
+    """The endpoint of an S3 server with a bucket; None if versitygw is missing."""
     try:
         find_program()
     except Missing as missing:

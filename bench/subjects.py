@@ -29,7 +29,7 @@ _SET_DEATH_SIGNAL: Final = 1
 COMPILED: Final = ("moldau.broker.network.connection", "moldau.protocol.record_batch")
 """Two of the modules that `make compiled` compiles."""
 LAST_LINES: Final = 20
-"""Of a broker's log, shown where a measurement fails."""
+"""Of a broker's log, shown if a measurement fails."""
 SCRATCH_PIECE = bytes(1 << 20)
 SETTINGS = ("log.segment.delete.delay.ms=1000", "num.partitions=1")
 """What both get besides the settings of the conformance run: deleted topics give back their space soon."""
@@ -164,7 +164,7 @@ def die_with_parent() -> None:
 
 
 def find_peer() -> Toolchain | None:
-    """What runs Apache Kafka, fetched where Maven is there; where it cannot run, says so and why."""
+    """What runs Apache Kafka, fetched if Maven is there; if it cannot run, says so and why."""
     toolchain = Toolchain(fetch=True)
     try:
         toolchain.java()

@@ -26,7 +26,7 @@ PASSES: Final = 2
 
 
 def measure(bench: Bench, form: Form) -> list[Figure]:
-    """All columns. Nothing where versitygw is missing."""
+    """All columns. Nothing if versitygw is missing."""
     with ExitStack() as stack:
         endpoint = object_server(bench, stack)
         if endpoint is None:

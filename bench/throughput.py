@@ -40,7 +40,7 @@ def rounds(contenders: Sequence[Contender], workload: Workload, count: int, requ
 
 
 def figures_of(workload: Workload, runs: dict[str, list[Run]]) -> list[Figure]:
-    """Rate, latencies and CPU of a load: for a request where they are small, for a gigabyte where they are large."""
+    """Rate, latencies and CPU of a load: for a request if they are small, for a gigabyte if they are large."""
     generator = max(run.outcome.generator_share for mine in runs.values() for run in mine)
     unit, scale = ("s/GB", 1e9) if workload.is_counted_in_mb else ("us", 1e-6)
 

@@ -39,7 +39,7 @@ class Case(NamedTuple):
     transactions: int
     has_offsets: bool = False
     rate: int | None = None
-    """Transactions a second of all producers together; None where each begins its next one at once."""
+    """Transactions a second of all producers together; None if each begins its next one at once."""
 
 
 CASES: Final = (

@@ -248,7 +248,7 @@ class _PeakResident(threading.Thread):
         self.join()
 
     def finish(self) -> None:
-        """Raises `ProcessLookupError` where one of them has ended."""
+        """Raises `ProcessLookupError` if one of them has ended."""
         self._is_over.set()
         self.join()
         self._look()

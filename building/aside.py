@@ -58,7 +58,7 @@ class Aside:
         self._failed = self._folder / "failed"
 
     def compile_now(self) -> str:
-        """Compile the hot path now, where the machine can. Returns the line to print."""
+        """Compile the hot path now, if the machine can. Returns the line to print."""
         with self._locked(waits=True):
             if is_current(self._root):
                 return f"{COMPILED} already"
@@ -74,7 +74,7 @@ class Aside:
     def begin(self) -> str:
         """Prepare a start without delaying it: install a finished set, or start a compile for a later start.
 
-        Returns the line to print; empty where the compiled modules are current. The compile is a process of the lowest
+        Returns the line to print; empty if the compiled modules are current. The compile is a process of the lowest
         priority in its own session, so that Ctrl-C in this terminal does not end it.
         """
         if is_current(self._root):
@@ -169,7 +169,7 @@ class Aside:
         return COMPILED
 
     def _refuse_known_failure(self) -> None:
-        """Check for an earlier failure. Raises `CannotCompile` where these sources could not be compiled before."""
+        """Check for an earlier failure. Raises `CannotCompile` if these sources could not be compiled before."""
         try:
             digest, reason, *_ = self._failed.read_text().splitlines()
         except (OSError, ValueError):
@@ -182,7 +182,7 @@ class Aside:
 
     @contextmanager
     def _locked(self, *, waits: bool) -> Iterator[None]:
-        """Hold the lock of the checkout. Raises `Busy` where another process holds it and this one does not wait. The
+        """Hold the lock of the checkout. Raises `Busy` if another process holds it and this one does not wait. The
         system releases the lock when its process ends.
         """
         self._folder.mkdir(exist_ok=True)

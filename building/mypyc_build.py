@@ -35,7 +35,7 @@ def c_compiler() -> str:
 
 
 def refuse_without_c_compiler() -> None:
-    """Check for a C compiler. Raises `CannotCompile` where this machine has none."""
+    """Check for a C compiler. Raises `CannotCompile` if this machine has none."""
     if shutil.which(c_compiler()) is None:
         raise CannotCompile(f"this machine has no C compiler ({c_compiler()})")
 
@@ -53,7 +53,7 @@ def extension_name(source: str) -> str:
 def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Path | None = None) -> list[str]:
     """Compile these modules of a tree; the files made, relative to it. Raises `CannotCompile`.
 
-    mypyc and setuptools are installed beside the tree for this one build where the environment lacks them.
+    mypyc and setuptools are installed beside the tree for this one build if the environment lacks them.
     """
     refuse_without_c_compiler()
     tools = tree / ".tools"

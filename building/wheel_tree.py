@@ -30,7 +30,7 @@ BESIDE: Final = ("pyspark_moldau",)
 
 
 def copy_tree(root: Path, tree: Path) -> None:
-    """Copy the sources, with folders where the repository has links."""
+    """Copy the sources, with folders if the repository has links."""
     for top in (TARGET, *BESIDE):
         for path in files_of(root / top):
             copy = tree / path.relative_to(root)

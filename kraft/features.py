@@ -27,7 +27,7 @@ class SupportedRange(NamedTuple):
 
 
 # DIVERGES: Apache Kafka supports metadata.version from 7 on, and levels above 0 of the other features. Here a level is
-# supported only where this version implements what the level means.
+# supported only if this version implements what the level means.
 SUPPORTED_FEATURES: Final[dict[str, SupportedRange]] = {
     METADATA_VERSION: SupportedRange(25, 33),
     KRAFT_VERSION: SupportedRange(0, 1),
@@ -84,7 +84,7 @@ CONTROLLER_UNREGISTRATION_VERSION: Final = 33
 
 
 def refusal_of_feature(name: str, level: int) -> str | None:
-    """Why this node cannot run in a cluster where `name` is finalized at `level`; None where it can."""
+    """Why this node cannot run in a cluster in which `name` is finalized at `level`; None if it can."""
     if level == 0 and name != METADATA_VERSION:
         return None
     supported = SUPPORTED_FEATURES.get(name)

@@ -4,7 +4,7 @@
 |---|---|---|
 | `key` | binary | |
 | `partition`, `offset`, `timestamp` | int, long, timestamptz | where the record stands; never null |
-| `headers` | list of (key, value) | where they are asked for |
+| `headers` | list of (key, value) | if they are asked for |
 | `value` | binary | or, with a registry, the type of the value's schema: the fields of a record are those of a struct |
 
 A record that does not fit is a `Misfit`: its value is not framed, has no schema, or does not have the type that the
@@ -102,7 +102,7 @@ class DecodedColumns:
     """
 
     def __init__(self, source: SchemaSource, *, has_headers: bool, value_type: pa.DataType | None = None) -> None:
-        """`value_type`: the type that the column has in the table; None where the table has no such column yet."""
+        """`value_type`: the type that the column has in the table; None if the table has no such column yet."""
         self._values = FramedValues(source)
         self._base = raw_schema(read_columns(has_headers=has_headers))
         self._type = value_type
@@ -113,12 +113,12 @@ class DecodedColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns; without `value` where no schema was met yet."""
+        """The columns; without `value` if no schema was met yet."""
         at = len(self._base) - 1
         return self._base.remove(at) if self._type is None else self._base.set(at, pa.field("value", self._type))
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`, and `Refused` where a library is missing: no
+        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`, and `Refused` if a library is missing: no
         record is known to be a misfit then.
         """
         values = batch.column("value").to_pylist()

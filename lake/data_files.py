@@ -63,7 +63,7 @@ class AttemptFiles:
     """Writes the rows of an attempt into the schema and the partitions of a transaction's table."""
 
     def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
-        """Raises `Refused` where the table is partitioned by something else than one unit of `timestamp`."""
+        """Raises `Refused` if the table is partitioned by something else than one unit of `timestamp`."""
         self._transaction = transaction
         self._table = transaction._table
         self._attempt = attempt
@@ -166,7 +166,7 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def unit_of(spec: PartitionSpec, schema: object) -> str | None:
-    """The unit of `timestamp` by which a table is partitioned; None where it is not partitioned. Raises `Refused`."""
+    """The unit of `timestamp` by which a table is partitioned; None if it is not partitioned. Raises `Refused`."""
     if spec.is_unpartitioned():
         return None
     (first, *others) = spec.fields
@@ -178,7 +178,7 @@ def unit_of(spec: PartitionSpec, schema: object) -> str | None:
 
 
 def partitioned(batch: pa.RecordBatch, unit: str | None) -> list[tuple[str, pa.RecordBatch]]:
-    """The rows by partition: the directory of each, which ends in a slash, or nothing where there are no partitions."""
+    """The rows by partition: the directory of each, which ends in a slash, or nothing if there are no partitions."""
     if unit is None:
         return [("", batch)]
     starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)

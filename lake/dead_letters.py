@@ -1,6 +1,6 @@
 """Dead letters: the records that do not fit a table, in a table of their own with the reason of each.
 
-The dead letters of a round are committed before the rows of the round, and only where there are any. After a crash
+The dead letters of a round are committed before the rows of the round, and only if there are any. After a crash
 between the two commits the table has not the round, and the records that are dead letters already are left out when the
 round is made again: each offset is in one of the two tables.
 """

@@ -19,11 +19,11 @@ from moldau.storage.files.local_files import LocalFiles
 
 class SyncedFile(RawIOBase):
     """A file that is written from its beginning to its end. `close` makes its bytes and its name durable, and raises
-    OSError where it cannot.
+    OSError if it cannot.
     """
 
     def __init__(self, path: str) -> None:
-        """Make the file, and the directories of its path where they are missing. Raises OSError."""
+        """Make the file, and the directories of its path if they are missing. Raises OSError."""
         self._path = path
         make_durable_directory(Path(path).parent)
         self._stream = LocalFileSystem().open_output_stream(path)
@@ -66,7 +66,7 @@ class DurableFileIO(PyArrowFileIO):  # type: ignore[misc]
 
 
 def make_durable_directory(path: Path) -> None:
-    """Make a directory and its parents where they are missing. Raises OSError."""
+    """Make a directory and its parents if they are missing. Raises OSError."""
     if path.is_dir():
         return
     make_durable_directory(path.parent)

@@ -111,10 +111,10 @@ class Follower:
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
 
     def catch_up(self) -> None:
-        """Make rounds until the table has what the places showed when it was called. Returns also where the process is
+        """Make rounds until the table has what the places showed when it was called. Returns also if the process is
         to end.
 
-        Raises `ValueNotDecoded` where a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
+        Raises `ValueNotDecoded` if a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
         `WriterReplaced` and `Refused`; `MalformedMessage` and OSError of the files; the errors of the catalog.
         """
         ends = self._reading.ends(self._ledger.offsets, self._ledger.topic_id)

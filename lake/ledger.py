@@ -55,7 +55,7 @@ class Ledger:
         return replace(self, offsets=dict(self.offsets) | dict(offsets))
 
     def check(self, other: Ledger, table: str) -> None:
-        """Raise `Refused` where a process with the ledger `other` would continue something else: another topic, another
+        """Raise `Refused` if a process with the ledger `other` would continue something else: another topic, another
         cluster, another mode; `TopicRecreated` for another topic of the same name, `IsolationDiffers` for the other
         isolation level.
         """
@@ -81,7 +81,7 @@ class Ledger:
 
 
 def ledger_in(summary: Mapping[str, str] | None, where: str) -> Ledger | None:
-    """The ledger in the properties of a snapshot; None where another program made the snapshot. Raises `Refused` for
+    """The ledger in the properties of a snapshot; None if another program made the snapshot. Raises `Refused` for
     properties that cannot be parsed; `where` names the snapshot in the message.
     """
     written = None if summary is None else summary.get(OFFSETS)

@@ -58,7 +58,7 @@ class Tail:
     """The records of a topic after the offsets of a table, up to the ends of the log when it was made."""
 
     def __init__(self, reading: TopicReading, ledger: Ledger, columns: Columns, misfits: str) -> None:
-        """Raises `DataLost`, also where retention has deleted records that the table does not have; `TopicRecreated`,
+        """Raises `DataLost`, also if retention has deleted records that the table does not have; `TopicRecreated`,
         `ValueNotDecoded`; OSError and `MalformedMessage` of the files.
         """
         self._reading = reading
@@ -295,7 +295,7 @@ class LiveChoices:
 
 
 def loaded(catalog: Catalog, name: str) -> Table:
-    """The table of a topic, or of a name with namespaces. Raises `Refused` where there is none."""
+    """The table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
     tried = [default_identifier(name)]
     if "." in name:
         tried.append(tuple(name.split(".")))
@@ -309,7 +309,7 @@ def loaded(catalog: Catalog, name: str) -> Table:
 
 def grown_schema(table: Table, wanted: pa.Schema) -> Any:
     """The schema of a table with the columns that its tail needs, which the next commit of the follower adds. Raises
-    `Refused` where the table cannot have them.
+    `Refused` if the table cannot have them.
     """
     update = table.transaction().update_schema()
     try:
@@ -328,7 +328,7 @@ class LiveTable(TopicDataset):
         self._live = scan
         pinned = scan.pinned
         self.snapshot_id = pinned.snapshot_id
-        """The snapshot of the table; None where it has none."""
+        """The snapshot of the table; None if it has none."""
         self.table_offsets: Mapping[int, int] = dict(ledger.offsets)
         """The end of each partition in the table, exclusive."""
         self.offsets: Mapping[int, int] = {**ledger.offsets, **(pinned.tail.ends if pinned.tail is not None else {})}

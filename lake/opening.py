@@ -104,7 +104,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
 
 
 def catalog_of(choices: FollowChoices) -> Catalog:
-    """The catalog: one by its name and properties, or that of a directory, which is made where it is not there.
+    """The catalog: one by its name and properties, or that of a directory, which is made if it is not there.
     Raises `Refused` and OSError.
     """
     if choices.warehouse is not None:
@@ -148,7 +148,7 @@ def default_identifier(topic: str) -> tuple[str, ...]:
 
 
 def columns_of(table: Table, registry: str | None, *, has_headers: bool) -> Columns:
-    """The columns that the rows of a table get. Raises `Refused` where the table has others."""
+    """The columns that the rows of a table get. Raises `Refused` if the table has others."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     name = ".".join(table.name())
     if has_headers and "headers" not in schema.names:

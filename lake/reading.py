@@ -38,7 +38,7 @@ class TopicReading:
         return "read_committed" if self._options.is_committed else "read_uncommitted"
 
     def is_compacted(self) -> bool:
-        """Whether the cleaner works on the topic. Raises `Refused` where no place says so, and OSError."""
+        """Whether the cleaner works on the topic. Raises `Refused` if no place says so, and OSError."""
         metadata = ClusterMetadata(self._fs, [self.topic])
         metadata.refresh(self._options.directories)
         if not metadata.is_known:
@@ -49,12 +49,12 @@ class TopicReading:
         return metadata.is_compacted(self.topic)
 
     def starts(self) -> tuple[dict[int, int], str | None]:
-        """The first offsets of the topic, and its id where that is known. Raises `Refused`, `DataLost` and OSError."""
+        """The first offsets of the topic, and its id if that is known. Raises `Refused`, `DataLost` and OSError."""
         starts = {partition: offset for (_, partition), offset in self._planner.starts().items()}
         return starts, self._planner.topic_ids.get(self.topic)
 
     def ends(self, offsets: Offsets, topic_id: str | None) -> dict[int, int]:
-        """The ends of the partitions, none of them before its offset. Raises `DataLost` where the log ends before one
+        """The ends of the partitions, none of them before its offset. Raises `DataLost` if the log ends before one
         of the offsets, `TopicRecreated`, and OSError.
         """
         known = {} if topic_id is None else {self.topic: topic_id}

@@ -3,7 +3,7 @@
     claim     an empty snapshot with the id of the writer. A commit of an earlier writer was made from the snapshot
               before it, so the catalog refuses that commit from now on (assert-ref-snapshot-id).
     sweep     files of attempts that did not become part of the table are deleted (`orphans.py`)
-    attempt   data files, then one commit: the schema where it has grown, the rows, the offsets, the tag of the ledger
+    attempt   data files, then one commit: the schema if it has grown, the rows, the offsets, the tag of the ledger
     crash     before the commit the table has neither the rows nor the offsets, after it both
 
 The commits of other programs between those of the writer (a compaction, an expiry of snapshots) make the next commit a
@@ -41,7 +41,7 @@ from moldau.tables.refusals import Refused
 OWNED: Final = "moldau.topic"
 """The property of a table that this program has made: its topic."""
 SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
-"""How long a snapshot can be read after a newer one is there, where `history.expire.max-snapshot-age-ms` of the table
+"""How long a snapshot can be read after a newer one is there, if `history.expire.max-snapshot-age-ms` of the table
 does not say.
 """
 SNAPSHOTS_MAX: Final = 1_000
@@ -54,7 +54,7 @@ PROPERTIES: Final = {
 }
 """The properties of a new table. A commit a minute would leave half a million files of metadata in a year."""
 CLAIMS_MAX: Final = 10
-"""How often a claim is made where other programs commit meanwhile."""
+"""How often a claim is made if other programs commit meanwhile."""
 RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -90,11 +90,11 @@ class LakeTable:
         self.writer = str(attempt_id(ports.random(ATTEMPT_RANDOM_SIZE)))
 
     def claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
-        """Make the table where there is none, and become its writer. Returns how far the table is.
+        """Make the table if there is none, and become its writer. Returns how far the table is.
 
         `wanted` has the offsets at which a new table begins; `schema` and `unit` are the columns of a new one, and the
-        unit of time by which it is partitioned (None: it is not). Raises `Refused` where the table is something else,
-        as `Ledger.check`; `CommitConflict` where other programs commit all the time, and the errors of the catalog.
+        unit of time by which it is partitioned (None: it is not). Raises `Refused` if the table is something else,
+        as `Ledger.check`; `CommitConflict` if other programs commit all the time, and the errors of the catalog.
         """
         for _ in range(CLAIMS_MAX - 1):
             with suppress(CommitConflict):
@@ -165,7 +165,7 @@ class LakeTable:
 
 
 def ledger_of(table: Table) -> Ledger | None:
-    """How far a table is; None where it was not followed before. Raises `Refused` where the snapshot that said so was
+    """How far a table is; None if it was not followed before. Raises `Refused` if the snapshot that said so was
     removed.
     """
     metadata = table.metadata
@@ -178,7 +178,7 @@ def ledger_of(table: Table) -> Ledger | None:
         snapshot = None if parent is None else metadata.snapshot_by_id(parent)
     reference = metadata.refs.get(TAG)
     tagged = None if reference is None else metadata.snapshot_by_id(reference.snapshot_id)
-    # The tagged snapshot counts where it was expired from the branch, and not where the branch was rolled back past it.
+    # The tagged snapshot counts if it was expired from the branch, and not if the branch was rolled back past it.
     if oldest is not None and tagged is not None and tagged.sequence_number < oldest.sequence_number:
         return _ledger_in(tagged, table)
     if oldest is not None and OWNED in metadata.properties:
@@ -218,7 +218,7 @@ class ConfirmingCatalog:
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Raises `CommitFailedException` where the table does not have the commit, and the errors of the catalog, after
+        """Raises `CommitFailedException` if the table does not have the commit, and the errors of the catalog, after
         which the outcome is unknown.
         """
         try:
@@ -269,9 +269,9 @@ class Attempt:
 
     def commit(self, offsets: Mapping[int, int], *, changes_rows: bool = True) -> Ledger:
         """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `changes_rows`
-        is False where the files that are left out have the same rows as the new ones.
+        is False if the files that are left out have the same rows as the new ones.
 
-        Raises `CommitConflict`, and OSError where a file cannot be written; the files of the attempt are deleted then.
+        Raises `CommitConflict`, and OSError if a file cannot be written; the files of the attempt are deleted then.
         After an error of the catalog the outcome is unknown; the files stay, and the next claim deletes them if they
         are orphans.
         """

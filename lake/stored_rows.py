@@ -37,7 +37,7 @@ def stored_rows(
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in the fields of a schema with ids, without those that another program has deleted, in batches
-    of at most a row group. `names` are the columns that are read; None: all. Where rows were deleted, the batches have
+    of at most a row group. `names` are the columns that are read; None: all. If rows were deleted, the batches have
     `partition` and `offset` as well. Raises OSError.
     """
     left = _undeleted(metadata, io, task) if task.delete_files else None
@@ -94,7 +94,7 @@ def _id_of(field: pa.Field) -> bytes | str:
 
 
 def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """An array in another type that holds its values; null where the array is, at every level."""
+    """An array in another type that holds its values; null if the array is, at every level."""
     if array.type.equals(target, check_metadata=True):
         return array
     if array.offset or pa.types.is_nested(target):

@@ -38,5 +38,5 @@ class BatchIterator:
 
 
 def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
-    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` where no batch can begin."""
+    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` if no batch can begin."""
     return BatchIterator(buffer, position, len(buffer) if end is None else end)

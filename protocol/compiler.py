@@ -275,7 +275,7 @@ class _DecoderSource(_Source):
         if field.kind is not Wire.RECORDS:
             self.charge(f"{size} * {CONTENT_CHARGE if field.kind is Wire.STRING else 1}", field.name)
         view = f"buf[pos:pos + {size}]"
-        # Kafka reads bytes that are not UTF-8 as U+FFFD; such names are refused where they are checked.
+        # Kafka reads bytes that are not UTF-8 as U+FFFD; such names are refused if they are checked.
         value = {Wire.STRING: f"str({view}, 'utf-8', 'replace')", Wire.BYTES: f"bytes({view})"}
         read = f"{target} = {value.get(cast('Wire', field.kind), view)}; pos += {size}"
         if self.is_nullable(field):
@@ -343,7 +343,7 @@ class _CountedDecoderSource(_DecoderSource):
 
     size_max = DECODED_SIZE_MAX
     error_at: Callable[[str], Exception] = staticmethod(too_many_items)
-    """Makes the exception where the limit is exceeded, at the field of this name."""
+    """Makes the exception if the limit is exceeded, at the field of this name."""
 
     def begin(self) -> None:
         self.scope["error_at"] = self.error_at
@@ -394,7 +394,7 @@ class _EncoderSource(_Source):
             self.append(f"{name}({', '.join(operands)})" if operands else repr(bytes(size)))
 
     def uvarint(self, name: str, size_max: int) -> None:
-        """Emit code that writes an unsigned varint. It joins the run of fixed-width fields before it where it has few
+        """Emit code that writes an unsigned varint. It joins the run of fixed-width fields before it if it has few
         enough bytes."""
         run, self.run = self.run, []
         if not run:
@@ -446,7 +446,7 @@ class _EncoderSource(_Source):
         return len(wires) == len(rest) < len(plain) and sum(wire.is_fixed for wire in wires) > 1
 
     def item_body(self, cls: type[object], plain: list[Field], tagged: list[Field], value: str) -> None:
-        """Emit code that writes a struct of an array: in one call where its optional and tagged fields are absent."""
+        """Emit code that writes a struct of an array: in one call if its optional and tagged fields are absent."""
         names = {field.name: self.fresh("o") for field in plain if self.is_optional(field)}
         for name, local in names.items():
             self.emit(f"{local} = {value}.{name}")
@@ -535,7 +535,7 @@ class _EncoderSource(_Source):
             self.run = [*run, ("x", "")]
 
     def differs(self, cls: type[object], field: Field, value: str, is_cheap: bool = False) -> str:
-        """An expression that is true where a tagged field differs from its default.
+        """An expression that is true if a tagged field differs from its default.
 
         It may also be true for a struct of defaults, which is cheaper to compute.
         """

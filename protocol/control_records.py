@@ -41,7 +41,7 @@ def control_key(kind: ControlRecordType) -> bytes:
 def control_record_type(key: BytesLike | None) -> ControlRecordType | None:
     """The type of a control record; None for the types of later releases, which readers ignore.
 
-    Raises `MalformedMessage` where the key is missing or too short. A longer key is one of a later version.
+    Raises `MalformedMessage` if the key is missing or too short. A longer key is one of a later version.
     """
     if key is None:
         raise MalformedMessage("a control record has no key")

@@ -168,4 +168,4 @@ ERROR_TEXTS: Final = {
         "The share coordinator rejected the request because the share-group state epoch did not match."
     ),
 }
-"""Apache Kafka's texts for errors, where an answer has a text and no rule has given it one of its own."""
+"""Apache Kafka's texts for errors, if an answer has a text and no rule has given it one of its own."""

@@ -48,7 +48,7 @@ UINT32_MASK: Final = 0xFFFFFFFF
 def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> list[Record]:
     """The messages of the one at `position`, in the order of their offsets: itself, or those that it holds compressed.
 
-    Raises `MalformedMessage` where the framing is wrong, `DecompressedSizeExceeded` among them; the caller verifies the
+    Raises `MalformedMessage` if the framing is wrong, `DecompressedSizeExceeded` among them; the caller verifies the
     checksum.
     """
     message = message_at(buffer, position, header)

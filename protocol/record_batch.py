@@ -168,7 +168,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, wrapping from 2^31-1 to 0; -1 where there is none."""
+        """The sequence of the last record, wrapping from 2^31-1 to 0; -1 if there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return sequence_after(self.base_sequence, self.last_offset_delta)
@@ -261,8 +261,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
-    """The header of the batch, or of the message of an older format, at `position`; None where it does not end before
-    `end`. Raises `MalformedMessage` where neither can begin there; of a header that is cut short the bytes that exist
+    """The header of the batch, or of the message of an older format, at `position`; None if it does not end before
+    `end`. Raises `MalformedMessage` if neither can begin there; of a header that is cut short the bytes that exist
     are checked."""
     remaining = end - position
     if remaining < HEADER_SIZE and not (remaining >= OLD_SIZE_MIN and is_old(buffer, position)):
@@ -303,7 +303,7 @@ def walk_records(buffer: BytesLike, position: int, end: int, count: int, first: 
     """Walk `count` records that must fill `buffer[position:end]`: (flags, lowest and highest timestamp delta).
 
     `first` is the required offset delta of the first record.
-    Raises `MalformedMessage` where the framing of a record, the count and the end do not agree.
+    Raises `MalformedMessage` if the framing of a record, the count and the end do not agree.
     """
     try:
         return walk(buffer, position, end, count, first)

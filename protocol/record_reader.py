@@ -25,8 +25,8 @@ def records_of(
 ) -> Iterator[Record]:
     """The records of the batch at `position`, decoded one by one, with absolute offsets and effective timestamps.
 
-    The effective timestamp is the append time (the batch's max timestamp) where the batch says so. Control records are
-    included. Raises `MalformedMessage` where the framing is wrong, and `RecordSizeExceeded` for a record of more than
+    The effective timestamp is the append time (the batch's max timestamp) if the batch says so. Control records are
+    included. Raises `MalformedMessage` if the framing is wrong, and `RecordSizeExceeded` for a record of more than
     `record_size_max` bytes in a compressed batch; the caller verifies the checksum.
     """
     if header is None:

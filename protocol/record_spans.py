@@ -68,7 +68,7 @@ class RecordSpans:
         were copied, not before.
 
         `base_time` is the batch's first timestamp in milliseconds, or with `has_append_time` that of all its records.
-        Raises `MalformedMessage` where the framing of a record, the count and the end do not agree. The contents of
+        Raises `MalformedMessage` if the framing of a record, the count and the end do not agree. The contents of
         headers are not checked.
         """
         view = memoryview(data)
@@ -113,7 +113,7 @@ class RecordSpans:
 
     def copy(self, column: int, ends: Buffer, data: Buffer, validity: Buffer | None) -> None:
         """Write a column in the layout of Arrow's binary, which holds less than 2 GiB: `ends` takes a number of 32 bits
-        more than there are records, `data` the bytes, and `validity` a bit for each record; it may be None where none
+        more than there are records, `data` the bytes, and `validity` a bit for each record; it may be None if none
         is null.
         """
         numbers, out = memoryview(ends).cast("B").cast("i"), memoryview(data).cast("B")
@@ -136,7 +136,7 @@ def _numbers(buffer: Buffer) -> memoryview:
 
 def _read_raw(view: memoryview, at: int, end: int, size_max: int, problem: str = PAST_RECORD) -> tuple[int, int]:
     """Read a number of at most `size_max` bytes before `end`. Returns it without zig-zag decoding, and its end.
-    `problem` is the message where it does not end there.
+    `problem` is the message if it does not end there.
     """
     value = 0
     for number in range(size_max):

@@ -21,7 +21,7 @@ from moldau.protocol.record_batch import (
 )
 
 RECORD_SIZE_MAX = 16 << 20
-"""The most bytes of a decompressed record that a producer sends, where `max.decompressed.message.bytes` has its default
+"""The most bytes of a decompressed record that a producer sends, if `max.decompressed.message.bytes` has its default
 and the topic does not allow larger batches.
 """
 RECORD_SIZE_UNLIMITED = (1 << 31) - 9
@@ -31,8 +31,8 @@ RECORD_SIZE_UNLIMITED = (1 << 31) - 9
 def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -> Iterator[tuple[bytes, int]]:
     """Split the decompressed records of a batch into runs of whole records. Yields each run with its number of records.
 
-    `count` is the number of records that the header of the batch states. Where the bytes do not hold exactly `count`
-    whole records, the last run has the bytes that are left over and the number of records that are missing (0 where
+    `count` is the number of records that the header of the batch states. If the bytes do not hold exactly `count`
+    whole records, the last run has the bytes that are left over and the number of records that are missing (0 if
     there are too many bytes); the reader of the run must refuse it. Raises `RecordSizeExceeded` for a record of more
     than `record_size_max` bytes.
     """

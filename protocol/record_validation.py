@@ -4,7 +4,7 @@ There are two stages, in Kafka's order: the header with the checksum, then the r
 checksum can still hold records that stop every consumer, so both stages are needed. The choice and its figures are in
 docs/decisions/0003-what-is-checked-before-append.md.
 
-A refusal is a value (`RejectedBatch`). Where the batch as a whole is wrong, Kafka answers with an error code alone;
+A refusal is a value (`RejectedBatch`). If the batch as a whole is wrong, Kafka answers with an error code alone;
 here the answer has a message as well. DIVERGES: to some invalid batches Kafka answers UNKNOWN_SERVER_ERROR (an unknown
 codec, compressed data that cannot be decompressed, compressed records out of order); some it appends although consumers
 fail on them (wrong record sizes in a compressed batch, offsets out of order in a plain one, sizes below -1, bytes after
@@ -174,7 +174,7 @@ def validate_header(
 def validate_records(
     batch: BytesLike, header: BatchHeader, rules: AppendRules, now_ms: int, *, is_beside_loop: bool = False
 ) -> ValidBatch | RejectedBatch:
-    """Validate the records of a batch whose header is valid, and rewrite them where the topic's settings require it.
+    """Validate the records of a batch whose header is valid, and rewrite them if the topic's settings require it.
     The result has the given header, updated to the rewritten bytes. On the event loop a large batch is refused as
     postponed.
     """
@@ -256,7 +256,7 @@ def patch(batch: BytesLike, header: BatchHeader) -> ValidBatch:
 
 
 def recompress(body: BytesLike, header: BatchHeader, codec: Codec, rules: AppendRules) -> ValidBatch | RejectedBatch:
-    """Compress the records with the topic's codec. The batch is refused where the result is above max.message.bytes."""
+    """Compress the records with the topic's codec. The batch is refused if the result is above max.message.bytes."""
     batch = assemble(
         compress(codec, body, rules.compression_level),
         header.base_offset,
@@ -313,7 +313,7 @@ def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
 
 
 def _record_size_max(rules: AppendRules) -> int:
-    """DIVERGES: a record of more than 16 MiB is refused where `max.decompressed.message.bytes` has its default and
+    """DIVERGES: a record of more than 16 MiB is refused if `max.decompressed.message.bytes` has its default and
     `max.message.bytes` is smaller. Apache Kafka 4.4 sets no limit there, so that a batch of 1 MiB may take 1 GiB.
     """
     if rules.expanded_record_bytes_max >= RECORD_SIZE_UNLIMITED:
@@ -324,7 +324,7 @@ def _record_size_max(rules: AppendRules) -> int:
 def refuse_records(
     batch: BytesLike, body: BytesLike | None, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> RejectedBatch | None:
-    """The refusal that names the invalid records. None where only records without a timestamp were suspected. A body of
+    """The refusal that names the invalid records. None if only records without a timestamp were suspected. A body of
     None is decompressed again, piece by piece.
     """
     errors: list[RecordError] = []

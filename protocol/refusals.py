@@ -77,7 +77,7 @@ def refused(request: object, version: int | None, error: ErrorCode, message: str
     newest one. `message` is the text beside the error.
 
     DIVERGES: the message is also in responses such as those of FindCoordinator, DescribeConfigs, AlterClientQuotas and
-    DeleteTopics, where Apache Kafka has the general text of the error, or none. What is neither a name nor an error has
+    DeleteTopics, if Apache Kafka has the general text of the error, or none. What is neither a name nor an error has
     the value of one rule (`UNKNOWN`), and not the one that Apache Kafka chose for its API. Each marker of a
     WriteTxnMarkers has its error; Apache Kafka tells the last one of each producer id.
     """
@@ -168,7 +168,7 @@ class _Refusal:
                 setattr(result, field.name, list(self._parts(field.struct, source)))
 
     def _parts(self, target: type[object], source: object) -> Iterator[object]:
-        """The elements for the lists of the request that belong to a list; none where there are none.
+        """The elements for the lists of the request that belong to a list; none if there are none.
 
         A list whose elements have no such name, such as the directories of AlterReplicaLogDirs, may have one that does
         in each element.
@@ -193,7 +193,7 @@ class _Refusal:
 
     def _part(self, target: type[object], element: object, names: Sequence[tuple[Field, str | None]]) -> object:
         """The element for one of the request. `names`: the fields of it and those of the request's element that name
-        it; None where this is the name itself.
+        it; None if this is the name itself.
         """
         part = self.target(target)
         for field, of_element in names:

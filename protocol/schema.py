@@ -13,7 +13,7 @@
         topic_data: list[TopicProduceData] = empty()
 
 Fields stand in wire order under Kafka's names in snake_case. A field without a default must be given when a message is
-built; where a version lacks a field, decoding yields its default (or the zero of its type) and encoding leaves it out.
+built; if a version lacks a field, decoding yields its default (or the zero of its type) and encoding leaves it out.
 A class costs next to nothing at import: annotations are read, and `__init__` and codecs compiled, on first use.
 """
 
@@ -44,7 +44,7 @@ VERSION_MAX: Final = 0x7FFF
 
 
 class Wire(Enum):
-    """A primitive type: its `struct` format, or None where its length varies."""
+    """A primitive type: its `struct` format, or None if its length varies."""
 
     BOOL = "?"
     INT8 = "b"
@@ -106,7 +106,7 @@ NEVER: Final = Range(0, -1)
 
 
 class FieldAttributes(NamedTuple):
-    """The options of a field, besides its type; None where they are not given."""
+    """The options of a field, besides its type; None if they are not given."""
 
     first_version: int | None = None
     last_version: int | None = None
@@ -179,7 +179,7 @@ class Spec(NamedTuple):
     versions: Range
     flexible: Range
     has_flexible_header: bool = True
-    """False where the header never has a tagged section, even in flexible versions of the message."""
+    """False if the header never has a tagged section, even in flexible versions of the message."""
 
 
 _ZEROS: Final[dict[Wire, object]] = {
@@ -216,7 +216,7 @@ def spec_of(cls: type[object]) -> Spec:
 
 
 def header_flexible_from(cls: type[object]) -> int:
-    """The first version of a message whose header ends with a tagged section; VERSION_MAX where none does."""
+    """The first version of a message whose header ends with a tagged section; VERSION_MAX if none does."""
     spec = spec_of(cls)
     return spec.flexible.first if spec.has_flexible_header and spec.flexible != NEVER else VERSION_MAX
 

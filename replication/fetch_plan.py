@@ -81,9 +81,9 @@ class PlannedRead:
         self.key = key
         self.data = data
         self.partition = partition
-        """The partition; None where this broker has no such replica."""
+        """The partition; None if this broker has no such replica."""
         self.place = place
-        """The place of the records; None where there are none."""
+        """The place of the records; None if there are none."""
         self.fetch_offset = fetch_offset
 
     @property
@@ -272,7 +272,7 @@ def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: 
 
 
 def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
-    """The end of the client's last epoch in this log, where the client's log continues that epoch and this one does not
+    """The end of the client's last epoch in this log, if the client's log continues that epoch and this one does not
     (KIP-595).
     """
     data = _empty(partition, wish)

@@ -3,7 +3,7 @@ name only changes.
 
 request (id, epoch)      meaning                             answer
 (any, -1)                last fetch of the session, or none  everything asked for; the session ends
-(any, 0)                 open a session                      everything asked for; a session id where there is room
+(any, 0)                 open a session                      everything asked for; a session id if there is room
 (id, n >= 1)             next fetch of the session           only the partitions that have changed
 unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
 epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over

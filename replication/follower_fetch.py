@@ -37,7 +37,7 @@ class LocalReplicas(Protocol):
     """The replicas of this broker."""
 
     def find(self, key: PartitionKey) -> Partition | None:
-        """The replica with this topic name or topic id, and partition index; None where this broker has none."""
+        """The replica with this topic name or topic id, and partition index; None if this broker has none."""
 
     def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
         """The error for a partition that `find` does not find."""
@@ -93,7 +93,7 @@ def update_fetch_states(
 
 
 def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode:
-    """The error of a follower's fetch: NOT_LEADER_OR_FOLLOWER where this broker does not lead the partition, or where
+    """The error of a follower's fetch: NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition, or if
     the follower's broker epoch is an earlier one.
 
     A broker that restarts with an empty disk has a new broker epoch, and no longer has what its former process fetched
@@ -107,9 +107,9 @@ def refusal_of_replica(partition: Partition, replica: ReplicaState) -> ErrorCode
 
 
 def divergence(log: Log, wish: FetchPartition) -> EpochEnd | None:
-    """The end of the client's last epoch in this log; None where the client's log is a prefix of this one (KIP-595).
+    """The end of the client's last epoch in this log; None if the client's log is a prefix of this one (KIP-595).
 
-    `UNDEFINED_END` where this log has no epoch at or below the client's.
+    `UNDEFINED_END` if this log has no epoch at or below the client's.
     """
     if wish.last_fetched_epoch < 0:
         return None
@@ -147,7 +147,7 @@ class UpdatedPartitions:
             self.on_update()
 
     def watch(self, key: PartitionKey, partition: Partition) -> None:
-        """Listen to a partition until `forget` or `close`. Has no effect where the session listens already."""
+        """Listen to a partition until `forget` or `close`. Has no effect if the session listens already."""
         known = self._watched.get(key)
         if known is None or known.partition is not partition:
             if known is not None:

@@ -73,7 +73,7 @@ class Leadership:
         self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)
 
     def high_watermark(self, end_offset: int) -> int:
-        """The offset before which every replica that may be in sync has all records; -1 where a replica has not fetched
+        """The offset before which every replica that may be in sync has all records; -1 if a replica has not fetched
         in this term.
         """
         for follower in self._decisive:
@@ -82,7 +82,7 @@ class Leadership:
         return end_offset if self._knows_all else UNKNOWN_OFFSET
 
     def set_with(self, replica: int, high_watermark: int) -> tuple[int, ...] | None:
-        """The in-sync set with a follower that has caught up. None where it has not caught up, is in the set already,
+        """The in-sync set with a follower that has caught up. None if it has not caught up, is in the set already,
         or a change is in progress.
 
         Caught up: the follower has every committed record, and every record from before this leader's epoch, because
@@ -99,7 +99,7 @@ class Leadership:
     def set_without_lagging(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
         """The in-sync set without the followers that lag for too long.
 
-        None where no follower does, or a change is in progress.
+        None if no follower does, or a change is in progress.
         """
         in_sync = self.in_sync
         if not in_sync.is_settled:
@@ -174,7 +174,7 @@ class FollowerProgress:
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
         """A follower that is in sync gets a whole replica.lag.time.max.ms for its first fetch from a new leader."""
         self.end_offset = UNKNOWN_OFFSET
-        """The fetch offset of the follower: it has every record before it, flushed where its topic asks for that."""
+        """The fetch offset of the follower: it has every record before it, flushed if its topic asks for that."""
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
         """The broker epoch of the follower at its last fetch: a fetch with an earlier one is refused (KIP-903)."""

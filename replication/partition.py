@@ -8,7 +8,7 @@ leader.
     offline ──become_leader──▶ leader ──become_follower──▶ follower ──become_leader──▶ leader …
        each change of role comes with a higher leader epoch
 
-With the leader alone in sync, the high watermark follows the log end offset at once; where flush.messages asks for a
+With the leader alone in sync, the high watermark follows the log end offset at once; if flush.messages asks for a
 sync, only after the sync: a loss of power takes back nothing that a consumer has read.
 
 Listeners (`PartitionListener`) are notified when an offset moves: the purgatory, fetch sessions and coordinators
@@ -54,7 +54,7 @@ class PartitionListener(Protocol):
     def on_log_start_offset_updated(self) -> None:
         """The log start offset moved.
 
-        The low watermark may have moved with it, and also the last stable offset, where the first open transaction
+        The low watermark may have moved with it, and also the last stable offset, if the first open transaction
         began before the new log start offset. A leader also calls this when a follower's log start offset moved, or
         when the in-sync replicas changed.
         """
@@ -179,7 +179,7 @@ class Partition:
         replicas = replicas or isr
         in_sync, has_other_replicas_in_sync = InSyncSet(isr, partition_epoch), False
         if leader_epoch > self.leader_epoch or self.leadership is None:
-            # The epoch is noted before its first record: followers and consumers find by it where logs part (KIP-101).
+            # The epoch is noted before its first record: followers and consumers find by it if logs part (KIP-101).
             # The high watermark stays what this replica knew as a follower; it may lag behind what is committed until
             # all in-sync replicas have fetched in this term. Until then ListOffsets tells no latest offset (KIP-207).
             self.log.epochs.assign(leader_epoch, self.log.end_offset)
@@ -207,7 +207,7 @@ class Partition:
         self.advance()
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> None:
-        """Follow from this epoch on. `leader_id` is -1 where there is no leader."""
+        """Follow from this epoch on. `leader_id` is -1 if there is no leader."""
         was_leader, self.leadership = self.leadership is not None, None
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -245,10 +245,10 @@ class Partition:
         produce_version: int,
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
-        """Append a client's batch. Where the result has an error, nothing was written.
+        """Append a client's batch. If the result has an error, nothing was written.
 
-        INVALID_TXN_STATE where the batch would open a transaction and `guard` is not the one noted by
-        `batch_verification`. NOT_LEADER_OR_FOLLOWER where the guard is of another term: the client tries again."""
+        INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one noted by
+        `batch_verification`. NOT_LEADER_OR_FOLLOWER if the guard is of another term: the client tries again."""
         refusal = _append_refusal(self, required_acks, guard)
         if refusal is not NONE:
             return _refused(self.log, refusal)
@@ -326,11 +326,11 @@ class Partition:
         coordinator_epoch: int,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append the marker that ends a producer's transaction here, under acks=all. A marker is appended also where no
+        """Append the marker that ends a producer's transaction here, under acks=all. A marker is appended also if no
         transaction is open: it moves the producer's epoch.
 
-        INVALID_PRODUCER_EPOCH where the log knows a later epoch, or under transaction.version 2 the same epoch in an
-        open transaction. TRANSACTION_COORDINATOR_FENCED where it knows a later coordinator epoch."""
+        INVALID_PRODUCER_EPOCH if the log knows a later epoch, or under transaction.version 2 the same epoch in an
+        open transaction. TRANSACTION_COORDINATOR_FENCED if it knows a later coordinator epoch."""
         marker = end_transaction_marker(
             commits=is_commit,
             producer_id=producer_id,
@@ -344,7 +344,7 @@ class Partition:
     def commit_error(self) -> ErrorCode:
         """The error of an acks=all request whose records are committed now.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync than min.insync.replicas.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync than min.insync.replicas.
         """
         return NONE if len(self.isr) >= self.min_insync_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -376,7 +376,7 @@ class Partition:
         return refusal
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The lowest log start offset of the replicas on active brokers; -1 where a replica has not fetched in this
+        """The lowest log start offset of the replicas on active brokers; -1 if a replica has not fetched in this
         term.
         """
         assert self.leadership is not None
@@ -395,7 +395,7 @@ class Partition:
             self.advance()
 
     def in_sync_set_confirmed(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Apply an in-sync set that the controller confirmed. It is ignored where this leader knows a later partition
+        """Apply an in-sync set that the controller confirmed. It is ignored if this leader knows a later partition
         epoch.
         """
         if self.leadership is not None and partition_epoch > self.partition_epoch:
@@ -500,7 +500,7 @@ def _refused(log: Log, error: ErrorCode) -> AppendResult:
 
 
 def _append_refusal(partition: Partition, required_acks: int, guard: VerificationGuard | None) -> ErrorCode:
-    """The error of an append in the replica's current state; NONE where it takes appends."""
+    """The error of an append in the replica's current state; NONE if it takes appends."""
     if partition.leadership is None or (guard is not None and guard.leader_epoch != partition.leader_epoch):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if required_acks == ACKS_ALL and len(partition.isr) < partition.min_insync_replicas:
@@ -512,8 +512,8 @@ def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: in
     """Move the start of an empty log from its leader's log start offset to the beginning of the batch that holds that
     offset.
 
-    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens where the
-    log has records, where the batch does not hold the offset, or where it cannot be appended (damaged, cut short, of a
+    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens if the
+    log has records, if the batch does not hold the offset, or if it cannot be appended (damaged, cut short, of a
     later epoch than `leader_epoch`, the one that was fetched from): then the append that follows tells the error.
     """
     if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:

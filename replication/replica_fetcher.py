@@ -10,7 +10,7 @@ Each partition is in one state; every state but FETCHING leaves it out of the re
     FETCHING   ──an error──▶ DELAYED ──after 20 ms, then longer, up to replica.fetch.backoff.ms──▶ FETCHING
 
 The fetch offset tells the leader which records this replica has, so the order is binding: truncate, then fetch; flush
-where the topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging
+if the topic asks for it, then fetch. The leader's high watermark is taken only from a response without a diverging
 epoch. Otherwise a truncation could go below it, and remove records that count as committed (KIP-101).
 
 What the machine cannot do itself it asks for as effects, which its shell carries out. Its side of the incremental fetch
@@ -181,7 +181,7 @@ class ReplicaFetcher:
     def follow(self, partition: Partition) -> Flush | None:
         """Fetch a partition from its log end offset on, in its leader epoch. Call it again when the epoch changes.
 
-        The caller carries out the effect first: where the topic asks for flushes, records that an earlier epoch or
+        The caller carries out the effect first: if the topic asks for flushes, records that an earlier epoch or
         process left unflushed must be durable before the first fetch confirms them to the leader.
         """
         followed = FollowedPartition(partition)
@@ -204,7 +204,7 @@ class ReplicaFetcher:
     # Fetching
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """The next fetch. None where there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
+        """The next fetch. None if there is nothing to fetch until an effect is done, or until `next_deadline_ms`."""
         if now_ms < self._ready_ms:
             return None
         self._look_around(now_ms)
@@ -246,7 +246,7 @@ class ReplicaFetcher:
                     self._delayed[key] = followed
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) at which a delayed partition is fetched again; None where no partition is delayed."""
+        """The time (ms) at which a delayed partition is fetched again; None if no partition is delayed."""
         if not self._delayed:
             return None
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
@@ -469,7 +469,7 @@ class ReplicaFetcher:
 def truncation_offset(partition: Partition, epoch: int, end_offset: int) -> int:
     """The last offset at which this log may agree with the leader's, whose epochs up to `epoch` end at `end_offset`.
 
-    It is past the end of neither log. Where this log lacks that epoch, the epoch before it decides, and the next fetch
+    It is past the end of neither log. If this log lacks that epoch, the epoch before it decides, and the next fetch
     asks again from there: after two fast elections the logs may have diverged in any of several epochs (KIP-279).
     """
     ours = partition.log.end_offset_for_epoch(epoch)
@@ -508,7 +508,7 @@ class FetchSessionHandler:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """Note that the leader responded without an error of the session. False where it keeps no session: then the
+        """Note that the leader responded without an error of the session. False if it keeps no session: then the
         next request has to name every partition.
         """
         if session_id == NO_SESSION:

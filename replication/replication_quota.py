@@ -48,7 +48,7 @@ class Window:
         return self._size * 1000 / self._span_ms(now_ms)
 
     def delay_ms(self, rate_max: float, now_ms: int) -> int:
-        """The time (ms) without traffic after which the rate falls to a maximum (bytes a second); 0 where it is not
+        """The time (ms) without traffic after which the rate falls to a maximum (bytes a second); 0 if it is not
         above it.
         """
         rate = self.rate(now_ms)
@@ -114,7 +114,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 def rate_of(*layers: Mapping[str, str], name: str) -> int:
-    """The value of the first layer that sets `name`; `UNLIMITED` where no layer does."""
+    """The value of the first layer that sets `name`; `UNLIMITED` if no layer does."""
     for layer in layers:
         if name in layer:
             return int(layer[name])

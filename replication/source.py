@@ -9,7 +9,7 @@ A read does not wait for the disk without `waits`. Its result is one of
     ErrorCode            the reason why nothing can be read
 
 The local log answers OFFSET_MOVED_TO_TIERED_STORAGE for offsets below the local log start offset of a tiered topic.
-A follower gets this error; a consumer reads the offsets from the source of remote storage, where the broker has one.
+A follower gets this error; a consumer reads the offsets from the source of remote storage, if the broker has one.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class LocatedBatches:
 
     def __init__(self, place: FileSlice | None, aborted_transactions: list[AbortedTransaction] | None = None) -> None:
         self.slice = place
-        """The bytes of the file; None where there is nothing to read below the upper bound."""
+        """The bytes of the file; None if there is nothing to read below the upper bound."""
         self.size = place.size if place is not None else 0
         self.aborted_transactions = aborted_transactions
         """Under TXN_COMMITTED: the aborted transactions that may overlap the place, sorted by first offset."""
 
 
 class PageCacheMiss:
-    """Bytes that a lookup needs and the page cache lacks. `log` fails where they cannot be read."""
+    """Bytes that a lookup needs and the page cache lacks. `log` fails if they cannot be read."""
 
     __slots__ = ("log", "place")
 
@@ -123,7 +123,7 @@ class LocalLog:
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | ErrorCode:
         """Find batches in the local log. OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before
-        the local log. KAFKA_STORAGE_ERROR where the disk refuses, and where no batch is found in its place: the log
+        the local log. KAFKA_STORAGE_ERROR if the disk refuses, and if no batch is found in its place: the log
         has failed then, unless the cause passes by itself (no file descriptor is left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)

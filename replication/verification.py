@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 EPOCH_BUMP_PRODUCE_VERSION: Final = 12
 """From this version of Produce on a client speaks the protocol of transaction.version 2: the leader adds the partition
-to the client's transaction, and does so also where verification is off."""
+to the client's transaction, and does so also if verification is off."""
 
 
 def batch_verification(
     partition: Partition, records: BytesLike, now_ms: int, produce_version: int
 ) -> VerificationGuard | None:
-    """The guard for a client's batch that would open a transaction. None where no verification is needed: its
+    """The guard for a client's batch that would open a transaction. None if no verification is needed: its
     transaction is open in this log, it repeats a batch that was appended, it is not transactional, or verification
-    is off for this client. None also where the append will refuse it: the replica does not lead, the batch is
+    is off for this client. None also if the append will refuse it: the replica does not lead, the batch is
     malformed, or its producer epoch is over.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION

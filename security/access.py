@@ -3,7 +3,7 @@ operations that an ACL can allow or deny, with their codes in requests and respo
 
     authenticated connection ──▶ Access(principal, host) ──▶ allows(operation, kind, name)
 
-The access belongs to a connection and is replaced where the client authenticates again. A request in an Envelope has
+The access belongs to a connection and is replaced if the client authenticates again. A request in an Envelope has
 the access of the principal and of the address that the envelope names.
 """
 
@@ -72,7 +72,7 @@ class Access(Protocol):
         """
 
     def begin_request(self) -> bool:
-        """Collect the decisions about one request for the audit log. False where they are collected already: the
+        """Collect the decisions about one request for the audit log. False if they are collected already: the
         caller then does not call `end_request`.
         """
 
@@ -80,7 +80,7 @@ class Access(Protocol):
         """Write the collected decisions to the audit log: a line for all with the same operation, kind and outcome."""
 
     def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
-        """The decision on an operation where it is the same for all resources of the kind; None where the name counts.
+        """The decision on an operation if it is the same for all resources of the kind; None if the name counts.
 
         It does not go to the audit log.
         """
@@ -104,7 +104,7 @@ class Access(Protocol):
 
 
 class Unrestricted:
-    """The access of every client where no authorizer is configured."""
+    """The access of every client if no authorizer is configured."""
 
     __slots__ = ("principal",)
 

@@ -13,7 +13,7 @@ WILDCARD: Final = "User:*"
 class Principal(NamedTuple):
     """The identity of a client.
 
-    Two principals are the same where type and name are equal, including upper and lower case.
+    Two principals are the same if type and name are equal, including upper and lower case.
     """
 
     type: str
@@ -46,7 +46,7 @@ class Requester(NamedTuple):
     """Delegation tokens belong to it."""
     client_id: str = ""
     is_strict: bool | None = None
-    """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None where no quota of mutations bounds the
+    """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None if no quota of mutations bounds the
     request.
     """
 

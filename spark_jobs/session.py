@@ -53,7 +53,7 @@ ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true"
 about 5 % less CPU.
 """
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""For a master on this machine: its executors reach the driver there, also where the name of the machine is unknown."""
+"""For a master on this machine: its executors reach the driver there, also if the name of the machine is unknown."""
 LOCAL_MASTER: Final = "local[*]"
 STDERR: Final = 2
 """The file descriptor that the JVM and its workers inherit."""

@@ -60,7 +60,7 @@ class AsyncCluster:
         """
 
     async def start(self) -> AsyncCluster:
-        """As `Cluster.start`. Where the task is cancelled meanwhile, the nodes are ended before it is."""
+        """As `Cluster.start`. If the task is cancelled meanwhile, the nodes are ended before it is."""
         starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
         try:
             await asyncio.shield(starting)

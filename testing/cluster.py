@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KEEP: Final = "MOLDAU_KEEP"
 """The environment variable: 1 keeps the data and the logs of clusters."""
 STARTS_MAX: Final = 5
-"""Starts of a cluster with other ports, where another process took one meanwhile."""
+"""Starts of a cluster with other ports, if another process took one meanwhile."""
 
 
 class Cluster(Conveniences):
@@ -61,7 +61,7 @@ class Cluster(Conveniences):
         `control`: whether the nodes take faults and a moved clock (`faults`, `clock`); each request takes longer then.
         `max_version`: the release of Apache Kafka whose API versions and features a single node offers, such as "2.8".
         `memory`: whether a single node keeps everything in memory, as it does by default.
-        `keep`: whether data and logs stay when the cluster ends; by default where the variable `MOLDAU_KEEP` is 1.
+        `keep`: whether data and logs stay when the cluster ends; by default if the variable `MOLDAU_KEEP` is 1.
         `client`: the library for the conveniences, by the name that pip knows.
         """
         if not isinstance(nodes, int) or nodes < 1:
@@ -191,7 +191,7 @@ class Cluster(Conveniences):
 
     @property
     def client(self) -> Client:
-        """The client of the conveniences. Raises `NoClient` where none is installed."""
+        """The client of the conveniences. Raises `NoClient` if none is installed."""
         if self._client is None:
             if self._lifeline is None:
                 raise RuntimeError("the cluster does not run")

@@ -27,7 +27,7 @@ class Conveniences(ABC):
     @property
     @abstractmethod
     def client(self) -> Client:
-        """The client. Raises `NoClient` where none is installed."""
+        """The client. Raises `NoClient` if none is installed."""
 
     @property
     @abstractmethod

@@ -157,7 +157,7 @@ class Faults:
         return self.add({"error": "ENOSPC"}, node=node, disk="append", path=path, **trigger)
 
     def failing_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Each sync fails. The node stops using the directory, or ends where it has no other."""
+        """Each sync fails. The node stops using the directory, or ends if it has no other."""
         return self.add({"error": "EIO"}, node=node, disk="sync", path=path, **trigger)
 
     # All
@@ -171,7 +171,7 @@ class Faults:
         return Fault(self._place(described, node))
 
     def load(self, script: str | Path | Mapping[str, object], *, node: int | None = None) -> list[Fault]:
-        """Put the faults of a script in force: its JSON, or the path of a file with JSON, or YAML where PyYAML is
+        """Put the faults of a script in force: its JSON, or the path of a file with JSON, or YAML if PyYAML is
         installed.
         """
         read = script if isinstance(script, Mapping) else _read(Path(script))
@@ -231,7 +231,7 @@ def move_leader(nodes: Sequence[Node], to: int, what: Mapping[str, object]) -> N
 
 
 def running(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that run. Raises `FaultRefused` where none does."""
+    """The nodes that run. Raises `FaultRefused` if none does."""
     found = [each for each in nodes if each.is_running]
     if not found:
         raise FaultRefused("no node of the cluster runs")
@@ -248,7 +248,7 @@ def _read(path: Path) -> object:
 
 
 def _asked(node: Node, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
-    """The JSON of an answer; None for a thing that is not there, where it may be missing. Raises `FaultRefused`."""
+    """The JSON of an answer; None for a thing that is not there, if it may be missing. Raises `FaultRefused`."""
     address = node.greeting.get("control")
     if address is None:
         raise FaultRefused(

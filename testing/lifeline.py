@@ -33,7 +33,7 @@ class Lifeline:
         _close_after_fork(self._held)
 
     def add_node(self, pid: int) -> None:
-        """A node has started. It is killed when this process ends, where it could write into a directory that is
+        """A node has started. It is killed when this process ends, if it could write into a directory that is
         removed then; otherwise it stops by itself.
         """
         if self._reaper is not None:

@@ -58,7 +58,7 @@ def pytest_runtest_makereport(
 
 
 def _timeline(faults: Faults) -> str:
-    """The last events as text; why there are none, where a node is held or has ended."""
+    """The last events as text; why there are none, if a node is held or has ended."""
     from moldau.testing.faults import FaultRefused
 
     try:
@@ -80,7 +80,7 @@ class SharedClusters:
     def cluster(
         self, nodes: int, settings: Mapping[str, object], secure: bool, users: Sequence[str] | None, *, control: bool
     ) -> Cluster:
-        """The cluster. A new one is started where a test has ended a node of the last one."""
+        """The cluster. A new one is started if a test has ended a node of the last one."""
         from moldau.testing.cluster import Cluster
         from moldau.testing.settings import texts_of, users_of
 
@@ -128,7 +128,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
-    """Faults on demand in the broker of `kafka`, or in `kafka_cluster` where the test uses that. They end with the
+    """Faults on demand in the broker of `kafka`, or in `kafka_cluster` if the test uses that. They end with the
     test, and the timeline stands in the report of its failure.
     """
     is_shared = "kafka_cluster" not in request.fixturenames

@@ -66,7 +66,7 @@ class NodePorts(NamedTuple):
 
 def ports_of(count: int, first: int | None) -> list[NodePorts]:
     """Free ports for so many nodes; with `first`, the ports for clients are that one and the next ones. Raises
-    `NodeFailed` where one of those is taken.
+    `NodeFailed` if one of those is taken.
     """
     fixed = [] if first is None else list(range(first, first + count))
     for port in fixed:

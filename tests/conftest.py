@@ -43,5 +43,5 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """pytest-xdist asks for the scheduler where there are several processes."""
+    """pytest-xdist asks for the scheduler if there are several processes."""
     return Together(config, log)

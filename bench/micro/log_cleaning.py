@@ -1,7 +1,7 @@
 """What cleaning a log costs, without a broker: `python bench/micro/log_cleaning.py [directory] [--records N]`.
 
 CPU microseconds a record, of each phase and in all, the peak of resident memory, and a digest of what is left in the
-log: two forms of the cleaner are equal where the digests are. A round over a dirty log is followed by a round over the
+log: two forms of the cleaner are equal if the digests are. A round over a dirty log is followed by a round over the
 same log with the first half of it clean.
 """
 

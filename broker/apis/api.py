@@ -58,13 +58,13 @@ class Api(Generic[Request]):
 
     request: type[Request]
     broker: Handle[Request] | None = None
-    """The handler at listeners of brokers; None where these do not serve the API."""
+    """The handler at listeners of brokers; None if these do not serve the API."""
     controller: Handle[Request] | None = None
-    """The handler at listeners of controllers; None where these do not serve the API."""
+    """The handler at listeners of controllers; None if these do not serve the API."""
     needs: Rule = controller_asks
-    """Decides whether a client may send the request. A broker does not ask it where it forwards the request."""
+    """Decides whether a client may send the request. A broker does not ask it if it forwards the request."""
     broker_needs: Rule | None = None
-    """The rule at listeners of brokers, where that is another one."""
+    """The rule at listeners of brokers, if that is another one."""
     lists: Sequence[Parts | AtMost | OnePass] = ()
     """What keeps the event loop free if a list of the request is long: `cut`, `at_most` or `one_pass` for each list."""
     hook: MakeHook | None = None
@@ -206,7 +206,7 @@ def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> E
 
 
 def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -> Callable[[object], None] | None:
-    """A function that replaces error codes in a response of this class; None where it has none."""
+    """A function that replaces error codes in a response of this class; None if it has none."""
     codes = [field.name for field in fields_of(cls) if field.name.endswith("error_code")]
     inner = [
         (field.name, field.is_array, deeper)
@@ -232,12 +232,12 @@ def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -
 
 
 class ListOfRequest(NamedTuple):
-    """A list in the requests of an API, and what keeps the event loop free where it is long."""
+    """A list in the requests of an API, and what keeps the event loop free if it is long."""
 
     api: str
     path: str
     treatment: str
-    """Empty where the row of the API does not name the list."""
+    """Empty if the row of the API does not name the list."""
 
 
 def lists_of_requests(apis: Iterable[Api[Any]]) -> Iterator[ListOfRequest]:
@@ -257,7 +257,7 @@ def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
 
 
 def treatment(row: Api[Any], path: str) -> str:
-    """What a row of the table of APIs says of a list; empty where that is nothing."""
+    """What a row of the table of APIs says of a list; empty if that is nothing."""
     texts = []
     plan = row.parts
     if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):

@@ -36,7 +36,7 @@ def forward(services: ForwardingServices, context: RequestContext, request: obje
 
 
 def decide(services: Services, context: RequestContext, request: object) -> object:
-    """Pass the request to the controller. Where this node does not lead, the answer is NOT_CONTROLLER, and the sender
+    """Pass the request to the controller. If this node does not lead, the answer is NOT_CONTROLLER, and the sender
     looks for the leader; the controller may have decided before it lost the leadership, without committing the
     decision.
     """

@@ -40,7 +40,7 @@ class VersionedControllerPort(Protocol):
         given_up: Callable[[], None],
         requester: Requester,
     ) -> bool:
-        """Decide in this process; False where this node does not lead. `given_up` is called where the term ends before
+        """Decide in this process; False if this node does not lead. `given_up` is called if the term ends before
         the decision is committed.
         """
 

@@ -28,7 +28,7 @@ class ClientsInProcess:
         quorum.serve_clients(self)
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """Answer a request under the client's access; NOT_CONTROLLER where this node does not lead any more."""
+        """Answer a request under the client's access; NOT_CONTROLLER if this node does not lead any more."""
         key = spec_of(type(request)).key
         assert key is not None, "only requests are sent"
         route = self._listener.routes[key]

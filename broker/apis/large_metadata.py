@@ -49,7 +49,7 @@ class MetadataQuery(NamedTuple):
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
     operations: Mapping[bytes | str, int] | None = None
-    """What the client may do to each topic, by id, or by the name of a missing topic; None where that is the same for
+    """What the client may do to each topic, by id, or by the name of a missing topic; None if that is the same for
     all: `topic_operations`."""
 
 
@@ -104,7 +104,7 @@ class LargeMetadata:
         self.made_count = 0
 
     def known(self, question: MetadataQuery, version: int) -> EncodedResponse | None:
-        """The kept response to a question; None where there is none."""
+        """The kept response to a question; None if there is none."""
         return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
 
     def visible(self, client: Client, question: MetadataQuery, allowed: Callable[[], MetadataQuery]) -> MetadataQuery:

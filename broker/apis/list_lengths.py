@@ -21,7 +21,7 @@ class LengthGuard:
         self._answer_long = answer_long
 
     def handle(self, context: object, request: object) -> object:
-        """Give the request to `answer_long` where its lists have more than `most` elements, otherwise to `answer`."""
+        """Give the request to `answer_long` if its lists have more than `most` elements, otherwise to `answer`."""
         if exceeds(request, self._lists, self._most):
             return self._answer_long(context, request)
         return self._answer(context, request)

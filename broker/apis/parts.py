@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 SIZE: Final = 32
 """The most elements of a part: their handler takes about a millisecond."""
 LIGHT_SIZE: Final = 128
-"""The same where a handler looks each element up in a dictionary, and does no more."""
+"""The same if a handler looks each element up in a dictionary, and does no more."""
 RECORDS_SIZE: Final = 256
 """Elements of a part whose handler writes records: that many are one batch."""
 SLICE_NS: Final = 2_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 SLICE_PARTS_MAX: Final = 16
-"""The most parts in a slice, also where the clock says that no time has passed: a simulated one does not move."""
+"""The most parts in a slice, also if the clock says that no time has passed: a simulated one does not move."""
 FREED_PARTS_MAX: Final = 256
 """The most parts in a slice that are dropped."""
 JOINED_AT_ONCE: Final = 256
@@ -76,7 +76,7 @@ class Parts:
     lists: tuple[ListPath, ...]
     size: int = SIZE
     long_from: int = 0
-    """The number of elements above which a request is cut, where that is more than `size`."""
+    """The number of elements above which a request is cut, if that is more than `size`."""
     open_max: int = 0
     """The most parts that wait for their response at a time; 0 for any number."""
     is_distinct: bool = False
@@ -86,7 +86,7 @@ class Parts:
     groups_results: bool = False
     """Whether the results of all parts are grouped in the same few elements, such as log directories."""
     refuses: Callable[[object], Handler | None] | None = None
-    """Gives the handler that refuses the parts of a request that has too many elements; None where it has not."""
+    """Gives the handler that refuses the parts of a request that has too many elements; None if it has not."""
     is_exempt: Callable[[RequestContext, object], bool] | None = None
     """Whether a long request is handled whole nevertheless."""
 
@@ -100,9 +100,9 @@ class Parts:
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """The parts of a request, whose lists are consumed; None where the next part takes long to find.
+        """The parts of a request, whose lists are consumed; None if the next part takes long to find.
 
-        The response to a part is sent to the generator; where `open_max` is not 1, maybe what becomes the response.
+        The response to a part is sent to the generator; if `open_max` is not 1, maybe what becomes the response.
         """
         names = [each.request.partition(".")[0] for each in self.lists]
         for each in self.lists:
@@ -231,7 +231,7 @@ class JoinedResponse:
         self.response: object | None = None
 
     def add(self, part: RequestPart, response: object) -> bool:
-        """Add the response to a part. False where it refuses the whole request: then it is the response."""
+        """Add the response to a part. False if it refuses the whole request: then it is the response."""
         whole = self.response
         if whole is None:
             self.response = response
@@ -397,7 +397,7 @@ class LongRequest:
         self._expects_response = getattr(request, "acks", 1) != 0
 
     def begin(self) -> object:
-        """Handle the first parts. Returns the response or what becomes it; None where the client expects none."""
+        """Handle the first parts. Returns the response or what becomes it; None if the client expects none."""
         context = self._context
         context.is_part = True
         begins = context.access.begin_request()

@@ -42,7 +42,7 @@ CHANGES: Final = {
     "4.1": "0:13 1:18 45:1 66:2 74:1 76:1 77:1 78:1 79:1 83:0 84:0 85:0 86:0 87:0 90:0 91:0 92:0",
     "4.2": "2:11 8:10 9:10 27:2 78:2 79:2 80:1 85:1 87:1 88:0 89:0 90:1",
 }
-"""The last version of each API key, where it differs from the release before."""
+"""The last version of each API key, if it differs from the release before."""
 FEATURES: Final = {
     "3.3": (METADATA_VERSION,),
     "3.9": (KRAFT_VERSION,),

@@ -80,7 +80,7 @@ class Services:
     fetch_size_max: int
     """fetch.max.bytes, in bytes."""
     remote_offsets: RemoteOffsets | None
-    """Lookups in remote storage; None where tiered storage is off."""
+    """Lookups in remote storage; None if tiered storage is off."""
     large_batches: LargeBatches
     large_metadata: LargeMetadata
     long_requests: LongRequests

@@ -1,4 +1,4 @@
-"""What a client may see, where handlers ask the ACLs themselves: the topics of Metadata, the partitions of Fetch, and
+"""What a client may see, as handlers themselves ask the ACLs: the topics of Metadata, the partitions of Fetch, and
 the bit fields of authorized operations in responses. Without an authorizer: all.
 """
 
@@ -132,7 +132,7 @@ def operations_on(
 
 
 def _is_by_id(requested: MetadataRequestTopic) -> bool:
-    """Whether a requested topic is given by its id, as the handler reads it: where a client sends a name and an id, the
+    """Whether a requested topic is given by its id, as the handler reads it: if a client sends a name and an id, the
     id counts.
     """
     return requested.name is None or requested.topic_id != ZERO_UUID

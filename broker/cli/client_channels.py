@@ -42,7 +42,7 @@ def address_of(bootstrap: str) -> tuple[str, int]:
 
 
 def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
-    """The channels of a command; it runs on an event loop. Raises CommandError where the properties cannot be used."""
+    """The channels of a command; it runs on an event loop. Raises CommandError if the properties cannot be used."""
     import asyncio
 
     from moldau.broker.network.peer_channel import PeerChannels

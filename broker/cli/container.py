@@ -35,7 +35,7 @@ examples:
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
 MOUNTED: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""The cluster id where the variable CLUSTER_ID is not set, as in Apache Kafka's image, so that such nodes form one
+"""The cluster id if the variable CLUSTER_ID is not set, as in Apache Kafka's image, so that such nodes form one
 cluster.
 """
 HTTP_LISTENER: Final = "moldau.http.listener"

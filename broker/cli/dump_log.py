@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Dump the files. The exit status is 1 where a file is damaged."""
+    """Dump the files. The exit status is 1 if a file is damaged."""
     from json import dumps
 
     is_sound = True

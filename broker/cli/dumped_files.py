@@ -22,7 +22,7 @@ from moldau.storage.segment import sparse_index, transaction_index
 def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
     """A line for each batch, and with `deep` for each record.
 
-    One more line where the file ends in bytes that are not a whole batch.
+    One more line if the file ends in bytes that are not a whole batch.
     """
     size = path.stat().st_size
     position = 0

@@ -178,7 +178,7 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
 
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
-    """The metadata version of a release: the last one where a release has several."""
+    """The metadata version of a release: the last one if a release has several."""
     from moldau.kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version

@@ -1,4 +1,4 @@
-"""One run of the command: its streams, which show coloured text where they are terminals, and environment variables; a
+"""One run of the command: its streams, which show coloured text if they are terminals, and environment variables; a
 test can replace them.
 """
 
@@ -54,7 +54,7 @@ class Terminal:
         print(self.painted(text, *styles), file=self._stream, flush=True)
 
     def show(self, text: str) -> None:
-        """Write a line that the next one replaces; where the stream is not a terminal, one that stays.
+        """Write a line that the next one replaces; if the stream is not a terminal, one that stays.
 
         The cursor stays at the beginning of the line, so that what another program writes is not appended to it.
         """

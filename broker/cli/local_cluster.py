@@ -26,7 +26,7 @@ class Layout:
     """The nodes 1 to `node_count`.
 
     Their client listeners have consecutive ports from `port` on; the ports of the controllers, those of the consoles
-    and, where `advertised` is given, those between the brokers follow.
+    and, if `advertised` is given, those between the brokers follow.
     """
 
     directory: str
@@ -69,7 +69,7 @@ class Layout:
         return self.port + self.node_count + len(self.voter_ids) + node_id - 1
 
     def port_between_brokers(self, node_id: int) -> int:
-        """The port of a node for the other nodes, where clients are told other addresses."""
+        """The port of a node for the other nodes, if clients are told other addresses."""
         return self.http_port_of(self.node_count) + node_id
 
     @property

@@ -302,7 +302,7 @@ def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
 
 
 def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:
-    """The batches with the first rows; all where there is no limit."""
+    """The batches with the first rows; all if there is no limit."""
     left = rows_max
     if left == 0:
         return
@@ -316,7 +316,7 @@ def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.R
 
 
 def names_of(given: str | None) -> list[str] | None:
-    """The names in a list separated by commas; None where it is not given."""
+    """The names in a list separated by commas; None if it is not given."""
     return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
 
 
@@ -335,7 +335,7 @@ def bound_of(option: str, given: str | None) -> int | datetime | None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[Progress], None] | None:
-    """What shows how far the read is; None where it is not shown."""
+    """What shows how far the read is; None if it is not shown."""
     is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
     if not is_shown:
         return None

@@ -65,7 +65,7 @@ REFUSED: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no dire
 
 
 class SecureFiles:
-    """The directory of a secured node. `credentials` are for `--add-scram`; they are empty where the files existed
+    """The directory of a secured node. `credentials` are for `--add-scram`; they are empty if the files existed
     already, because the metadata then has them.
     """
 

@@ -47,7 +47,7 @@ NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
 """With faults on demand each Fetch names its topics, so that a fault can be about one of them."""
 SCRAM_VARIABLE: Final = "MOLDAU_ADD_SCRAM"
 HTTP_PORT: Final = 9464
-"""The port of the console and the metrics of a node without a file, where no other process has it."""
+"""The port of the console and the metrics of a node without a file, if no other process has it."""
 CORES: Final = "moldau.cores"
 MEMORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""

@@ -177,7 +177,7 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files and the ledger; Spark is started only where there is something new."""
+    """Plan from the files and the ledger; Spark is started only if there is something new."""
     from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 

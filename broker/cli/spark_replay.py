@@ -29,7 +29,7 @@ is open, unless --read-uncommitted is given. Records get the time of the replay 
 they are to keep theirs. Kept timestamps count for the retention of the target.
 
 With --state DIR each record is written once: a consumer with isolation.level=read_committed sees every record of the
-range one time, also where tasks fail and where this command is stopped at any point and started again with the same
+range one time, also if tasks fail and where this command is stopped at any point and started again with the same
 arguments; consumers that read uncommitted may see records of attempts that failed. The directory must outlive the
 command. The one exception is a round whose transactions were decided and which is not committed within 15 minutes:
 the coordinator then aborts them, and the next run writes the round again, or refuses and names them where only some
@@ -133,7 +133,7 @@ def client_options(config: str | None) -> dict[str, str]:
 
 
 def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the places and the state; Spark is started only where there is something to write."""
+    """Plan from the places and the state; Spark is started only if there is something to write."""
     from moldau.spark_jobs.jobs.progress import counted
     from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
 

@@ -137,7 +137,7 @@ async def show_status(command: TierCommand) -> int:
 
 
 async def verify(command: TierCommand) -> int:
-    """Verify every object of every segment that is read. The exit status is 1 where one is damaged."""
+    """Verify every object of every segment that is read. The exit status is 1 if one is damaged."""
     async with command.storage() as storage:
         if command.bootstrap is None:
             return await _verify_by_manifests(command, storage)
@@ -170,7 +170,7 @@ async def _is_still_read(cluster: ClusterReader, key: RemotePartition, segment: 
 async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
     """Check that the storage belongs to the cluster.
 
-    Raises CommandError where it belongs to no cluster, and `WrongCluster`.
+    Raises CommandError if it belongs to no cluster, and `WrongCluster`.
     """
     try:
         await check_cluster(storage, cluster_id)
@@ -304,7 +304,7 @@ class Place(NamedTuple):
 
 
 class ClusterReader:
-    """Reads from the brokers of one cluster. Raises CommandError where they do not respond, or refuse."""
+    """Reads from the brokers of one cluster. Raises CommandError if they do not respond, or refuse."""
 
     def __init__(self, bootstrap: str, command_config: str | None = None) -> None:
         self._bootstrap = address_of(bootstrap)
@@ -374,7 +374,7 @@ class ClusterReader:
                     found.setdefault(change.partition, RemoteLog()).replay(change.change)
 
     async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[RemotePartition, int]:
-        """The offset of each partition for a timestamp, or for a special timestamp; -1 where there is none."""
+        """The offset of each partition for a timestamp, or for a special timestamp; -1 if there is none."""
         by_leader: dict[int, dict[str, list[Place]]] = {}
         for place in places:
             by_leader.setdefault(place.leader_id, {}).setdefault(place.key.topic, []).append(place)
@@ -425,7 +425,7 @@ class ClusterReader:
 
 
 class PartitionOffsets(NamedTuple):
-    """The offset ranges of a partition; each is -1 where it is not known."""
+    """The offset ranges of a partition; each is -1 if it is not known."""
 
     log_start_offset: int
     local_start_offset: int
@@ -443,7 +443,7 @@ class PartitionStatus(NamedTuple):
     """The number of segments that are read."""
     bytes: int
     remote_start: int
-    """The first offset in remote storage; -1 where there is none."""
+    """The first offset in remote storage; -1 if there is none."""
     remote_end: int
     """The end (exclusive) of the offsets in remote storage."""
     local_start: int
@@ -463,7 +463,7 @@ class PartitionStatus(NamedTuple):
 
 
 def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOffsets | None) -> PartitionStatus:
-    """The status of a remote log. `offsets` is None where the topic does not exist any more."""
+    """The status of a remote log. `offsets` is None if the topic does not exist any more."""
     read = remote_log.read_segments()
     known = offsets or PartitionOffsets(-1, -1, -1, -1)
     is_compacted = any(read_lineage(each.custom_metadata) for each in read)

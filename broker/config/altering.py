@@ -32,7 +32,7 @@ _ONLY_PER_LISTENER = frozenset(
 
 
 def broker_refusal(layers: BrokerLayers, changed: Mapping[str, str], *, at_default_level: bool) -> str | None:
-    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None where they may. `layers` are the
+    """Why a broker's dynamic settings may not become `changed` (INVALID_REQUEST); None if they may. `layers` are the
     settings in force; `changed` holds all settings of one level after the change. Unknown names are accepted, as in
     Apache Kafka."""
     previous = layers.dynamic_default if at_default_level else layers.dynamic_broker

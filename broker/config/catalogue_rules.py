@@ -59,7 +59,7 @@ class CatalogueRules:
     def refusal(
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
-        """Why the settings of a resource cannot be changed from `existing` to `settings`; None where they can."""
+        """Why the settings of a resource cannot be changed from `existing` to `settings`; None if they can."""
         match resource.type:
             case ResourceType.TOPIC:
                 message = topic_refusal(self._in_force.config, dict(settings), existing)
@@ -91,7 +91,7 @@ class CatalogueRules:
         return setting is not None and setting.type is ValueType.LIST
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """The value to which APPEND and SUBTRACT apply where the resource does not override the setting:
+        """The value to which APPEND and SUBTRACT apply if the resource does not override the setting:
 
         Apache Kafka's default, not the broker's value.
         """
@@ -114,7 +114,7 @@ class CatalogueRules:
 
 
 def client_metrics_refusal(settings: Mapping[str, str]) -> ApiError | None:
-    """Why the settings of a client metrics subscription are refused, with Apache Kafka's message; None where they are
+    """Why the settings of a client metrics subscription are refused, with Apache Kafka's message; None if they are
     accepted.
     """
     catalogue = client_metrics_catalogue()

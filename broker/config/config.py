@@ -37,7 +37,7 @@ class ConfigValues:
         return name in self._values
 
     def value(self, name: str) -> Value:
-        """The value of a setting, None where it has none."""
+        """The value of a setting, None if it has none."""
         if name in self._values:
             return self._values[name]
         if name not in self._defaults:
@@ -51,7 +51,7 @@ class ConfigValues:
         return value
 
     def integer_or_none(self, name: str) -> int | None:
-        """The value of a setting of type int, short or long; None where it is not set and has no default."""
+        """The value of a setting of type int, short or long; None if it is not set and has no default."""
         return None if self.value(name) is None else self.integer(name)
 
     def real(self, name: str) -> float:
@@ -73,30 +73,30 @@ class ConfigValues:
         return value
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a setting of type string or class; None where it is not set and has no default."""
+        """The value of a setting of type string or class; None if it is not set and has no default."""
         return None if self.value(name) is None else self.text(name)
 
     def password(self, name: str) -> Password | None:
-        """The value of a setting of type password; None where it is not set."""
+        """The value of a setting of type password; None if it is not set."""
         value = self.value(name)
         assert value is None or isinstance(value, Password), f"{name} is not a password"
         return value
 
     def of_listener(self, listener: str, name: str) -> str:
-        """The name of a setting for a listener: the prefixed name where the configuration sets it, else the common
+        """The name of a setting for a listener: the prefixed name if the configuration sets it, else the common
         name.
         """
         own = f"listener.name.{listener.lower()}.{name}"
         return own if self.is_set(own) else name
 
     def entries(self, name: str) -> tuple[str, ...]:
-        """The value of a setting of type list; empty where the setting has none."""
+        """The value of a setting of type list; empty if the setting has none."""
         value = self.value(name)
         assert value is None or isinstance(value, tuple), f"{name} is not a list: {value!r}"
         return value or ()
 
     def duration_ms(self, name: str) -> int:
-        """The value of a setting in ms, taken from its synonyms in minutes and hours where it is not set itself."""
+        """The value of a setting in ms, taken from its synonyms in minutes and hours if it is not set itself."""
         for synonym in unit_synonyms(name):
             value = self.integer_or_none(synonym)
             if value is not None:
@@ -174,11 +174,11 @@ class Config:
         return self.settings.text(name)
 
     def text_or_none(self, name: str) -> str | None:
-        """The value of a setting of type string or class; None where it is not set and has no default."""
+        """The value of a setting of type string or class; None if it is not set and has no default."""
         return self.settings.text_or_none(name)
 
     def entries(self, name: str) -> tuple[str, ...]:
-        """The value of a setting of type list; empty where the setting has none."""
+        """The value of a setting of type list; empty if the setting has none."""
         return self.settings.entries(name)
 
 

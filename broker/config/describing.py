@@ -28,14 +28,14 @@ class ConfigEntry:
 
 
 AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings of Apache Kafka's authorizer, which are not among those of its brokers: listed where they are set."""
+"""Settings of Apache Kafka's authorizer, which are not among those of its brokers: listed if they are set."""
 
 
 def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
     """Every setting of a broker.
 
     `config`: the effective configuration; `layers`: the sources of the values. Settings that Apache Kafka does not have
-    are included where they are set.
+    are included if they are set.
     """
     names = {
         name

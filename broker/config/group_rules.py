@@ -52,7 +52,7 @@ def assignor_names(config: SettingsRead, setting: str) -> tuple[str, ...]:
 
 
 def broken_group_rules(config: SettingsRead) -> Iterator[str]:
-    """The rules of groups that a broker's settings break, with Apache Kafka's messages where it has them."""
+    """The rules of groups that a broker's settings break, with Apache Kafka's messages if it has them."""
     for kind in KINDS:
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         for name in (heartbeat, session, f"group.{kind}.assignment.interval.ms"):
@@ -100,9 +100,9 @@ def _share_rules(config: SettingsRead) -> Iterator[str]:
 
 
 def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str | None:
-    """Why the assignment intervals among changed settings of brokers are refused; None where they are not.
+    """Why the assignment intervals among changed settings of brokers are refused; None if they are not.
 
-    A value must be within its bounds even where the broker that decides has a value of its own.
+    A value must be within its bounds even if the broker that decides has a value of its own.
     """
     for name in ASSIGNMENT_INTERVALS:
         lowest, highest = _bounds_of(name)
@@ -113,7 +113,7 @@ def interval_refusal(config: SettingsRead, changed: Mapping[str, Value]) -> str 
 
 
 def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | None:
-    """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
+    """Why the settings of a group are refused (INVALID_CONFIG), with Apache Kafka's message; None if they are
     accepted.
     """
     catalogue = group_catalogue()
@@ -158,7 +158,7 @@ def _bounds_of(name: str) -> tuple[str, str]:
 
 
 def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest: str) -> str | None:
-    """Why a value is refused that lies outside the range of two settings of the broker; None where it does not."""
+    """Why a value is refused that lies outside the range of two settings of the broker; None if it does not."""
     if not isinstance(value, int):
         return None
     if lowest in broker_catalogue() and value < config.integer(lowest):

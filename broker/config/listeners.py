@@ -104,7 +104,7 @@ def _check_ports(listeners: list[ListenerAddress], entries: tuple[str, ...]) -> 
 
 
 def _cannot_share(hosts: list[str]) -> str | None:
-    """Why listeners on these hosts cannot share one port; None where they can: one host is IPv4, the other IPv6."""
+    """Why listeners on these hosts cannot share one port; None if they can: one host is IPv4, the other IPv6."""
     if len(hosts) == 1:
         return None
     families = [_family(host) for host in hosts]

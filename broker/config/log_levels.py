@@ -67,7 +67,7 @@ def describe_loggers(names: tuple[str, ...]) -> list[ConfigEntry]:
 def alter_loggers(
     changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    """Apply each (logger, operation, level), or none of them where one is refused."""
+    """Apply each (logger, operation, level), or none of them if one is refused."""
     levels: dict[str, int] = {}
     for name, operation, word in changes:
         if operation in OPERATIONS:

@@ -35,7 +35,7 @@ JWKS_BACKOFF: Final = (
 )
 LOGIN_BACKOFF: Final = ("sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
 TIMEOUT_MS: Final = 10_000
-"""Of a connection to the identity provider, and of a pause in what it sends, where the settings name none."""
+"""Of a connection to the identity provider, and of a pause in what it sends, if the settings name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class OauthServerSettings:
     """The rules of a listener for tokens."""
 
     keys: ProviderEndpoint | None
-    """Where the keys of the provider are; None where tokens have no signature."""
+    """Where the keys of the provider are; None if tokens have no signature."""
     refresh_ms: int
     issuer: str | None
     audiences: tuple[str, ...]
@@ -69,7 +69,7 @@ class OauthLoginSettings:
     """The source of this node's own tokens: an identity provider, or unsecured tokens."""
 
     tokens: ProviderEndpoint | None
-    """The token endpoint; None where this node writes tokens without a signature."""
+    """The token endpoint; None if this node writes tokens without a signature."""
     client_id: str | None
     client_secret: Password | None
     scope: str | None
@@ -80,7 +80,7 @@ class OauthLoginSettings:
 
 
 def oauth_server_settings(config: ListenerConfig, listener: str) -> OauthServerSettings:
-    # DIVERGES: where the URL of keys is set, tokens are signed; Apache Kafka takes unsecured ones unless its handler
+    # DIVERGES: if the URL of keys is set, tokens are signed; Apache Kafka takes unsecured ones unless its handler
     # for signed ones is named.
     of = _OfMechanism(config, listener)
     return OauthServerSettings(
@@ -171,7 +171,7 @@ class _OfMechanism:
     def unverified(self) -> Iterator[str]:
         """The claims of signed tokens that must be verified, and for which no value is expected.
 
-        DIVERGES: Apache Kafka 4.4 wants the expected values also where nothing says whether they may be missing. Here
+        DIVERGES: Apache Kafka 4.4 wants the expected values also if nothing says whether they may be missing. Here
         any issuer and audience are accepted then, as in Apache Kafka 4.3.1, so that its files work.
         """
         settings = self._config.settings

@@ -82,7 +82,7 @@ _IGNORED: Final = {
 
 
 def refusal_of(name: str) -> str | None:
-    """The reason why a node with a retired setting does not start, with advice; None where the setting does not prevent
+    """The reason why a node with a retired setting does not start, with advice; None if the setting does not prevent
     a start.
     """
     if name in _REFUSED:

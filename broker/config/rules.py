@@ -25,7 +25,7 @@ STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAutho
 
 
 def broken_rules(config: Config) -> Iterator[str]:
-    """The rules that a configuration breaks, with Apache Kafka's messages where it has them."""
+    """The rules that a configuration breaks, with Apache Kafka's messages if it has them."""
     yield from _roles_and_quorum(config)
     yield from _listeners(config)
     yield from _durations(config)

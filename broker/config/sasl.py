@@ -26,7 +26,7 @@ class SaslSettings:
     listener: str
     mechanisms: tuple[str, ...]
     jaas: dict[str, Password]
-    """The login context of each mechanism, where it has one."""
+    """The login context of each mechanism, if it has one."""
     receive_size_max: int
     """The most bytes of a request before the client has authenticated."""
     failure_delay_ms: int
@@ -72,13 +72,13 @@ def login_settings(config: ListenerConfig, listener: str) -> LoginSettings:
 
 
 def token_key(config: ListenerConfig) -> bytes | None:
-    """The key from which the secrets of delegation tokens are derived; None where delegation tokens are disabled."""
+    """The key from which the secrets of delegation tokens are derived; None if delegation tokens are disabled."""
     key = config.settings.password("delegation.token.secret.key")
     return (key.reveal().encode() if key is not None else b"") or None
 
 
 def broken_sasl_rules(config: ListenerConfig) -> Iterator[str]:
-    """The problems of the listeners' SASL settings, with Apache Kafka's messages where it has them."""
+    """The problems of the listeners' SASL settings, with Apache Kafka's messages if it has them."""
     authenticated = [each.name for each in config.listeners if each.security_protocol in AUTHENTICATED]
     for listener in authenticated:
         settings = sasl_settings(config, listener)

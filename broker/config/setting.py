@@ -54,7 +54,7 @@ class Stance(Enum):
     """Whether this broker honours a setting, accepts it without effect, or refuses it."""
 
     HONOURED = "honoured"  # it works as in Apache Kafka
-    ACCEPTED = "accepted"  # it has no effect; one warning at start where it is set to something else than its default
+    ACCEPTED = "accepted"  # it has no effect; one warning at start if it is set to something else than its default
     # REFUSED: any value but the default stops the start, because the node would not do what the setting asks.
     REFUSED = "refused"
 

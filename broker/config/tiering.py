@@ -64,13 +64,13 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """local.retention.ms or .bytes of a topic; where it is not set, that of both tiers."""
+    """local.retention.ms or .bytes of a topic; if it is not set, that of both tiers."""
     local = topic.integer(f"local.retention.{unit}")
     return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
 
 
 def copy_lag(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """remote.copy.lag.ms or .bytes of a topic; where it is -1, the local retention, which may be unlimited (-1)."""
+    """remote.copy.lag.ms or .bytes of a topic; if it is -1, the local retention, which may be unlimited (-1)."""
     lag = topic.integer(f"remote.copy.lag.{unit}")
     return local_retention(topic, unit) if lag == UNLIMITED else lag
 
@@ -119,7 +119,7 @@ def _local_problem(local: int, both: int, both_name: str) -> str | None:
 
 
 def tiering_refusal(config: Config, topic: ConfigValues, before: ConfigValues) -> str | None:
-    """Why the values of a topic are inconsistent for tiered storage; None where they are not.
+    """Why the values of a topic are inconsistent for tiered storage; None if they are not.
 
     `before`: its values before the change.
     """

@@ -113,7 +113,7 @@ def is_dead_letter_queue(config: Config, overrides: Mapping[str, str]) -> bool:
 def topic_refusal(
     config: Config, overrides: Mapping[str, str | None], existing: Mapping[str, str] | None = None
 ) -> str | None:
-    """Why the overrides of a topic are refused (INVALID_CONFIG), with Apache Kafka's message; None where they are
+    """Why the overrides of a topic are refused (INVALID_CONFIG), with Apache Kafka's message; None if they are
     accepted. `existing`: the overrides that they replace.
     """
     nulls = [name for name, text in overrides.items() if text is None]

@@ -1,4 +1,4 @@
-"""What users change of groups and transactions from the console, and the table of all changes, where
+"""What users change of groups and transactions from the console, and the table of all changes, if
 moldau.console.writes is on: each is a form, and a Kafka request under the user's access.
 
     form ──▶ same origin, secret of the session ──▶ change ──▶ a line in the log ──▶ the page that shows the result

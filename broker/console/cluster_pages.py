@@ -88,7 +88,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RackRow:
-    """The brokers of one rack, which is a machine where that runs several (`moldau serve --cores`)."""
+    """The brokers of one rack, which is a machine if that runs several (`moldau serve --cores`)."""
 
     rack: str
     brokers: int
@@ -106,9 +106,9 @@ class ClusterOverview:
     counts: PartitionCounts
     brokers: list[BrokerRow]
     racks: list[RackRow]
-    """Empty where no rack has several brokers."""
+    """Empty if no rack has several brokers."""
     quorum: QuorumState | None
-    """None where the user may not describe the cluster, or the quorum does not answer."""
+    """None if the user may not describe the cluster, or the quorum does not answer."""
     features: dict[str, int]
     problems: list[str]
 
@@ -156,7 +156,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
 
 
 def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
-    """The racks of the brokers; empty where each broker has a rack of its own, or none."""
+    """The racks of the brokers; empty if each broker has a rack of its own, or none."""
     by_rack: dict[str, list[BrokerRow]] = {}
     for each in brokers:
         if each.rack is not None:

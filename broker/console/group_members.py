@@ -35,7 +35,7 @@ class MemberRow:
     assigned: dict[str, list[int]]
     """Partitions by topic; tasks by subtopology of a Streams group."""
     target: dict[str, list[int]] | None
-    """What the group wants the member to have, where that is something else."""
+    """What the group wants the member to have, if that is something else."""
     notes: str = ""
 
 

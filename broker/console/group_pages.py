@@ -45,12 +45,12 @@ class GroupRow:
     coordinator: int
     partitions: int = 0
     records: int | None = None
-    """The lag of all partitions in records; None where no offset is committed."""
+    """The lag of all partitions in records; None if no offset is committed."""
     is_exact: bool = True
     behind_ms: int | None = None
     """That of the partition that is furthest behind."""
     trend: int | None = None
-    """How many records the lag has grown by in the last hour, or since it is known; None where there is one point."""
+    """How many records the lag has grown by in the last hour, or since it is known; None if there is one point."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -61,7 +61,7 @@ class GroupList:
     groups: Rows[GroupRow]
     errors: list[str]
     compared: int
-    """The groups whose lags were compared, where that is not all."""
+    """The groups whose lags were compared, if that is not all."""
 
 
 async def describe_groups(visit: Visit) -> GroupList:
@@ -150,7 +150,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
 
 
 def watch(visit: Visit) -> None:
-    """Begin to take points of the lags, where no visitor has begun it before."""
+    """Begin to take points of the lags, if no visitor has begun it before."""
     if visit.kept.history.visited(visit.ports.environment.monotonic_ms()):
         visit.ports.services.spawn(_sample(visit.ports, visit.kept.history), "lags of groups")
 
@@ -165,7 +165,7 @@ async def _sample(ports: ConsolePorts, history: LagHistory) -> None:
 
 
 async def _lags_now(client: KafkaClient) -> dict[str, int | None]:
-    """The lag of each group in records, of some of them where there are very many."""
+    """The lag of each group in records, of some of them if there are very many."""
     listed = (await list_groups(client))[0][:GROUPS_MAX]
     offsets = await committed_offsets(client, listed)
     ends = await _ends(client, offsets.values())
@@ -206,7 +206,7 @@ class GroupDescription:
     without_members: int
     """Partitions with committed offsets that no member reads."""
     history: list[int | None]
-    """The lag in records in the last hour, a point each minute, the oldest first; None where it was not known."""
+    """The lag in records in the last hour, a point each minute, the oldest first; None if it was not known."""
     outline: str
     """The same as the points of an SVG polyline."""
     errors: list[str]

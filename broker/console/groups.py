@@ -86,7 +86,7 @@ async def group_of(client: KafkaClient, group_id: str, coordinator: int) -> Grou
 async def coordinator_of(client: KafkaClient, group_id: str) -> int:
     """The broker that coordinates a group. Raises `Refusal`.
 
-    Where the topic of the groups does not exist there are none, and asking for the coordinator would create it.
+    If the topic of the groups does not exist there are none, and asking for the coordinator would create it.
     """
     if client.ports.cluster.image.topics.by_name(GROUP_METADATA_TOPIC) is None:
         raise Refusal(404, f"there is no group {group_id}")
@@ -173,7 +173,7 @@ async def finished_offsets(
     client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
 ) -> dict[Partition, OffsetSet | None]:
     """The offsets behind the start offsets of a share group that no member receives again, from the share coordinators;
-    None where one of them does not answer. Partitions that the group has read to their end are left out.
+    None if one of them does not answer. Partitions that the group has read to their end are left out.
     """
     topics = client.ports.cluster.image.topics
     keys = []

@@ -3,7 +3,7 @@
     committed offset ──▶ batches up to the last stable offset, without markers and aborted ones ──▶ their records
 
 The difference of two offsets counts markers, aborted records and what compaction removed. So the batches are read and
-their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound. Where the
+their records counted, as far as `Budget` allows; beyond it the difference of the offsets is an upper bound. If the
 group is in the middle of a batch, its records are decoded, in a process of its own (console/decoder.py).
 """
 
@@ -43,15 +43,15 @@ class PartitionLag:
     topic: str
     partition: int
     committed: int | None
-    """The next offset that the group reads; None where it has committed none."""
+    """The next offset that the group reads; None if it has committed none."""
     end: int | None
-    """The last stable offset; None where the leader does not tell it."""
+    """The last stable offset; None if the leader does not tell it."""
     records: int | None
-    """The records that the group has not read; None where one of the offsets is unknown."""
+    """The records that the group has not read; None if one of the offsets is unknown."""
     is_exact: bool
     """Whether the records were counted; otherwise `records` is an upper bound."""
     behind_ms: int | None
-    """The age of the first record that the group has not read; 0 where it has read all, None where it is unknown."""
+    """The age of the first record that the group has not read; 0 if it has read all, None if it is unknown."""
     metadata: str = ""
     """What the group committed with its offset."""
     is_past_end: bool = False
@@ -84,7 +84,7 @@ async def partition_lags(
     finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
     """The lag of each partition, in the order of topics and partitions. `finished`: the offsets behind the committed
-    one that are not read again; None where they are not known, and the lag is an upper bound.
+    one that are not read again; None if they are not known, and the lag is an upper bound.
     """
     now_ms = client.ports.environment.wall_ms()
     lags = []
@@ -150,7 +150,7 @@ class Fetched:
 async def fetch(
     client: KafkaClient, key: Partition, offset: int, size: int, isolation: int, *, wait_ms: int = 0
 ) -> Fetched | None:
-    """What the leader of a partition has from an offset on: at least one batch, where there is one. None where it does
+    """What the leader of a partition has from an offset on: at least one batch, if there is one. None if it does
     not answer.
     """
     name, index = key

@@ -45,7 +45,7 @@ class LagHistory:
         return False
 
     def add(self, lags: Mapping[str, int | None]) -> None:
-        """Add a point: the records of each group; None where they are not known. Groups that are gone are dropped."""
+        """Add a point: the records of each group; None if they are not known. Groups that are gone are dropped."""
         self._tick += 1
         kept = {group_id: self._rings[group_id] for group_id in self._rings if group_id in lags}
         for group_id, records in lags.items():

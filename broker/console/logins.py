@@ -1,4 +1,4 @@
-"""Users of the console: the user of a request, where the listeners of the broker ask their clients to log in.
+"""Users of the console: the user of a request, if the listeners of the broker ask their clients to log in.
 
     POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
 
@@ -110,7 +110,7 @@ class Logins:
         return sasl_settings(self._ports.config, self._ports.listener.name).mechanisms
 
     def access_of(self, request: HttpRequest) -> Access | None:
-        """The access of the user of a request; None where the user has to log in. Raises `Refusal`."""
+        """The access of the user of a request; None if the user has to log in. Raises `Refusal`."""
         listener = self._ports.listener
         if self.is_needed:
             session = self.session_of(request)
@@ -150,7 +150,7 @@ class Logins:
 
     async def access_of_program(self, request: HttpRequest) -> Access | None:
         """The access of the user that a request names by HTTP Basic or by a token, or by the cookie of a session; None
-        where it names none. Raises `Refusal`.
+        if it names none. Raises `Refusal`.
         """
         session = self.session_of(request)
         if session is not None:
@@ -287,7 +287,7 @@ def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
 
 
 def cookie_of(request: HttpRequest, session_id: str) -> str:
-    """The cookie of a session. Where the page came under TLS, from a proxy before this node, the browser sends it under
+    """The cookie of a session. If the page came under TLS, from a proxy before this node, the browser sends it under
     TLS alone: the browser names the scheme in the origin of the form.
     """
     secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""

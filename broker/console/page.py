@@ -66,7 +66,7 @@ class Visit:
         return self.client.ports
 
     def field(self, name: str) -> str:
-        """A parameter of the query, without blanks around it; empty where it is not given."""
+        """A parameter of the query, without blanks around it; empty if it is not given."""
         return self.query.get(name, "").strip()
 
     def whole_number(self, name: str, default: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
@@ -83,7 +83,7 @@ class Visit:
         return value
 
     def choice(self, name: str, choices: Iterable[str]) -> str:
-        """One of some words; the first where none is given. Raises `Refusal`."""
+        """One of some words; the first if none is given. Raises `Refusal`."""
         words = list(choices)
         text = self.field(name) or words[0]
         if text not in words:
@@ -95,7 +95,7 @@ class Visit:
         return self.client.may(operation, kind, name)
 
     def require(self, operation: AclOperation, kind: ResourceKind, name: str) -> None:
-        """Raise `Refusal` where the user may not do something."""
+        """Raise `Refusal` if the user may not do something."""
         if not self.may(operation, kind, name):
             raise Refusal(
                 403,

@@ -118,7 +118,7 @@ async def offsets_of(
 
 def own_ends(client: KafkaClient, timestamp: int, isolation_level: int) -> Callable[[Partition], int | None]:
     """Looks up what ListOffsets answers for an end of a log that this broker leads; None for any other partition, for
-    a topic that the user may not describe, and where ListOffsets has to search or to refuse.
+    a topic that the user may not describe, and if ListOffsets has to search or to refuse.
     """
     replicas = client.ports.services.replicas
     may_describe: dict[str, bool] = {}

@@ -2,7 +2,7 @@
 
     offsets ──▶ Fetch, a piece of at most `PIECE_SIZE` ──▶ a process decodes, matches and shows ──▶ shown records
 
-The process has limits (console/decoder.py). Where it ends, the page says from which offset on nothing is shown.
+The process has limits (console/decoder.py). If it ends, the page says from which offset on nothing is shown.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Reader:
     async def _select(
         self, found: Found, key: Partition, end: int, limit: int, characters: int, *, newest: bool
     ) -> Selected | None:
-        """The next piece, from the offset where reading goes on; None where it does not go on, with the error."""
+        """The next piece, from the offset where reading goes on; None if it does not go on, with the error."""
         budget = self._budget
         now_ms = self._client.ports.environment.monotonic_ms()
         if budget.bytes_left <= 0 or budget.expanded_left <= 0 or now_ms > budget.deadline_ms:
@@ -151,7 +151,7 @@ def not_decoded(offset: int, ended: WorkEnded) -> str:
 
 
 def _last(records: list[ShownRecord], limit: int, characters: int) -> list[ShownRecord]:
-    """The last records, so many and with about so many characters; one at least, where there is one."""
+    """The last records, so many and with about so many characters; one at least, if there is one."""
     first = len(records)
     while first and len(records) - first < limit and characters > 0:
         first -= 1

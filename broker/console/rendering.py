@@ -52,7 +52,7 @@ class Renderer:
         self._jinja: JinjaEnvironment | None = None
 
     async def html(self, template: str, values: Mapping[str, object]) -> str:
-        """A page as HTML. All texts in it are escaped. Raises `Refusal` where it is larger than a page may be."""
+        """A page as HTML. All texts in it are escaped. Raises `Refusal` if it is larger than a page may be."""
         found = self._templates.get(template)
         if found is None:
             found = await self._offload(partial(self._load, template))
@@ -60,7 +60,7 @@ class Renderer:
         return await self._joined(found.generate(values))
 
     async def json(self, value: object) -> str:
-        """A page as JSON. Raises `Refusal` where it is larger than a page may be."""
+        """A page as JSON. Raises `Refusal` if it is larger than a page may be."""
         return await self._joined(json.JSONEncoder(default=as_json).iterencode(value)) + "\n"
 
     async def _joined(self, made: Iterable[str]) -> str:

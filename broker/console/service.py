@@ -110,7 +110,7 @@ class Console:
         return show
 
     def _visit(self, request: HttpRequest) -> Visit | None:
-        """The visit of a user; None where the user has to log in. Raises `Refusal`."""
+        """The visit of a user; None if the user has to log in. Raises `Refusal`."""
         self._check_host(request)
         check_embedding(request)
         access = self._logins.access_of(request)
@@ -157,7 +157,7 @@ class Console:
     # Logins
 
     def behind_login(self, handler: Handler) -> Handler:
-        """A handler that tells a program of the whole cluster, as that of `/metrics` does: where the console asks for a
+        """A handler that tells a program of the whole cluster, as that of `/metrics` does: if the console asks for a
         login, it asks too, and the user needs DESCRIBE on the cluster. Under any host name: the page of a foreign site
         has neither the cookie nor a password.
         """

@@ -36,7 +36,7 @@ class TopicRow:
     offline: int
     under_replicated: int
     bytes: int | None
-    """Of all replicas; None where no broker has told it."""
+    """Of all replicas; None if no broker has told it."""
     is_internal: bool
 
 
@@ -97,9 +97,9 @@ class PartitionRow:
     bytes_a_second: float | None
     """The same records, of the mean size of those in the leader's log, as they are stored."""
     local_offset: int | None
-    """The first offset in the local log of a tiered topic; None where the topic is not tiered."""
+    """The first offset in the local log of a tiered topic; None if the topic is not tiered."""
     tiered_offset: int | None
-    """The last offset in remote storage; None where there is none."""
+    """The last offset in remote storage; None if there is none."""
     state: str
 
 
@@ -191,14 +191,14 @@ async def describe_topic(visit: Visit) -> TopicDescription:
 
 
 def rate(recent: int | None, end: int | None) -> float | None:
-    """Records a second from the offset of the first recent record on; None where the leader tells no offset."""
+    """Records a second from the offset of the first recent record on; None if the leader tells no offset."""
     if recent is None or end is None:
         return None
     return 0.0 if recent < 0 else round(max(end - recent, 0) * 1000 / RATE_MS, 2)
 
 
 def byte_rate(records_a_second: float | None, size: int | None, begin: int | None, end: int | None) -> float | None:
-    """Bytes a second: the rate of the records times the mean size of the offsets in the leader's log. None where one of
+    """Bytes a second: the rate of the records times the mean size of the offsets in the leader's log. None if one of
     them is unknown.
     """
     if records_a_second is None or size is None or begin is None or end is None:
@@ -207,7 +207,7 @@ def byte_rate(records_a_second: float | None, size: int | None, begin: int | Non
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """The sum of those that are known; None where none is."""
+    """The sum of those that are known; None if none is."""
     known = [each for each in values if each is not None]
     return round(sum(known), 2) if known else None
 

@@ -1,6 +1,6 @@
 """The pages about transactions and producers: transactions that hang come first.
 
-A transaction hangs where a partition has it open and its coordinator will write no marker there: nothing ends it, and
+A transaction hangs if a partition has it open and its coordinator will write no marker there: nothing ends it, and
 no read_committed consumer gets past its first record. It shows as a last stable offset below the high watermark.
 
     open in a partition ──▶ what coordinators know of its producer id ──▶ still open in the partition? ──▶ it hangs
@@ -49,7 +49,7 @@ class TransactionRow:
     producer_id: int
     producer_epoch: int
     open_ms: int | None
-    """How long it has been open; None where it is not."""
+    """How long it has been open; None if it is not."""
     timeout_ms: int
     partitions: list[str]
     coordinator: int
@@ -64,7 +64,7 @@ class TransactionList:
     is_searched: bool
     """Whether it is known which transactions hang: every coordinator has answered a user that may see all."""
     searched: int | None
-    """The partitions that were searched, where there are more."""
+    """The partitions that were searched, if there are more."""
     transactions: Rows[TransactionRow]
     errors: list[str]
 
@@ -194,7 +194,7 @@ def _row(visit: Visit, state: TransactionState, coordinator: int) -> Transaction
 
 async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
     """The transactions that are open in partitions whose last stable offset is below the high watermark, of the topics
-    that the user may read. The second is the number of the partitions that were searched, where there are more.
+    that the user may read. The second is the number of the partitions that were searched, if there are more.
     """
     topics = visit.ports.cluster.image.topics
     keys: list[Partition] = []

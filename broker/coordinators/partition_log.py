@@ -54,14 +54,14 @@ class CoordinatorLog(Protocol):
         """The disk failed to read the log, so another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches, from the one that holds the offset on: at least one whole batch. None where the log cannot be
-        read. Raises OSError where the process has no free file descriptor."""
+        """Stored batches, from the one that holds the offset on: at least one whole batch. None if the log cannot be
+        read. Raises OSError if the process has no free file descriptor."""
 
 
 class LeaderLog:
     """The log of a `moldau.replication.partition.Partition`, as a `CoordinatorLog`.
 
-    `flush` makes it durable soon, where its settings ask for that.
+    `flush` makes it durable soon, if its settings ask for that.
     """
 
     def __init__(self, partition: Partition, flush: Callable[[Log], None], required_acks: int) -> None:

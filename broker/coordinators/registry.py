@@ -34,14 +34,14 @@ class TopicCoordinator(Protocol):
 
 
 class CoordinatorRegistry:
-    """All coordinators of a broker. `flush` makes a log durable soon, where its settings ask for it."""
+    """All coordinators of a broker. `flush` makes a log durable soon, if its settings ask for it."""
 
     def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
         self._by_topic = {each.topic.name: each for each in coordinators}
         self._flush = flush
 
     def of_key_type(self, key_type: int) -> TopicCoordinator | None:
-        """The coordinator for a key type of FindCoordinator; None where this broker has none."""
+        """The coordinator for a key type of FindCoordinator; None if this broker has none."""
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 
     def gained(self, partition: Partition) -> None:

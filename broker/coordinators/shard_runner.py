@@ -92,7 +92,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
-        """The machine, for readers where it allows reads; only `submit` changes it."""
+        """The machine, for readers if it allows reads; only `submit` changes it."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
@@ -118,7 +118,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def refusal(self) -> ErrorCode:
-        """The error for requests while the machine accepts no requests; NONE where it accepts them."""
+        """The error for requests while the machine accepts no requests; NONE if it accepts them."""
         return REFUSALS[self.state]
 
     # Life

@@ -28,7 +28,7 @@ REMEMBERED_LENGTH_MAX: Final = 256
 class Shards(Generic[ShardT, RequestT, LoadedT]):
     """The coordinator shards of this broker.
 
-    `partitions_count`: the number of partitions of a topic; None where it does not exist yet.
+    `partitions_count`: the number of partitions of a topic; None if it does not exist yet.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class TransactionQuestion(NamedTuple):
     adds: bool
     """Whether missing partitions are added. Otherwise the answer reports them."""
     answered: Callable[[Answer], None]
-    """Called once with an error for each partition: NONE where the partition is part of the transaction."""
+    """Called once with an error for each partition: NONE if the partition is part of the transaction."""
 
     def all(self, error: ErrorCode) -> Answer:
         return dict.fromkeys(self.partitions, error)

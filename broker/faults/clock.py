@@ -39,7 +39,7 @@ class MovableClock:
 
 
 class MovableTimer:
-    """The handle of a callback that comes earlier where the clock is moved."""
+    """The handle of a callback that comes earlier if the clock is moved."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
     {"scope": {"api": "Produce", "topic": "orders"}, "when": {"times": 2}, "do": {"error": "NOT_LEADER_OR_FOLLOWER"}}
 
-A request is in the scope where everything holds that the scope names. `when` is a trigger: which of the requests in the
+A request is in the scope if everything holds that the scope names. `when` is a trigger: which of the requests in the
 scope the fault meets. `do` is an action.
 """
 
@@ -32,7 +32,7 @@ class Subject(NamedTuple):
     """The node that sent the request; -1 for a client."""
     listener: str = ""
     topics: Mapping[str, frozenset[int]] = {}
-    """The topics that it names, each with its partitions; empty where it names the topic alone."""
+    """The topics that it names, each with its partitions; empty if it names the topic alone."""
     groups: frozenset[str] = frozenset()
     transactional_ids: frozenset[str] = frozenset()
     disk: str = ""

@@ -83,7 +83,7 @@ class Faults:
         return [self.add(each) for each in listed]
 
     def end(self, fault_id: int) -> Fault | None:
-        """End a fault; what it holds is handled. None where it is not in force."""
+        """End a fault; what it holds is handled. None if it is not in force."""
         fault = self._faults.pop(fault_id, None)
         self._lengths.pop(fault_id, None)
         if fault is not None:

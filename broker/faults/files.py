@@ -30,7 +30,7 @@ class FaultyFiles:
         return FaultyFile(file, path, self.meet)  # type: ignore[return-value]  # all other methods are the file's
 
     def meet(self, operation: str, path: str) -> None:
-        """Wait, or fail, where a fault says so. Raises OSError."""
+        """Wait, or fail, if a fault says so. Raises OSError."""
         faults = self._faults
         if not faults.slow_or_failing_files:
             return
@@ -73,7 +73,7 @@ class FaultyFile:
         """None: a reply is read from the file, so that a read can be slow or fail."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """None: each read is in a thread, where it may be slow."""
+        """None: each read is in a thread, if it may be slow."""
         return None
 
     def is_cached(self, size: int, position: int) -> bool:

@@ -55,7 +55,7 @@ REFUSALS: Final = (
 
 
 class RefusingAccess:
-    """The access of a client, without what the scope of a fault names; without everything where it names nothing."""
+    """The access of a client, without what the scope of a fault names; without everything if it names nothing."""
 
     stamp: Final = -1
     is_unrestricted: Final = False
@@ -297,7 +297,7 @@ def break_off(context: RequestContext, reason: str) -> None:
 
 
 def lose(context: RequestContext, response: object, *, is_cut: bool) -> None:
-    """End the connection in place of an answer; where it is cut, after the first half of it."""
+    """End the connection in place of an answer; if it is cut, after the first half of it."""
     connection = cast("Connection", context.connection)
     if not is_cut or response is None:
         break_off(context, "a fault loses the answer")

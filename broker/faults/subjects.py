@@ -109,7 +109,7 @@ def _structs(value: object) -> Iterator[object]:
 
 
 def topic_name(value: object, name_of: TopicNames) -> str | None:
-    """The name of the topic that a struct is about; None where it tells none that is known."""
+    """The name of the topic that a struct is about; None if it tells none that is known."""
     for attribute in ("name", "topic", "topic_name"):
         name = getattr(value, attribute, None)
         if isinstance(name, str) and name:
@@ -130,7 +130,7 @@ def partition_list(value: object) -> list[object]:
 
 
 def partition_number(value: object) -> int | None:
-    """The number of a partition; None where the struct has none."""
+    """The number of a partition; None if the struct has none."""
     if isinstance(value, int):
         return value
     for attribute in ("partition", "partition_index", "index", "partition_id"):

@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 class Stream(NamedTuple):
     """An answer whose pieces are sent as they come, such as server-sent events.
 
-    The pieces end by themselves, and are closed where the client leaves. A client that does not read them is given
+    The pieces end by themselves, and are closed if the client leaves. A client that does not read them is given
     `PATIENCE_S` for what the transport holds back, and is then cut off.
     """
 
@@ -137,7 +137,7 @@ class HttpServer:
         return port
 
     def find(self, path: str) -> tuple[Mapping[str, Handler], Mapping[str, str]] | None:
-        """The handlers of a path, by method, and the variables in it; None where no resource has it."""
+        """The handlers of a path, by method, and the variables in it; None if no resource has it."""
         steps = path.split("/")
         for template, handlers in self.resources.items():
             wanted = template.split("/")
@@ -149,7 +149,7 @@ class HttpServer:
         return None
 
     def make_room(self) -> None:
-        """Make room for one more connection where there are as many as there may be."""
+        """Make room for one more connection if there are as many as there may be."""
         if len(self.connections) < CONNECTIONS_MAX:
             return
         counts: dict[str, int] = {}
@@ -161,7 +161,7 @@ class HttpServer:
         oldest.give_up()
 
     def make_room_for(self, size: int) -> None:
-        """Make room for the bytes of an answer where clients have not taken as many as there may be."""
+        """Make room for the bytes of an answer if clients have not taken as many as there may be."""
         unsent = {each: each.unsent for each in self.connections if each.unsent}
         while unsent and sum(unsent.values()) + size > UNSENT_MAX:
             most = max(unsent, key=lambda each: unsent[each])
@@ -246,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _read_head(self, data: bytes) -> bytes:
-        """Read what may be the head, and return what is beyond its limit. h11 itself refuses a longer head only where
+        """Read what may be the head, and return what is beyond its limit. h11 itself refuses a longer head only if
         it comes in pieces. Raises `RemoteProtocolError`.
         """
         room = HEAD_SIZE_MAX - self._head_size

@@ -63,7 +63,7 @@ class ActiveController:
         """Whether the disk had no room for periodic records. They are tried again after `REFUSED_RETRY_MS`."""
 
     def begin(self, decisions: Sequence[Decision]) -> bool:
-        """Write the first decisions of a term. False where the disk has no room for them."""
+        """Write the first decisions of a term. False if the disk has no room for them."""
         is_written = all(self._carry_out(decision)[0] for decision in decisions)
         self._arm()
         return is_written
@@ -76,7 +76,7 @@ class ActiveController:
         requester: Requester = NODE,
     ) -> None:
         """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
-        where the term ends before that."""
+        if the term ends before that."""
         decision = self._controller.step(request, self._environment.monotonic_ms(), requester)
         _, answer = self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
@@ -103,7 +103,7 @@ class ActiveController:
             self._timer.cancel()
 
     def _carry_out(self, decision: Decision) -> tuple[bool, object]:
-        """Write a decision. Returns whether it was written, and the response. Where the disk has no room, the
+        """Write a decision. Returns whether it was written, and the response. If the disk has no room, the
         response has an error. Of a decision that is not atomic, some first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.

@@ -60,7 +60,7 @@ class ClusterView:
                 yield NodeAddress(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
 
     def partitions_count(self, topic: str) -> int | None:
-        """The number of partitions of a topic; None where the topic does not exist."""
+        """The number of partitions of a topic; None if the topic does not exist."""
         topics = self.image.topics
         if topics is not self._counted:
             self._counted, self._counts = topics, {}
@@ -80,7 +80,7 @@ class ClusterView:
 
     def any_live_node_id(self) -> int:
         """The id of an active broker that the response names as the controller, because every broker forwards requests
-        to it; -1 where all are fenced.
+        to it; -1 if all are fenced.
         """
         brokers = self.image.cluster.brokers
         live = [node_id for node_id, node in brokers.items() if not node.fenced]

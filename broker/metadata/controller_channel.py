@@ -47,7 +47,7 @@ class ControllerLocation(Protocol):
     ) -> bool:
         """Pass the request to the controller of this node.
 
-        False where this node does not lead the quorum. `given_up` is called instead of `reply` where the term of this
+        False if this node does not lead the quorum. `given_up` is called instead of `reply` if the term of this
         controller ends before the response.
         """
 
@@ -60,14 +60,14 @@ class ControllerLocation(Protocol):
 
     @property
     def leader_address(self) -> tuple[str, int] | None:
-        """Host and port of the leader's controller listener; None where no leader is known."""
+        """Host and port of the leader's controller listener; None if no leader is known."""
 
 
 class ClientService(Protocol):
     """Serves requests of clients at the controller of this node, with the permissions of each client."""
 
     def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
-        """Serve a request. `reply` gets the response; NOT_CONTROLLER where this node does not lead any more."""
+        """Serve a request. `reply` gets the response; NOT_CONTROLLER if this node does not lead any more."""
 
 
 class Attempt(NamedTuple):

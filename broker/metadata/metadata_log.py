@@ -49,11 +49,11 @@ LOST_METADATA: Final = (
     f" start with --override {ACCEPT_LOSS}=true cuts the log at the damage; the replicas of topics that are lost then"
     " stay in directories with the suffix -stray"
 )
-"""What an operator can do where the metadata log is damaged."""
+"""What an operator can do if the metadata log is damaged."""
 LOST_VOTE: Final = (
     "It holds the vote of this node: put it back from a copy; on a node that is its only controller it may be deleted"
 )
-"""What an operator can do where the file with the vote is damaged."""
+"""What an operator can do if the file with the vote is damaged."""
 NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADER_SIZE:]
 """The body of a batch with one NoOpRecord, which an idle controller appends."""
 
@@ -133,7 +133,7 @@ class MetadataLog:
     ) -> LoadedMetadata:
         """Read the newest snapshot and the log after it; blocks.
 
-        `previous`: how the last process ended, None where that is not known. After a clean stop the log must reach the
+        `previous`: how the last process ended, None if that is not known. After a clean stop the log must reach the
         end that it had then. With `accepts_loss` the log is cut wherever it is damaged. Raises OSError, `CorruptLog`,
         `CorruptQuorumState` and `MalformedMessage`.
         """
@@ -386,7 +386,7 @@ class MetadataLog:
     def snapshot_written(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
         """Add a durable snapshot.
 
-        Where the retention allows it, drop the oldest snapshots and the segments before the oldest remaining one.
+        If the retention allows it, drop the oldest snapshots and the segments before the oldest remaining one.
         Returns the paths to unlink in an executor thread. If a snapshot of the leader replaced the log while this one
         was written, this one is dropped.
         """
@@ -449,7 +449,7 @@ def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
 
 
 def description_of(records: Iterable[Record], before: QuorumDescription) -> QuorumDescription:
-    """The description of the quorum after a control batch; `before` itself where the batch does not change it."""
+    """The description of the quorum after a control batch; `before` itself if the batch does not change it."""
     description = before
     for record in records:
         description = described_by(record, description)

@@ -24,7 +24,7 @@ class ProducerIds:
         self._waiting: list[Receiver] = []
 
     def next_id(self) -> int | None:
-        """A new producer id; None where the block is used up: this call then requests the next block."""
+        """A new producer id; None if the block is used up: this call then requests the next block."""
         if self._block and not self._waiting:
             producer_id = self._block[0]
             self._block = self._block[1:]

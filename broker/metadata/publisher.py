@@ -33,7 +33,7 @@ class UncommittedState(NamedTuple):
 class WaitingReply(NamedTuple):
     """A response that is sent once every record before the offset is committed.
 
-    `given_up` is called instead where this node resigns before that.
+    `given_up` is called instead if this node resigns before that.
     """
 
     end_offset: int

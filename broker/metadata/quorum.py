@@ -100,7 +100,7 @@ class Quorum:
 
     @property
     def leader_id(self) -> int:
-        """The id of the quorum's leader; -1 where this node knows none."""
+        """The id of the quorum's leader; -1 if this node knows none."""
         return -1 if self._opened is None else self._opened.raft.leader_id
 
     @property
@@ -110,7 +110,7 @@ class Quorum:
 
     @property
     def leader_address(self) -> tuple[str, int] | None:
-        """Host and port of the leader's controller listener; None where this node knows no leader."""
+        """Host and port of the leader's controller listener; None if this node knows no leader."""
         listener = self._config.controller_listener_names[0]
         return None if self._opened is None else self._opened.raft.leader_endpoints.get(listener)
 
@@ -125,7 +125,7 @@ class Quorum:
 
     @property
     def active_controller(self) -> ActiveController | None:
-        """The controller, where this node leads."""
+        """The controller, if this node leads."""
         return None if self._opened is None else self._opened.terms.active
 
     @property
@@ -191,8 +191,8 @@ class Quorum:
         given_up: Callable[[], None],
         requester: Requester = NODE,
     ) -> bool:
-        """Pass a request to the controller of this node; False where this node does not lead. `given_up` is called
-        where the term ends before the response.
+        """Pass a request to the controller of this node; False if this node does not lead. `given_up` is called
+        if the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
         commit finds that this node does not lead any more, although its controller has not been told yet. The request
@@ -256,8 +256,8 @@ class Quorum:
     async def join(self) -> None:
         """Take part in the quorum. Returns once this node has read all records that were committed before it started.
 
-        Raises `UnusableMetadata` where the metadata needs a feature that this version does not have, OSError where this
-        node was to lead and its disk is full, and `ForeignQuorum` where the controllers belong to another cluster.
+        Raises `UnusableMetadata` if the metadata needs a feature that this version does not have, OSError if this
+        node was to lead and its disk is full, and `ForeignQuorum` if the controllers belong to another cluster.
         """
         opened = self.opened
         opened.driver.feed(events.Started())

@@ -90,7 +90,7 @@ def raft_settings(config: Config) -> RaftSettings:
 
 
 def address_of(server: str) -> Address:
-    """`host:port`, the host in brackets where it is an IPv6 address."""
+    """`host:port`, the host in brackets if it is an IPv6 address."""
     host, _, port = server.rpartition(":")
     return host.strip("[]"), int(port)
 

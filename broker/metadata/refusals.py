@@ -53,7 +53,7 @@ def _failed(response: object, error: ErrorCode, message: str) -> object:
 
 
 def error_of(response: object) -> ErrorCode:
-    """The error of the whole response. Where it has no such field, the error of its first part."""
+    """The error of the whole response. If it has no such field, the error of its first part."""
     code = getattr(response, "error_code", None)
     if code is None:
         code = next((part.error_code for part in parts_of(response)), ErrorCode.NONE)

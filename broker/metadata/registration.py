@@ -145,7 +145,7 @@ class Registration:
             await self._beat()
 
     async def cordon(self) -> None:
-        """Report that the log directories take no new replicas. Without effect where the cluster's metadata.version
+        """Report that the log directories take no new replicas. Without effect if the cluster's metadata.version
         does not know that.
         """
         self._cordoned = list(self._identity().directory_ids)

@@ -1,6 +1,6 @@
 """Preparing the directories of a new node, as kafka-storage format does.
 
-Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. Where the
+Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. If the
 configuration names no voters, the log holds them (kraft.version 1): the metadata directory of the first voters also
 gets the snapshot 0-0 with them. A node without that snapshot learns the voters from the leader that it follows.
 """
@@ -60,7 +60,7 @@ def format_directories(
     """Format the directories that are not formatted yet. Returns a line of text for each. Raises `FormatError` and
     OSError. Blocks.
 
-    `standalone`: this controller is the only voter. `initial_voters`: the voters, where they are several.
+    `standalone`: this controller is the only voter. `initial_voters`: the voters, if they are several.
     `credentials`: the SCRAM credentials of users that can log in from the first start on.
     """
     levels = levels_of(features, is_dynamic=standalone or not config.controller_quorum_voters)

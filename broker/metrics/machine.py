@@ -2,7 +2,7 @@
 
 GET /metrics           the series of one node, with the values of all processes added up (or the largest, smallest)
 GET /metrics/brokers   the series of each process, with its node id in the label `broker`
-GET /readyz            200 where each process is ready
+GET /readyz            200 if each process is ready
 """
 
 from __future__ import annotations

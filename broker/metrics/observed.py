@@ -57,7 +57,7 @@ class Readiness:
         self.stage = stage
 
     def not_ready(self) -> list[str]:
-        """Why this node does not serve clients; empty where it does."""
+        """Why this node does not serve clients; empty if it does."""
         if self.stage is not Stage.RUNNING:
             return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self._quorum.leader_id >= 0 else ["the metadata quorum has no leader"]
@@ -83,7 +83,7 @@ class Observed:
     log_jobs: LogJobs
     cleaner: LogCleaner
     tiering: Tiering | None
-    """None where tiered storage is off."""
+    """None if tiered storage is off."""
     replicas: Replicas
     flusher: Flusher
     throttles: ReplicationThrottles

@@ -3,7 +3,7 @@
     every moldau.opentelemetry.interval.ms   collect, as for a scrape ──┐
     every `TRACES_MS`, where there are any   slow requests ─────────────┴──▶ an executor thread encodes and sends
 
-The libraries of the extra `opentelemetry` are imported where moldau.opentelemetry.endpoint is set, in the executor
+The libraries of the extra `opentelemetry` are imported if moldau.opentelemetry.endpoint is set, in the executor
 thread. A span has as its children the stages of `broker/network/request_times.py`.
 """
 

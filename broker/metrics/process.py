@@ -40,7 +40,7 @@ class ProcessMetrics:
         return self._process.read()
 
     def collect(self, page: Page, facts: ProcessFacts | None) -> None:
-        """Add the values that were read. `facts` is None where the kernel provides none."""
+        """Add the values that were read. `facts` is None if the kernel provides none."""
         python = ".".join(str(part) for part in sys.version_info[:3])
         page.add("moldau_build_info", 1, (("version", __version__), ("kafka", KAFKA_VERSION), ("python", python)))
         for generation, summary in enumerate(self.pauses_s):

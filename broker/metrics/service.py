@@ -52,7 +52,7 @@ class Metrics:
         guard: Callable[[Handler], Handler] | None = None,
         processes: Processes | None = None,
     ) -> None:
-        """`address` is None where nothing is served: the metrics are sent to a collector alone. `further`: what else
+        """`address` is None if nothing is served: the metrics are sent to a collector alone. `further`: what else
         the server has besides metrics and health, with the largest body of a request to it. `guard` is around the
         handler of the metrics, which tell more than health does. `processes`: the others of this machine, for which
         this node answers too.
@@ -85,7 +85,7 @@ class Metrics:
         self.telemetry = self._compose_telemetry(spawn)
 
     def _compose_telemetry(self, spawn: Spawn) -> Telemetry | None:
-        """The export to a collector; None where moldau.opentelemetry.endpoint is not set."""
+        """The export to a collector; None if moldau.opentelemetry.endpoint is not set."""
         node = self._node
         endpoint = node.config.text_or_none("moldau.opentelemetry.endpoint")
         if not endpoint:
@@ -136,7 +136,7 @@ class Metrics:
         return plain(200, "\n".join(["ok", *self._node.readiness.impaired()]))
 
     async def metrics(self, request: HttpRequest) -> Answer:
-        """The metrics of this node; of all processes of its machine, where it answers for them."""
+        """The metrics of this node; of all processes of its machine, if it answers for them."""
         if self._processes is not None:
             return await self._of_machine(self._processes, summed)
         return Answer(200, CONTENT_TYPE, await self._own_page())

@@ -204,7 +204,7 @@ def counting_encoder(route: Route, response_class: type[object], encode: Encoder
 
 
 def errors_walk(cls: type[object]) -> Walk | None:
-    """A function that finds the error codes other than NONE in a response of this class; None where it has no such
+    """A function that finds the error codes other than NONE in a response of this class; None if it has no such
     field.
     """
     names = [(field.name, field.struct, field.is_array) for field in fields_of(cls)]

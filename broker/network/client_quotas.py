@@ -121,7 +121,7 @@ class ThrottledRequests:
         return serve
 
     def _size_of(self, context: RequestContext, request: object) -> int:
-        """The bytes of a Produce request; 0 for other requests, and where bytes are not counted."""
+        """The bytes of a Produce request; 0 for other requests, and if bytes are not counted."""
         return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:

@@ -185,7 +185,7 @@ class AddressRates:
         return iter(tuple(self._rates.items()))
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
-        """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 where it may stay. A
+        """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 if it may stay. A
         connection that may not stay is not counted.
         """
         limit = self._limits.of_address(address)
@@ -218,7 +218,7 @@ class LimitedListener(Protocol):
         """Continue to accept: a limit may allow another connection now."""
 
     def close_one_in_excess(self) -> bool:
-        """Close a connection; False where none is left to close."""
+        """Close a connection; False if none is left to close."""
 
 
 class Admission:

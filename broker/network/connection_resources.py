@@ -147,7 +147,7 @@ class ConnectionSecurity(Protocol):
         """The access of a client before it has authenticated."""
 
     def authentication_of(self, connection: Connection) -> Authentication | None:
-        """The SASL exchange of a connection; None where the listener has no SASL."""
+        """The SASL exchange of a connection; None if the listener has no SASL."""
 
 
 class ConnectionListener(ServingListener, Protocol):

@@ -82,7 +82,7 @@ class DirectOutput:
         self._progressed = progressed
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
-        """The bytes of the first piece that have left, where the piece is a slice of a file."""
+        """The bytes of the first piece that have left, if the piece is a slice of a file."""
         self._looked_at_s = loop.time()
         self._is_ending = False
         self._waits = Waits.NOTHING

@@ -41,7 +41,7 @@ class ListenerSecurity:
         login: Callable[[Connection], Authentication] | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`login` begins the SASL exchange of a connection; None on a listener without SASL, where `principal_of` maps
+        """`login` begins the SASL exchange of a connection; None on a listener without SASL, if `principal_of` maps
         a client's certificate to its principal.
         """
         self.counts = counts

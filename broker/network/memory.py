@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from moldau.broker.config.config import Config
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
-"""The limit (bytes) where the configuration does not set `queued.max.request.bytes`; more where one request may be
+"""The limit (bytes) if the configuration does not set `queued.max.request.bytes`; more if one request may be
 larger.
 """
 SMALL_SIZE: Final = 1 << 14
@@ -120,7 +120,7 @@ class RoomQueue:
         self._takes_oldest = True
 
     def may_have(self, owner: FrameOwner, size: int, used_size: int) -> bool:
-        """Whether a connection gets room at once. Where there is none, it is favoured if no other one is."""
+        """Whether a connection gets room at once. If there is none, it is favoured if no other one is."""
         if used_size + size <= self.limit and (not self.waiting or owner is self.favoured):
             return True
         if self.favoured is None:
@@ -128,7 +128,7 @@ class RoomQueue:
         return self.favoured is owner
 
     def take(self, used_size: int) -> tuple[FrameOwner, int] | None:
-        """The next connection that gets room, and how much; None where it has to wait."""
+        """The next connection that gets room, and how much; None if it has to wait."""
         waiting = self.waiting
         if not waiting:
             return None
@@ -374,7 +374,7 @@ class PartialFrame:
         self.grow(self._growth(len(self.buffer)))
 
     def grow(self, size: int) -> None:
-        """Add this many bytes of room; 0 where there is none now."""
+        """Add this many bytes of room; 0 if there is none now."""
         self.is_short = size == 0
         if size:
             old = self.buffer
@@ -382,9 +382,9 @@ class PartialFrame:
             self.buffer[: len(old)] = old
 
     def _growth(self, size: int) -> int:
-        """The number of bytes by which a buffer of this size may grow; 0 where the frame must wait for room.
+        """The number of bytes by which a buffer of this size may grow; 0 if the frame must wait for room.
 
-        The buffer doubles, or grows by what has not arrived where that is less.
+        The buffer doubles, or grows by what has not arrived if that is less.
         """
         lacking = self.wanted - size
         room = min(lacking, max(size, PARTIAL_SIZE_FIRST))

@@ -2,12 +2,12 @@
 
     idle ──ask──▶ connecting ──▶ greeting (ApiVersions) ──▶ login ──▶ open ──broken, silent for too long──▶ idle
 
-TLS and the login are used where the listener of the peer requires them (`PeerSecurity`). Before the lifetime
+TLS and the login are used if the listener of the peer requires them (`PeerSecurity`). Before the lifetime
 of a login's session is over, the channel re-authenticates (KIP-368); requests that are asked meanwhile wait for it.
 
 Requests leave in the order in which they were asked, each in the newest version that both sides speak unless the caller
 names an older one, several in flight at once; replies come in that order. Whatever goes wrong, the callback of each
-request is called exactly once: with a `NoResponse` where there is no response, and then it is not known whether the
+request is called exactly once: with a `NoResponse` if there is no response, and then it is not known whether the
 peer has acted. The caller decides whether to repeat the request.
 """
 
@@ -200,7 +200,7 @@ class PeerChannel:
 
     async def _reach(self, link: PeerLink) -> None:
         """Connect to the first address of the peer's name that accepts the connection. Raises OSError, and `NotSecured`
-        where the peer cannot be trusted.
+        if the peer cannot be trusted.
 
         The name is resolved here, so that a cancellation ends the lookup. uvloop's own lookup within
         `create_connection` continues after a cancellation, and its error is never retrieved.
@@ -287,7 +287,7 @@ class PeerChannel:
             link.send(pending, codec)
 
     def _codec(self, request_class: type[object], wanted: int | None) -> RequestCodec | None:
-        """The codec of the newest version that both sides serve, or of the wanted older one; None where there
+        """The codec of the newest version that both sides serve, or of the wanted older one; None if there
         is none.
         """
         codec = self._codecs.get((request_class, wanted))

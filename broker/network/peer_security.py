@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 ClientMechanismMaker = Callable[[], ClientMechanism]
-"""Makes the client's side of one exchange. Raises `LoginFailed` where this node has no credentials now."""
+"""Makes the client's side of one exchange. Raises `LoginFailed` if this node has no credentials now."""
 Versions = Mapping[int, tuple[int, int]]
 
 
@@ -50,14 +50,14 @@ class PeerSecurity:
     """Makes the client's side of the SASL mechanism; None without a login."""
 
     def secured(self, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> SecuredLink | None:
-        """Put a link to a host under TLS; None where the connections are not encrypted."""
+        """Put a link to a host under TLS; None if the connections are not encrypted."""
         return None if self.tls is None else SecuredLink(self.tls, link, host, loop)
 
 
 class SecuredLink:
     """A link to another node under TLS.
 
-    `handshake` completes when the handshake succeeds, and raises `NotSecured` where the peer is not trusted.
+    `handshake` completes when the handshake succeeds, and raises `NotSecured` if the peer is not trusted.
     """
 
     def __init__(self, tls: NodeTls, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> None:

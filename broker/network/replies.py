@@ -440,7 +440,7 @@ class Output:
     def sends_files(self) -> bool:
         """Whether slices of files may be written; once true, it stays true.
 
-        A transport under TLS reads them when it encrypts them. False where there is no socket (the simulated network).
+        A transport under TLS reads them when it encrypts them. False if there is no socket (the simulated network).
         """
         transport, owner = self.transport, self._owner
         if self.direct is None and owner is not None and transport is not None and not transport.is_closing():

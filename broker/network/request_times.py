@@ -14,7 +14,7 @@ The clock is read once for each receive and twice for each write. A request that
 reply that waits costs two more. Frames that a hook answers without decoding share the readings of their receive and of
 their write: the total time of each is exact, and each gets an equal part of the time in which all of them were handled.
 
-The kernel receives bytes also while the event loop is held by something else. Where the loop may have
+The kernel receives bytes also while the event loop is held by something else. If the loop may have
 been held for `HELD_NS_MIN`, the kernel is therefore asked how long ago the last byte came in (TCP_INFO).
 """
 
@@ -224,7 +224,7 @@ class RequestClock:
 
 
 def late_by_ns(transport: asyncio.Transport | None) -> int:
-    """How long ago the last byte arrived at the socket of the transport; 0 where the kernel does not tell."""
+    """How long ago the last byte arrived at the socket of the transport; 0 if the kernel does not tell."""
     own = None if transport is None else transport.get_extra_info("socket")
     if own is None:
         return 0

@@ -1,6 +1,6 @@
 """A route: one API as a listener serves it, from the version in a request's header to the handler, and back.
 
-    raw frame ──▶ FrameHook.answer ──▶ reply frame             only where a hook has learned from earlier requests
+    raw frame ──▶ FrameHook.answer ──▶ reply frame             only if a hook has learned from earlier requests
         │ not one of these
         ▼
     decoders[version] ──▶ handle(context, request) ──▶ encoders[version]
@@ -101,7 +101,7 @@ class ClientConnection(Protocol):
     access: Access
     """The access of the authenticated principal."""
     authentication: Authentication | None
-    """The SASL exchange; None where the listener has none."""
+    """The SASL exchange; None if the listener has none."""
 
     @property
     def listener(self) -> ServingListener: ...
@@ -193,7 +193,7 @@ class RequestContext:
 
 
 Handler = Callable[[RequestContext, object], object]
-"""Handles a request. Returns the response, a `Pending` that becomes it, or None where no response is expected."""
+"""Handles a request. Returns the response, a `Pending` that becomes it, or None if no response is expected."""
 
 
 class FrameHook(ABC):
@@ -220,7 +220,7 @@ class FrameHook(ABC):
         """
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
-        """The header of a frame that it answered; version and correlation id are 0 where it has none."""
+        """The header of a frame that it answered; version and correlation id are 0 if it has none."""
         return RequestContext(connection, self.route, 0, 0, self.client_id)
 
     @abstractmethod
@@ -272,7 +272,7 @@ class Binding:
         self.refuse_version = refuse_version
         self.decoded_size_max = decoded_size_max
         self.version_encoder = version_encoder
-        """None where every version encodes what the handler answered."""
+        """None if every version encodes what the handler answered."""
 
 
 EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[object]]
@@ -335,7 +335,7 @@ class Route:
         self.requests = 0
         """The number of requests served, for the metrics."""
         self.errors: dict[int, int] = {}
-        """The number of refusals by error code, where they are counted."""
+        """The number of refusals by error code, if they are counted."""
         self.encoder_wrapper: EncoderWrapper | None = None
         """Counts the errors in replies, on a node that serves metrics."""
         self.is_governed = False
@@ -365,7 +365,7 @@ class Route:
         self.encoder_wrapper = wrapper
 
     def load(self, version: int) -> Decoder[object] | None:
-        """Compile the decoder of a version at its first use; None where the version is not served."""
+        """Compile the decoder of a version at its first use; None if the version is not served."""
         if not self.first_version <= version <= self.last_version:
             return None
         binding = self._bound()
@@ -382,7 +382,7 @@ class Route:
         return decoder
 
     def decode_short(self, version: int, frame: memoryview, position: int) -> object:
-        """Decode a request whose version is served. Raises `LongMessage` where that would take long."""
+        """Decode a request whose version is served. Raises `LongMessage` if that would take long."""
         decoder = self.short_decoders.get(version)
         if decoder is None:
             binding = self._bound()
@@ -394,7 +394,7 @@ class Route:
     def unserved_version(self) -> object | None:
         """The response to a request in a version that is not served; it is encoded in the first version of the API.
 
-        None where the API has no such response: the connection then ends.
+        None if the API has no such response: the connection then ends.
         """
         refuse = self._bound().refuse_version
         if refuse is None:
@@ -443,7 +443,7 @@ def _not_bound(context: RequestContext, request: object) -> object:
 
 
 def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
-    """A decoder that yields None for a frame of more than `size_max` bytes, without reading it; `decoder` itself where
+    """A decoder that yields None for a frame of more than `size_max` bytes, without reading it; `decoder` itself if
     there is no bound.
     """
     if size_max is None:
@@ -461,7 +461,7 @@ class RawTokens(FrameHook):
     """
 
     def __init__(self, handle: Callable[[bytes], bytes | None]) -> None:
-        """`handle` handles a message and returns the message to answer with; None where there is no answer now."""
+        """`handle` handles a message and returns the message to answer with; None if there is no answer now."""
         super().__init__(Route(SASL_AUTHENTICATE_KEY, "SaslAuthenticate", 0, 0, _without_header))
         self._handle = handle
 

@@ -65,7 +65,7 @@ class SlowRequests:
         self.count = 0
         """The slow requests since the start, those without a line included."""
         self.told: Callable[[SlowRequest], None] | None = None
-        """Called for each request that has a line; None where traces are not exported."""
+        """Called for each request that has a line; None if traces are not exported."""
         self._said_count = 0
         self._left_out_count = 0
         self._until_s = -PERIOD_S
@@ -170,7 +170,7 @@ def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
 
 
 def _named(partitions: Iterator[str]) -> Pairs:
-    """The first partitions; with a sign where there are more."""
+    """The first partitions; with a sign if there are more."""
     first = list(islice(partitions, PARTITIONS_MAX + 1))
     if len(first) > PARTITIONS_MAX:
         first[-1] = "..."

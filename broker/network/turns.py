@@ -13,7 +13,7 @@ to do. So does a connection that did not get through with what it received. The 
 
 What a rank does not use of its share falls to those below it, and the last one that has a queue has the whole rest.
 Each rank that has a queue gets one turn at least. Within a rank it goes round: a turn of a backlog lasts `QUANTUM_NS`,
-or longer where few wait. The rank follows from what arrived, not from what is left after a turn. So a client that sends
+or longer if few wait. The rank follows from what arrived, not from what is left after a turn. So a client that sends
 one request at a time waits for others that do so, however many requests are pipelined beside it; and each backlog is
 served for the same time.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BUDGET_NS: Final = 2_000_000
 """The time for requests of one iteration, in which nothing else runs."""
 QUANTUM_NS: Final = 200_000
-"""The time of a turn where many wait; a request that was begun is handled to its end."""
+"""The time of a turn if many wait; a request that was begun is handled to its end."""
 
 
 class Rank(IntEnum):

@@ -4,8 +4,8 @@
      "resource": "g1", "resources": ["g1", "g2", ...], "count": 100000, "decision": "DENIED"}
 
 `resources` and `count` stand only in lines about several resources. The lines of the logger `moldau.audit` go to files
-of their own where the configuration names one, else to the node's own log. Denied requests are always written, allowed
-ones where the configuration asks, to another file.
+of their own if the configuration names one, else to the node's own log. Denied requests are always written, allowed
+ones if the configuration asks, to another file.
 
 No client can push the history out of the files: a file of denials is deleted by its age alone, and each client has a
 budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line tells
@@ -102,7 +102,7 @@ class JsonAuditLog:
         self._counts_due_s = 0
 
     def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
-        """Write a line, or count the decisions where the client has no budget left."""
+        """Write a line, or count the decisions if the client has no budget left."""
         now_ms = self._wall_ms()
         second = now_ms // 1000
         client = _cut(str(access.principal)), _cut(access.host)

@@ -255,7 +255,7 @@ class NodeParts:
     def _compose_tiering(self) -> Tiering | None:
         """Compose tiered storage.
 
-        None where remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
+        None if remote.log.storage.system.enable is off, and on a node that is a controller alone. Raises
         `RemoteStorageRefused`.
         """
         config = self.config
@@ -503,7 +503,7 @@ class NodeParts:
         return None if topic is None else topic.name
 
     def _compose_metrics(self) -> Metrics | None:
-        """The metrics with their HTTP server and their export; None where neither is set."""
+        """The metrics with their HTTP server and their export; None if neither is set."""
         address = self._http_address()
         if address is None and not self.config.text_or_none("moldau.opentelemetry.endpoint"):
             return None
@@ -553,7 +553,7 @@ class NodeParts:
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
     def _compose_console(self) -> Console | None:
-        """The console; None where moldau.console is off, and on a node that is a controller alone."""
+        """The console; None if moldau.console is off, and on a node that is a controller alone."""
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not self.config.flag("moldau.console") or not listeners:
             return None

@@ -44,7 +44,7 @@ log = logging.getLogger("moldau")
 GC_THRESHOLDS = (5_000, 1, 30_000)
 """Allocations before a collection of each generation. A collection looks at what its generation kept, so these numbers
 bound its length: 0.2 ms for the first, 0.5 ms for the second. Loading, and a long request, keep every object; the
-second takes 1.5 ms where it has five of the first, and 27 ms with ten times as many in the first. All objects are
+second takes 1.5 ms if it has five of the first, and 27 ms with ten times as many in the first. All objects are
 looked at after 300 million allocations at the earliest, because replies make no reference cycles.
 """
 DESCRIPTORS_WANTED: Final = 10_000
@@ -302,7 +302,7 @@ class NodeProcess:
         return 0 if node.departure is None else node.departure.exit_status
 
     async def _started(self) -> Node | None:
-        """The serving node; None where the process was told to stop before it served. Raises the error that prevents
+        """The serving node; None if the process was told to stop before it served. Raises the error that prevents
         the start.
         """
         from moldau.broker.node.node import Node

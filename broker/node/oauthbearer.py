@@ -78,7 +78,7 @@ class NodeOauth:
         return KeySet() if keys is None else await keys.look_up(what)
 
     def login(self, listener: str, module: LoginModule) -> Callable[[], BearerClient]:
-        """A function that makes this node's side of an exchange as a client. Raises ValueError where a setting is
+        """A function that makes this node's side of an exchange as a client. Raises ValueError if a setting is
         missing.
         """
         settings = oauth_login_settings(self._config, listener)

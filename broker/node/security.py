@@ -50,7 +50,7 @@ SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
 def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
-    """The authorizer that the configuration names. Raises OSError where its audit log cannot be opened."""
+    """The authorizer that the configuration names. Raises OSError if its audit log cannot be opened."""
     if not config.text("authorizer.class.name"):
         return None
     from moldau.broker.node.audit_log import JsonAuditLog, open_audit_file
@@ -167,7 +167,7 @@ class NodeSecurity:
         return principal_of
 
     def _to_listener(self, name: str) -> PeerSecurity | None:
-        """The TLS and the login for a listener of other nodes; None where it is PLAINTEXT."""
+        """The TLS and the login for a listener of other nodes; None if it is PLAINTEXT."""
         protocol = self._config.listener_protocols.get(name, "PLAINTEXT")
         if protocol == "PLAINTEXT":
             return None
@@ -177,7 +177,7 @@ class NodeSecurity:
         return PeerSecurity(self._tls[name] if protocol in ENCRYPTED else None, login)
 
     def channels(self, timeouts: Timeouts) -> tuple[PeerChannels, PeerChannels]:
-        """The channels to other brokers and those to controllers: the same object where neither needs TLS or a
+        """The channels to other brokers and those to controllers: the same object if neither needs TLS or a
         login.
         """
         config = self._config
@@ -191,14 +191,14 @@ class NodeSecurity:
         return to_brokers, to_brokers if brokers is controllers is None else channels(controllers)
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """An `Access` for a principal at an address. It allows everything where no authorizer is configured."""
+        """An `Access` for a principal at an address. It allows everything if no authorizer is configured."""
         if self.authorizer is not None:
             return self.authorizer.access(principal, client_host)
         return self._everything if principal == ANONYMOUS else Unrestricted(principal)
 
 
 class NodeMechanisms:
-    """Makes the SASL mechanisms of a node. The modules of a mechanism are imported only where a listener offers it."""
+    """Makes the SASL mechanisms of a node. The modules of a mechanism are imported only if a listener offers it."""
 
     def __init__(
         self, config: Config, environment: Environment, cluster_id: str, image: Callable[[], MetadataImage]
@@ -212,14 +212,14 @@ class NodeMechanisms:
         self._oauth: NodeOauth | None = None
 
     def offered(self, settings: SaslSettings) -> Mapping[str, MechanismMaker]:
-        """Functions that make the server's side of each mechanism of a listener. Raises ValueError where its login
+        """Functions that make the server's side of each mechanism of a listener. Raises ValueError if its login
         context cannot be used.
         """
         makers = {PLAIN: self._plain, OAUTHBEARER: self._bearer, **dict.fromkeys(SCRAM, self._scram)}
         return {name: makers[name](settings, name) for name in settings.mechanisms}
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
-        """A function that makes this node's side of an exchange as a client. Raises ValueError where its login context
+        """A function that makes this node's side of an exchange as a client. Raises ValueError if its login context
         cannot be used.
         """
         module = _login_module(settings.jaas, settings.mechanism, settings.jaas_name)
@@ -285,7 +285,7 @@ class NodeMechanisms:
 
     def _secret_of_salts(self) -> bytes:
         """A secret that the nodes of the cluster share: the key of delegation tokens, else the password with which this
-        node logs in to others. It does not change with a restart. Where neither is set the cluster id is used instead,
+        node logs in to others. It does not change with a restart. If neither is set the cluster id is used instead,
         and a client that knows it can find out whether a user exists.
         """
         import hmac

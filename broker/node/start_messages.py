@@ -111,15 +111,15 @@ class StartReport:
     data: tuple[str, ...]
     """The log directories, as absolute paths."""
     metrics: str | None
-    """The URL of the metrics; None where they are off."""
+    """The URL of the metrics; None if they are off."""
     console: str | None
-    """The URL of the console; None where it is off."""
+    """The URL of the console; None if it is off."""
     control: str | None
-    """The URL of the control interface for faults on demand; None where the node takes none."""
+    """The URL of the control interface for faults on demand; None if the node takes none."""
     formatted: bool
     """Whether this start formatted the directories, because they were empty."""
     recovered: OpeningResult | None
-    """The recovery of the log directories; None where there was no partition."""
+    """The recovery of the log directories; None if there was no partition."""
     start_ms: int
     """The time from the first line of the log until clients were served."""
     warnings: tuple[str, ...]
@@ -177,7 +177,7 @@ def absolute(path: str) -> str:
 
 
 def http_url(config: Config, path: str) -> str | None:
-    """The URL of a path at moldau.http.listener from this machine; None where that is not set."""
+    """The URL of a path at moldau.http.listener from this machine; None if that is not set."""
     at = read_http_address(config.text_or_none("moldau.http.listener") or "")
     if at is None:
         return None
@@ -186,7 +186,7 @@ def http_url(config: Config, path: str) -> str | None:
 
 
 def refusal_line(problem: Exception, config: Config, *, takes_port: bool = False) -> str:
-    """One line with the problem, and the usual remedy where there is one. `takes_port`: whether --port moves the
+    """One line with the problem, and the usual remedy if there is one. `takes_port`: whether --port moves the
     listeners.
     """
     remedy = remedy_of(problem, config, takes_port=takes_port)
@@ -203,7 +203,7 @@ def error_text(problem: Exception) -> str:
 
 
 def remedy_of(problem: Exception, config: Config, *, takes_port: bool = False) -> str | None:
-    """Advice for the operator about an error; None where there is no known remedy."""
+    """Advice for the operator about an error; None if there is no known remedy."""
     if isinstance(problem, UnsupportedFeatures):
         return UPGRADE_ADVICE if problem.is_too_old else downgrade_advice(problem.supported)
     if isinstance(problem, BlockingIOError):

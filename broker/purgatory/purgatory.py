@@ -77,7 +77,7 @@ class CommitWait(ABC):
 
     @abstractmethod
     def settled(self, error: ErrorCode) -> None:
-        """Called once, with NONE, or with an error where the records are not known to be committed."""
+        """Called once, with NONE, or with an error if the records are not known to be committed."""
 
     def enqueue(self, queue: deque[CommitWait]) -> None:
         """Insert the wait into the queue, in the order of offsets."""
@@ -99,7 +99,7 @@ class CommitWait(ABC):
             self.settled(error)
 
     def cancel(self) -> None:
-        """Cancel the wait; no effect where it is settled.
+        """Cancel the wait; no effect if it is settled.
 
         It stays in the queue until its turn comes: a lost connection cancels many waits, and a search for each would
         block the event loop.
@@ -202,7 +202,7 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         """`attempt(is_last)` gives the response, or None to continue the wait; the last attempt always gives a
         response.
 
-        `kind`: the name of the API. `wait_ms`: the timeout; None where the wait has no timeout, because another event
+        `kind`: the name of the API. `wait_ms`: the timeout; None if the wait has no timeout, because another event
         is certain to end it. `waits_for` is a name of `broker/runtime/pending.py`.
         """
         super().__init__(purgatory, kind, wait_ms)
@@ -216,7 +216,7 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
         self._try(is_last=True)
 
     def complete(self, response: Response) -> None:
-        """End the operation with this response. No effect where it has ended."""
+        """End the operation with this response. No effect if it has ended."""
         if not self.is_over:
             self.end()
             self.reply.complete(response)
@@ -350,9 +350,9 @@ class Purgatory:
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
         """Settle the wait once all records before its offset in the leader's log are committed, or the replica does not
-        lead any more; at once where this is so already.
+        lead any more; at once if this is so already.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND where fewer replicas are in sync at that time than min.insync.replicas.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if fewer replicas are in sync at that time than min.insync.replicas.
         """
         if wait.end_offset <= partition.high_watermark:
             wait.settled(partition.commit_error)
@@ -477,7 +477,7 @@ class AppendedRecords(CommitWait):
 
 
 class DelayedProduce(WatchingOperation):
-    """The wait of one request. An answer becomes an error where its records are not known to be committed."""
+    """The wait of one request. An answer becomes an error if its records are not known to be committed."""
 
     __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")
 

@@ -93,7 +93,7 @@ class Timeout:
         self.deadline_s = deadline_s
 
     def cancel(self) -> None:
-        """Cancel the timeout. No effect where it has fired or is cancelled."""
+        """Cancel the timeout. No effect if it has fired or is cancelled."""
         self._queue.waiting.pop(self, None)
         self.callback = _nothing
 

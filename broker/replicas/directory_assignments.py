@@ -52,7 +52,7 @@ class DirectoryAssignments:
         self._send_soon(0)
 
     def report_log(self, partition: Partition, assigned: Assigned) -> None:
-        """Report the directory of a replica's log, where the metadata has another one."""
+        """Report the directory of a replica's log, if the metadata has another one."""
         directory_id = self._logs.directory_id(self._logs.directory_of(partition.log))
         if directory_id is not None and directory_id != assigned.directory_of(self._broker_id):
             self.report(partition.topic_id, partition.index, directory_id)

@@ -73,7 +73,7 @@ class LocalLogs:
         epochs_changed: Callable[[Log], None],
         changes: Sequence[ChangedLogs] = (),
     ) -> None:
-        """Open the directories. Raises OSError where the node cannot start without one that cannot be opened.
+        """Open the directories. Raises OSError if the node cannot start without one that cannot be opened.
 
         During the operation that found an error, `failed` is called with a directory that fails, `damaged` with a log
         whose batches differ from what was written, and the reason. `epochs_changed` gets each log whose epochs change,
@@ -89,7 +89,7 @@ class LocalLogs:
         self.damaged: dict[TopicPartition, str] = {}
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: OpeningResult | None = None
-        """The report on recovery; None where there was no partition, or before the end of the start."""
+        """The report on recovery; None if there was no partition, or before the end of the start."""
         self.space = DiskSpace(environment.fs)
         self.properties = found.properties
         """The meta.properties of each log directory, by path: all name the same cluster and node."""
@@ -152,7 +152,7 @@ class LocalLogs:
         """Open the logs of the wanted partitions, set other logs aside as stray, create those that are missing.
 
         Left out are partitions that are, or may be, in a directory that is offline. Recovery runs in executor threads.
-        A directory in which a log cannot be opened goes offline. Raises OSError where a new log cannot be created, and
+        A directory in which a log cannot be opened goes offline. Raises OSError if a new log cannot be created, and
         `DuplicateLog`.
         """
         now_ms = self._environment.wall_ms()
@@ -227,7 +227,7 @@ class LocalLogs:
         return bool(self.offline) and partition.directory_id not in self.directory_ids
 
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
-        """Create an empty log in the directory with the fewest logs; where that fails, in the next one.
+        """Create an empty log in the directory with the fewest logs; if that fails, in the next one.
 
         Raises the OSError of the last directory, and EBUSY while a former topic's log of that name is here.
         """
@@ -243,7 +243,7 @@ class LocalLogs:
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """Create empty logs in an executor thread. None where the disk refused one, which `create` can try again."""
+        """Create empty logs in an executor thread. None if the disk refused one, which `create` can try again."""
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
@@ -279,7 +279,7 @@ class LocalLogs:
     def delete(self, deleted: Log) -> str | None:
         """Stop serving a log and rename its directory. Returns the path of the tree that the caller removes later.
 
-        None where the directory failed: the next start that finds the log sets it aside.
+        None if the directory failed: the next start that finds the log sets it aside.
         """
         directory = self._of(deleted)
         with offline_on_error(directory):
@@ -293,7 +293,7 @@ class LocalLogs:
         return directory
 
     def damaged_directory(self, key: TopicPartition) -> LogDirectory | None:
-        """The directory with the damaged log of a partition; None where the partition has no damaged log."""
+        """The directory with the damaged log of a partition; None if the partition has no damaged log."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> RepairedLog:
@@ -348,7 +348,7 @@ class LocalLogs:
     def _open(self, path: str) -> None:
         """Lock a directory and read its checkpoints.
 
-        Raises OSError where it is the metadata log directory, and `BlockingIOError` where another process serves it.
+        Raises OSError if it is the metadata log directory, and `BlockingIOError` if another process serves it.
         """
         shortage = partial(self.space.refused, path)
         reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
@@ -454,7 +454,7 @@ def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bo
 
 
 def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSError | None:
-    """Create a log, in an executor thread. Returns the log, the error, or None where there is no directory for it."""
+    """Create a log, in an executor thread. Returns the log, the error, or None if there is no directory for it."""
     if directory is None:
         return None
     try:
@@ -464,7 +464,7 @@ def _made(directory: LogDirectory | None, new: NewLog, now_ms: int) -> Log | OSE
 
 
 def _renamed(fs: FileSystem, old: str, new: str) -> OSError | None:
-    """Rename a directory, in an executor thread. Returns the error where that failed."""
+    """Rename a directory, in an executor thread. Returns the error if that failed."""
     try:
         fs.rename(old, new)
     except OSError as error:

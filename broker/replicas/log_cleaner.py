@@ -105,7 +105,7 @@ class LogCleaner:
         remote: RemoteTier | None = None,
     ) -> None:
         """`changes`: the logs that changed since the last check. `checkpoint` writes the checkpoints of all
-        directories, and returns whether all of them are durable. `remote` cleans remote segments; None where no log is
+        directories, and returns whether all of them are durable. `remote` cleans remote segments; None if no log is
         tiered.
         """
         self._settings = settings
@@ -147,7 +147,7 @@ class LogCleaner:
     async def _clean_next(self) -> bool:
         """Clean the log with the largest share of dirty bytes, and then its remote segments.
 
-        Where no log is dirty enough, clean the remote segments of another log. Returns whether something was cleaned
+        If no log is dirty enough, clean the remote segments of another log. Returns whether something was cleaned
         without an error.
         """
         found = await self._next_log()
@@ -226,12 +226,12 @@ class LogCleaner:
         return dirtiest(parts)
 
     def _partition_of(self, its_log: Log) -> Partition | None:
-        """The partition of a log; None where this broker does not serve the log any more."""
+        """The partition of a log; None if this broker does not serve the log any more."""
         partition = self._replicas.get(its_log.topic, its_log.partition)
         return partition if partition is not None and partition.log is its_log else None
 
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
-        """The cleanable part of a partition's compacted log; None where it must not be cleaned now."""
+        """The cleanable part of a partition's compacted log; None if it must not be cleaned now."""
         its_log = partition.log
         if its_log in self._in_progress or (its_log in self.uncleanable and not self._is_limit_changed(its_log)):
             return None
@@ -308,7 +308,7 @@ class LogCleaner:
     async def _make_durable(self, its_log: Log, end_offset: int) -> None:
         """Flush the log at least up to an offset, and checkpoint that recovery point.
 
-        Raises OSError, and `LogChanged` where the log has failed.
+        Raises OSError, and `LogChanged` if the log has failed.
         """
         if its_log.recovery_point < end_offset:
             await self._flush(its_log)

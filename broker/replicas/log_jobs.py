@@ -164,7 +164,7 @@ class LogJobs:
             partition.log.producers.expire(self._environment.wall_ms())
 
     def high_watermark(self, key: TopicPartition) -> int | None:
-        """The high watermark of a partition; None where this broker does not serve it."""
+        """The high watermark of a partition; None if this broker does not serve it."""
         partition = self._replicas.get(*key)
         return None if partition is None else partition.high_watermark
 

@@ -55,7 +55,7 @@ class NewPartitions(Protocol):
     def log_config(self, topic: str) -> LogConfig: ...
 
     def serve_new(self, new: CreateLog, made: Log | None) -> None:
-        """Serve the partition with the log that was created; None where the disk refused it."""
+        """Serve the partition with the log that was created; None if the disk refused it."""
 
 
 class PartitionWork:
@@ -72,7 +72,7 @@ class PartitionWork:
         self._partitions: NewPartitions | None = None
 
     def queue_if_many(self, jobs: Sequence[CreateLog | DeleteLog], partitions: NewPartitions) -> bool:
-        """Queue the jobs and return True, or return False where they are so few that the caller does them directly.
+        """Queue the jobs and return True, or return False if they are so few that the caller does them directly.
 
         `partitions` takes the logs that are created.
         """
@@ -86,7 +86,7 @@ class PartitionWork:
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call `done` when no jobs are left; at once where there are none."""
+        """Call `done` when no jobs are left; at once if there are none."""
         if self._is_running:
             self._waiting.append(done)
         else:

@@ -68,7 +68,7 @@ class FetcherPorts:
     """The epoch of this broker's registration."""
     spawn: Spawn
     remote_state: RemoteState | None
-    """The state of remote logs; None where tiered storage is off."""
+    """The state of remote logs; None if tiered storage is off."""
 
 
 class ReplicaFetchers:
@@ -92,7 +92,7 @@ class ReplicaFetchers:
         self.may_fetch = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition from its leader, which may have changed; stop fetching it where it has no leader."""
+        """Fetch the partition from its leader, which may have changed; stop fetching it if it has no leader."""
         for leader_id, fetcher in self._fetchers.items():
             if leader_id != partition.leader_id:
                 fetcher.unfollow(partition)
@@ -340,7 +340,7 @@ def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> Li
 
 
 def offset_in(response: object) -> int | None:
-    """The offset in the response; None where it has none."""
+    """The offset in the response; None if it has none."""
     if not isinstance(response, ListOffsetsResponse):
         return None
     answer = response.topics[0].partitions[0]

@@ -1,6 +1,6 @@
 """Accepting connections: a server's sockets, accepting or paused, also when the process has no descriptor left.
 
-asyncio's own server cannot be paused and, where the process has no descriptor left, tries again at once or closes
+asyncio's own server cannot be paused and, if the process has no descriptor left, tries again at once or closes
 connections. This one waits for a while, and leaves some descriptors for the files of logs: a delayed client does less
 harm than a log that cannot open its next segment.
 """
@@ -45,7 +45,7 @@ class AcceptPolicy(Protocol):
         """Whether one more connection may be accepted now. If not, `release` is called later."""
 
     def accepted(self, address: str) -> float | None:
-        """Count an accepted connection. None where it may stay; otherwise the time (seconds) after which it is closed
+        """Count an accepted connection. None if it may stay; otherwise the time (seconds) after which it is closed
         without an answer.
         """
 

@@ -60,10 +60,10 @@ class Environment(Protocol):
         """A clock (ns) for measuring durations, finer than the loop's."""
 
     def boot_id(self) -> str:
-        """An id that changes each time the machine starts; empty where the system has none."""
+        """An id that changes each time the machine starts; empty if the system has none."""
 
     def process(self) -> Process | None:
-        """The process, for its metrics; None in the simulation, where several nodes share a process."""
+        """The process, for its metrics; None in the simulation, if several nodes share a process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         """A bound acceptor, which is not open yet. Raises OSError."""
@@ -262,7 +262,7 @@ class Process:
             gc.callbacks.remove(self._collecting)
 
     def read(self) -> ProcessFacts | None:
-        """Read the process's metrics. Blocks while the kernel lists the descriptors; None where it has no such
+        """Read the process's metrics. Blocks while the kernel lists the descriptors; None if it has no such
         files.
         """
         try:

@@ -25,7 +25,7 @@ class AbsentTls(Exception):
 
 
 def import_event_loop() -> None:
-    """Import asyncio and uvloop, without `ssl` where neither of them was imported before."""
+    """Import asyncio and uvloop, without `ssl` if neither of them was imported before."""
     if MODULE in sys.modules or "asyncio" in sys.modules:
         return
     sys.modules[MODULE] = _without_content()

@@ -16,13 +16,13 @@ STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red"
 
 
 class LogTerminal(Protocol):
-    """The stream that the log is written to, with colours where it is a terminal."""
+    """The stream that the log is written to, with colours if it is a terminal."""
 
     @property
     def stream(self) -> TextIO: ...
 
     def painted(self, text: str, *styles: str) -> str:
-        """The text in these styles, where the stream is a terminal that shows them."""
+        """The text in these styles, if the stream is a terminal that shows them."""
 
 
 def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Callable[[], None]:
@@ -46,7 +46,7 @@ def is_shown_when_quiet(record: logging.LogRecord) -> bool:
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message, truncated where it contains a long text of a client."""
+    """The message, truncated if it contains a long text of a client."""
     text = record.getMessage()
     left_out = len(text) - MESSAGE_LENGTH_MAX
     return text if left_out <= 0 else f"{text[:MESSAGE_LENGTH_MAX]}... and {left_out} characters more"
@@ -80,7 +80,7 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a line as a JSON object: time, level, logger, message; exception and stack where there are any."""
+    """Formats a line as a JSON object: time, level, logger, message; exception and stack if there are any."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json

@@ -57,7 +57,7 @@ class LoopSteps:
         self.longest_ns, self._name = 0, None
 
     def log_longest(self) -> None:
-        """Name the longest step since the last call in the log, where it was long, and begin anew."""
+        """Name the longest step since the last call in the log, if it was long, and begin anew."""
         self.restart()
         held_ns, name = self.last
         if held_ns >= LOGGED_NS_MIN:

@@ -12,7 +12,7 @@ NOTHING: Final = ""
 REPLICAS: Final = "replicas"
 """Until in-sync replicas have the records: acks=all, DeleteRecords, an append to an internal topic."""
 FLUSH: Final = "flush"
-"""Until records are durable, where flush.messages asks for it."""
+"""Until records are durable, if flush.messages asks for it."""
 DATA: Final = "data"
 """A fetch that waits for records, as its client asked."""
 MEMBERS: Final = "members"
@@ -66,7 +66,7 @@ class Pending(Generic[T]):
             listener(response)
 
     def listen(self, listener: Callable[[T], None]) -> None:
-        """Call the listener with the response; at once where it is complete."""
+        """Call the listener with the response; at once if it is complete."""
         if self.response is not None:
             listener(self.response)
         else:

@@ -26,7 +26,7 @@ class Place:
     node_ids: tuple[int, ...]
     """The nodes of the machine, the first process first."""
     sockets: str
-    """The directory in which each further process serves its metrics and its health; empty where HTTP is off."""
+    """The directory in which each further process serves its metrics and its health; empty if HTTP is off."""
     heirs: tuple[int, ...] = ()
     """For a node that leaves the cluster: the nodes of this machine that take its replicas over. Empty: it stays."""
 

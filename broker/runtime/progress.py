@@ -33,7 +33,7 @@ class Progress:
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:
-        """The fraction of the work, from 0 to 1, that is done. The counts are computed only where a line is due."""
+        """The fraction of the work, from 0 to 1, that is done. The counts are computed only if a line is due."""
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
             return
@@ -46,7 +46,7 @@ class Progress:
 
 
 def remaining_text(fraction: float, elapsed_ms: int) -> str:
-    """The estimated remaining time in words; empty where there is none yet."""
+    """The estimated remaining time in words; empty if there is none yet."""
     if fraction < TOLD_FRACTION_MIN:
         return ""
     left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction

@@ -12,7 +12,7 @@ generator receives.
     process -> broker   for each of them a frame with a pickled `Reply` (broker/runtime/work_reply.py)
 
 The process ends when its input ends: a broker that is killed leaves no process behind. A process with `Limits` gets a
-MemoryError, or is killed by the kernel, where its work goes beyond them.
+MemoryError, or is killed by the kernel, if its work goes beyond them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class RunningWork(Protocol[E_co]):
     """Work that waits at each event until the caller requests the next one."""
 
     async def next_event(self, sent: object = None, /) -> E_co | None:
-        """Send a value to the work, which is a generator where that is not None, and let it go on to its next event;
-        None at its end. Raises what the work raises, and `WorkerDied`, an OSError, where the process cannot be started
+        """Send a value to the work, which is a generator if that is not None, and let it go on to its next event;
+        None at its end. Raises what the work raises, and `WorkerDied`, an OSError, if the process cannot be started
         or ends before the work does."""
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -> None:
-    """Answer each command. Raises EOFError or BrokenPipeError where the broker has ended."""
+    """Answer each command. Raises EOFError or BrokenPipeError if the broker has ended."""
     work = pickle.loads(read_frame(commands))
     steps: Generator[object, object, None] | None = None
     while True:
@@ -83,13 +83,13 @@ def encode(reply: Reply) -> bytes:
 
 
 def read_frame(file: BinaryIO) -> bytes:
-    """What a frame holds. Raises EOFError where the input ends."""
+    """What a frame holds. Raises EOFError if the input ends."""
     (length,) = FRAME_LENGTH.unpack(read_exactly(file, FRAME_LENGTH.size))
     return read_exactly(file, length)
 
 
 def read_exactly(file: BinaryIO, size: int) -> bytes:
-    """`size` bytes. Raises EOFError where the input ends."""
+    """`size` bytes. Raises EOFError if the input ends."""
     data = bytearray()
     while len(data) < size:
         piece = file.read(size - len(data))

@@ -60,7 +60,7 @@ class QueueSettings(NamedTuple):
     """The settings of a group about its dead-letter queue."""
 
     topic: str = ""
-    """errors.deadletterqueue.topic.name; empty where the group has none"""
+    """errors.deadletterqueue.topic.name; empty if the group has none"""
     copies_records: bool = False
     """errors.deadletterqueue.copy.record.enable"""
 
@@ -74,7 +74,7 @@ class DeadLetterCounts:
         self.requests: Counter[str] = Counter()
         """Produce requests with dead letters."""
         self.failures: Counter[str] = Counter()
-        """Those of them that failed, also where the request is sent again."""
+        """Those of them that failed, also if the request is sent again."""
 
 
 class DeadLetterPorts(NamedTuple):
@@ -115,7 +115,7 @@ class DeadLetterWriting:
         self._failed_attempts = 0
 
     async def run(self) -> bool:
-        """Write the records. True once the queue has them, or cannot have them; False where they are not wanted any
+        """Write the records. True once the queue has them, or cannot have them; False if they are not wanted any
         more.
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
@@ -211,7 +211,7 @@ class DeadLetterWriting:
         self._originals = Originals(records, size, next_offset, is_full=False)
 
     async def _fetch(self, offset: int) -> bytes:
-        """Record batches of the source from an offset on; empty where they cannot be read."""
+        """Record batches of the source from an offset on; empty if they cannot be read."""
         topic_id, index = self._key.topic_id, self._key.partition
         source = self._ports.cluster.image.topics.by_id.get(topic_id)
         partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=FETCH_SIZE_MAX)

@@ -62,7 +62,7 @@ ERRORS: Final = {
         )
     },
 }
-"""The error for the client, by that of the share coordinator; UNKNOWN_SERVER_ERROR where there is none."""
+"""The error for the client, by that of the share coordinator; UNKNOWN_SERVER_ERROR if there is none."""
 READ_SIZE_MIN: Final = 64 * 1024
 """The least bytes that are read of a partition whose size of records is known."""
 FENCING: Final = frozenset(
@@ -87,7 +87,7 @@ class ShareSettings(NamedTuple):
 
 
 class GroupSettings:
-    """The settings of groups, which are made anew where the metadata or the broker's configuration changed."""
+    """The settings of groups, which are made anew if the metadata or the broker's configuration changed."""
 
     def __init__(self, published: PublishedMetadata, settings: DynamicConfig) -> None:
         self._published = published
@@ -253,13 +253,13 @@ class SharedPartition:
     # Delivering
 
     def read_size(self, records: int) -> int | None:
-        """The bytes to read for so many records, and some more, as records differ; None where their size is not
+        """The bytes to read for so many records, and some more, as records differ; None if their size is not
         known.
         """
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
     def was_read(self, size: int, records: int) -> None:
-        """Note that whole batches of so many bytes had so many records; 0 where a batch was larger than the read."""
+        """Note that whole batches of so many bytes had so many records; 0 if a batch was larger than the read."""
         self.record_size = size / records if records else None
 
     def acquire(
@@ -404,7 +404,7 @@ class SharedPartition:
     # The end
 
     def fence(self, error: ErrorCode, message: str | None = None, *, is_left: bool = False) -> None:
-        """Deliver nothing any more. A later fetch loads the share partition anew, where this broker leads it.
+        """Deliver nothing any more. A later fetch loads the share partition anew, if this broker leads it.
 
         `is_left`: the group has no session any more. What is in flight is forgotten, but for dead letters.
         """
@@ -480,7 +480,7 @@ class SharePartitions:
         return self._of.get(key)
 
     def get(self, key: ShareKey) -> SharedPartition | ErrorCode:
-        """The share partition, which begins to load where it is new; or the error of a partition that this broker does
+        """The share partition, which begins to load if it is new; or the error of a partition that this broker does
         not lead.
         """
         found = self._of.get(key)
@@ -500,7 +500,7 @@ class SharePartitions:
     def _forget(self, shared: SharedPartition) -> None:
         if self._of.get(shared.key) is shared:
             del self._of[shared.key]
-        # Where the one before it still stores something, this one was not loaded, and has nothing to store.
+        # If the one before it still stores something, this one was not loaded, and has nothing to store.
         if self._former.setdefault(shared.key, shared) is shared:
             shared.when_stored(lambda: self._stored(shared))
 

@@ -107,7 +107,7 @@ class RemoteCleaner:
         self.failures = 0
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no marker of a log may be removed (`INT64_MAX` where the partition
+        """The offset from which on no tombstone and no marker of a log may be removed (`INT64_MAX` if the partition
         is not tiered): a remote segment may have an older value of the key, or a later copy may add one. The result
         never decreases, whichever broker leads, copies or cleans: a broker that reads the metadata late only removes
         less.
@@ -360,7 +360,7 @@ class ReplacementWriter:
     ) -> int:
         """Replace the ancestors. Returns the number of replaced segments.
 
-        `check` raises where this broker does not lead any more. Raises `RemoteStorageError`, `MetadataNotWritten` and
+        `check` raises if this broker does not lead any more. Raises `RemoteStorageError`, `MetadataNotWritten` and
         OSError; then an unfinished copy may be left.
         """
         if cleaned.is_unchanged and len(ancestors) == 1:

@@ -13,7 +13,7 @@ up no deletion.
 One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
 leader, or of this broker before an error. A leader that loses leadership during a copy removes its objects; the next
 leader deletes the segment by further records. A leader with a damaged batch copies nothing of that segment: once it is
-copied, the replicas delete their good copies. Where other replicas are in sync the leader gives its place up, as it
+copied, the replicas delete their good copies. If other replicas are in sync the leader gives its place up, as it
 does when a fetch meets the damage; the next leader copies the segment, and the damaged replica fetches it again. The
 only replica in sync goes on, and tries again with backoff.
 
@@ -207,7 +207,7 @@ class SegmentCopier:
     def _check_copy(
         self, partition: Partition, followed: FollowedRemoteLog, epoch: int, segment: RemoteSegment
     ) -> None:
-        """Check that a copy may go on: not where the segments of the partition are being removed, or this one was
+        """Check that a copy may go on: not if the segments of the partition are being removed, or this one was
         deleted. Raises `NoLongerLeader`.
         """
         self._check(partition, epoch)
@@ -314,7 +314,7 @@ class SegmentCopier:
     ) -> bool:
         """Delete a segment that must not be read any more, or never was read.
 
-        Returns whether it is deleted. It is not where a pin holds it, where it is being deleted already, or where an
+        Returns whether it is deleted. It is not if a pin holds it, if it is being deleted already, or if an
         unfinished copy (`is_remain`) has been finished in the meantime. Raises `RemoteStorageError` and
         `MetadataNotWritten`; a later call goes on.
         """
@@ -387,7 +387,7 @@ class PartitionTurns:
         return len(self._under_way)
 
     def offer(self, partition: Partition, turn: Turn) -> None:
-        """Work on a partition when its turn comes. No effect where it waits or has its turn already."""
+        """Work on a partition when its turn comes. No effect if it waits or has its turn already."""
         if partition not in self._under_way and partition not in self._waiting:
             self._waiting[partition] = turn
             self._go_on()
@@ -452,7 +452,7 @@ def expired_segments(
         start_offset = max(start_offset, segment.last_offset + 1)
         gone.append(segment)
     if gone or first_left is not None:
-        # This also applies where a crash lost the log start offset of an earlier round: no record is before the first
+        # This also applies if a crash lost the log start offset of an earlier round: no record is before the first
         # segment, or before its first known leader epoch.
         first_read = first_left.epochs[0].start_offset if first_left else start_offset
         start_offset = max(start_offset, min(log.local_start_offset, first_read))

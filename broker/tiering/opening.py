@@ -28,7 +28,7 @@ class OpenStorage:
     """The remote storage of the broker. It is neither read nor written before it was checked."""
 
     def __init__(self, config: Config, environment: Environment, cluster_id: str) -> None:
-        """Open the client of the storage, without a call to it. Raises `RemoteStorageRefused` where
+        """Open the client of the storage, without a call to it. Raises `RemoteStorageRefused` if
         `moldau.tiered.storage` names no storage that can be opened.
         """
         self.url = config.text("moldau.tiered.storage")
@@ -44,7 +44,7 @@ class OpenStorage:
     async def check(self, spawn: Spawn) -> None:
         """Check the storage.
 
-        Where it is not available now, the broker starts nevertheless, serves local segments, and tries again; until
+        If it is not available now, the broker starts nevertheless, serves local segments, and tries again; until
         then no segment is copied or read. Raises `RemoteStorageRefused` for any other problem: another cluster's
         storage, a missing bucket, refused credentials.
         """

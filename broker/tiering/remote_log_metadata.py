@@ -134,7 +134,7 @@ class RemoteLogMetadataReader:
         self._expected.pop(value, None)
 
     def leader_of(self, index: int) -> int:
-        """The leader of a partition of the metadata topic; -1 where it has none."""
+        """The leader of a partition of the metadata topic; -1 if it has none."""
         found = self._ports.cluster.image.topics.partition(REMOTE_LOG_METADATA_TOPIC, index)
         return -1 if found is None else found.leader
 
@@ -297,7 +297,7 @@ def decode(data: BytesLike, position: int) -> tuple[list[ReadChange], int, list[
     """Decode whole batches from an offset on. Returns the changes, the next offset, and the records that cannot be
     decoded with the reason.
 
-    Raises `MalformedMessage` where a batch is damaged.
+    Raises `MalformedMessage` if a batch is damaged.
     """
     changes: list[ReadChange] = []
     unreadable: list[tuple[int, str]] = []
@@ -396,7 +396,7 @@ def channel_to(
 
 
 async def send_and_wait(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
-    """Send a request and await its response; None where no response came.
+    """Send a request and await its response; None if no response came.
 
     Records in the response are copied, because the channel reuses their memory.
     """

@@ -75,7 +75,7 @@ class FollowedRemoteLog:
 
     def end_offset(self, epochs: LeaderEpochs, log_end_offset: int) -> int:
         """The end (exclusive) of the offsets in remote storage, in the history of a log with these leader epochs; 0
-        where there is none, or what is there is being removed.
+        if there is none, or what is there is being removed.
         """
         if self.is_being_removed:
             return 0

@@ -169,8 +169,8 @@ class RemoteSource:
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
         """The records at an offset, as `Source.read` gives them. KAFKA_STORAGE_ERROR, which clients try again, while
-        the storage or the metadata cannot be read, and where too many reads wait. UNKNOWN_SERVER_ERROR where the
-        segment is damaged (`error_of`). OFFSET_OUT_OF_RANGE where no remote segment has the offset.
+        the storage or the metadata cannot be read, and if too many reads wait. UNKNOWN_SERVER_ERROR if the
+        segment is damaged (`error_of`). OFFSET_OUT_OF_RANGE if no remote segment has the offset.
         """
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
@@ -294,7 +294,7 @@ class RemoteSource:
     async def _read_segment(
         self, key: ReadKey, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, size_max: int
     ) -> RemoteRead | None:
-        """The batches at an offset of a segment, through the blocks where the reader is sequential."""
+        """The batches at an offset of a segment, through the blocks if the reader is sequential."""
         came = self._readers.at(key.place)
         if came is not None and came.segment_id == segment.segment_id:
             position = came.position
@@ -315,7 +315,7 @@ class RemoteSource:
         return found._replace(data=memoryview(bytes(found.data)))
 
     def _read_ahead(self, its_log: Log, followed: FollowedRemoteLog, segment: RemoteSegment, position: int) -> None:
-        """Read the blocks ahead of a position, into the next segment where the end is near."""
+        """Read the blocks ahead of a position, into the next segment if the end is near."""
         ahead = self._ahead_size
         while True:
             SegmentBlocks(self._blocks, followed.key, segment).read_ahead(position, ahead)
@@ -492,7 +492,7 @@ class SequentialReaders:
         return streak
 
     def at(self, place: ReaderPlace) -> FetchStreak | None:
-        """The fetches that ended at this offset; None where none of the remembered ones did."""
+        """The fetches that ended at this offset; None if none of the remembered ones did."""
         return self._places.get(place)
 
 
@@ -505,7 +505,7 @@ class RemoteOffsets:
         self._indexes = indexes
 
     async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after a timestamp (ms) that is only in remote storage; None where there is none.
+        """The first record at or after a timestamp (ms) that is only in remote storage; None if there is none.
 
         Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
         """

@@ -6,12 +6,12 @@ The broker that led the partition last deletes them, and reads the metadata of t
 Partitions take turns, remote.log.manager.expiration.thread.pool.size segments at once.
 
 If that broker ends before it is done, the metadata has DELETE_PARTITION_MARKED without DELETE_PARTITION_FINISHED. The
-leader of the metadata partition then continues the removal: at once where that broker is not active, otherwise after
+leader of the metadata partition then continues the removal: at once if that broker is not active, otherwise after
 `ADOPT_MS`, because that broker may still be working. A broker that finds a mark of its previous process continues by
 itself. A broker that ends before it has written the mark leaves objects that belong to no topic: a sweep of the storage
 finds them.
 
-A removal that is marked goes on where the topic is tiered again in the meantime: local retention and readers do not
+A removal that is marked goes on if the topic is tiered again in the meantime: local retention and readers do not
 count on its segments any more. Copies begin anew after DELETE_PARTITION_FINISHED.
 """
 

@@ -46,13 +46,13 @@ class CheckedSegment(NamedTuple):
     """A segment whose batches are all sound, and what the check made of them."""
 
     open_file: OpenFile | None
-    """The .log file, which stays open also where retention deletes the segment; None for a segment without bytes."""
+    """The .log file, which stays open also if retention deletes the segment; None for a segment without bytes."""
     crc: int
     """CRC-32C of the .log file."""
     offset_index: bytes
     time_index: bytes
     max_timestamp: int
-    """The largest timestamp (ms) of its records; where they have none, the time at which the .log file was last
+    """The largest timestamp (ms) of its records; if they have none, the time at which the .log file was last
     changed."""
 
 
@@ -105,7 +105,7 @@ def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
 
 
 def largest_timestamp(log: Log, segment: Segment) -> int:
-    """The largest timestamp of a segment; when its file was written where no record has one."""
+    """The largest timestamp of a segment; when its file was written if no record has one."""
     return segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path(LOG_SUFFIX))
 
 
@@ -180,7 +180,7 @@ def _tell_bad_indexes(fs: FileSystem, segment: Segment, last_offset_delta: int, 
 def described(
     log: Log, found: CopyableSegment, segment_id: bytes, broker_id: int, now_ms: int, max_timestamp: int
 ) -> RemoteSegment:
-    """The metadata of a copy that begins. Where the log start lies inside of the segment, the log has forgotten the
+    """The metadata of a copy that begins. If the log start lies inside of the segment, the log has forgotten the
     leader epochs before it, and the first epoch begins at the log start, as in Apache Kafka: no reader requests an
     earlier offset. Raises OSError and `CannotCopy`.
     """
@@ -241,7 +241,7 @@ async def contents_of(
 
 
 def check_snapshot(data: bytes, path: str) -> None:
-    """Check a producer snapshot before it is copied. Raises `CannotCopy` where a crash has torn a snapshot that was not
+    """Check a producer snapshot before it is copied. Raises `CannotCopy` if a crash has torn a snapshot that was not
     synced, or the disk has damaged it.
     """
     try:

@@ -117,7 +117,7 @@ class Tiering:
         self._ports.metadata.spawn(self._run(), "tiering")
 
     def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
-        """Each remote log, with the log of the local replica; None where there is none any more."""
+        """Each remote log, with the log of the local replica; None if there is none any more."""
         for followed in self.reader:
             partition = self._replicas.get(followed.key.topic, followed.key.partition)
             is_same = partition is not None and partition.topic_id == followed.key.topic_id
@@ -183,7 +183,7 @@ class Tiering:
     def _adopt(self) -> None:
         """Continue removals that another broker, or the previous process, has begun and will not finish.
 
-        Also where the topic is tiered again: it is copied anew once the removal is finished.
+        Also if the topic is tiered again: it is copied anew once the removal is finished.
         """
         metadata, count = self._ports.metadata, self.reader.partition_count
         image, now_ms = metadata.cluster.image, self._environment.wall_ms()

@@ -91,7 +91,7 @@ class TransferQuota:
         self._window.record(size, self._monotonic_ms())
 
     def throttle_ms(self) -> int:
-        """The time (ms) for which nothing should be transferred; 0 where the rate is within the limit."""
+        """The time (ms) for which nothing should be transferred; 0 if the rate is within the limit."""
         return self._window.delay_ms(self._settings.config.integer(self._names.rate), self._monotonic_ms())
 
     def is_exceeded(self) -> bool:

@@ -58,7 +58,7 @@ def commit_transactional_offsets(
 
 
 def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """The error of a TxnOffsetCommit by its member id and generation; NONE where it is accepted.
+    """The error of a TxnOffsetCommit by its member id and generation; NONE if it is accepted.
 
     A request that names neither (before version 3 it cannot) is accepted at any time. A request that names them must be
     for a member of the current generation; the phase of the rebalance does not matter.

@@ -124,7 +124,7 @@ class Member:
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata_of(self, protocol_name: str | None) -> bytes:
-        """The metadata of the member for a protocol; empty where it does not support the protocol."""
+        """The metadata of the member for a protocol; empty if it does not support the protocol."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
@@ -155,7 +155,7 @@ class ClassicGroup:
         self.state = EMPTY
         self.former_state = EMPTY
         self.changed_ms = changed_ms
-        """Wall-clock time (ms) of the last transition; None where it is not known: records before version 2 do not hold
+        """Wall-clock time (ms) of the last transition; None if it is not known: records before version 2 do not hold
         it.
         """
         self.generation = 0
@@ -176,7 +176,7 @@ class ClassicGroup:
         self.delay_ms = self.remaining_delay_ms = 0
         """The delay of the initial rebalance, and the most by which it may still be extended in total (ms)."""
         self.subscribed_topics: frozenset[str] | None = None
-        """Topics to which this generation's members are subscribed; None where they cannot be known."""
+        """Topics to which this generation's members are subscribed; None if they cannot be known."""
         self.visible_from: int | None = None
         """See `Group.visible_from`."""
         self._supporters: Counter[str] = Counter()
@@ -216,7 +216,7 @@ class ClassicGroup:
         return ErrorCode.NONE if self.is_consumer_group else self.deletion_error()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member is subscribed to the topic; true for any topic where a subscription cannot be read."""
+        """Whether a member is subscribed to the topic; true for any topic if a subscription cannot be read."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
@@ -227,7 +227,7 @@ class ClassicGroup:
         | group | the retention of an offset begins |
         |---|---|
         | no protocol type (a consumer without a group) | at its commit |
-        | empty | when the group became empty; at its commit where that time is not known |
+        | empty | when the group became empty; at its commit if that time is not known |
         | stable, of consumers | at its commit (the expiry leaves out the topics of subscribed members) |
         | any other | not yet |
         """
@@ -362,7 +362,7 @@ class ClassicGroup:
         return waiter
 
     def elect_joined_leader(self) -> bool:
-        """If the leader did not join, make the first member that joined the leader. False where no member joined."""
+        """If the leader did not join, make the first member that joined the leader. False if no member joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -414,7 +414,7 @@ def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | 
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics of these subscriptions; None where one of them is not a consumer's subscription."""
+    """All topics of these subscriptions; None if one of them is not a consumer's subscription."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:

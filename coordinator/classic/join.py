@@ -105,7 +105,7 @@ A group that does not exist is created first; it is Empty.
 class GroupStored(NamedTuple):
     """The outcome of a group's first record.
 
-    Where the log refuses the record, the join that created the group is refused.
+    If the log refuses the record, the join that created the group is refused.
     """
 
     group_id: str
@@ -163,7 +163,7 @@ def act(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> No
 
 
 def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
-    """The client's case (`Joiner`), or the error where its id is not a member's."""
+    """The client's case (`Joiner`), or the error if its id is not a member's."""
     request = event.request
     if not request.member_id:
         if request.group_instance_id is not None:
@@ -192,7 +192,7 @@ def normalise(event: Join) -> None:
 
 
 def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """The error of a join that the group refuses whatever its state is; NONE where the decision depends on that."""
+    """The error of a join that the group refuses whatever its state is; NONE if the decision depends on that."""
     error = invalid_join(step, event)
     if error is ErrorCode.NONE and event.request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -200,7 +200,7 @@ def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> Erro
 
 
 def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
-    """The error of a join that every group refuses; NONE where the decision depends on the group."""
+    """The error of a join that every group refuses; NONE if the decision depends on the group."""
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -286,7 +286,7 @@ def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> 
 
 
 def reason_of(request: JoinGroupRequest) -> str:
-    """The client's reason to join, for the operator's log; empty where it gives none (KIP-800)."""
+    """The client's reason to join, for the operator's log; empty if it gives none (KIP-800)."""
     return f" ({request.reason[:REASON_SIZE_MAX]!r})" if request.reason else ""
 
 

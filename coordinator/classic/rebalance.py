@@ -185,7 +185,7 @@ def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """Move the group from PreparingRebalance to CompletingRebalance, or to Empty where no member is left."""
+    """Move the group from PreparingRebalance to CompletingRebalance, or to Empty if no member is left."""
     step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:

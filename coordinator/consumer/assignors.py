@@ -3,7 +3,7 @@
 * `range` gives each member a run of each topic, the members in the order of their instance ids, then member ids:
   partitions with the same number of topics with equal subscribers go to one member. It does not look at the assignment
   before.
-* `uniform` balances the number of partitions over the members and moves as few as possible. Where all members subscribe
+* `uniform` balances the number of partitions over the members and moves as few as possible. If all members subscribe
   to the same topics it takes the cheap way (`_uniform_for_equals`), else the balancing of `uniform_heterogeneous.py`.
 
 DIVERGES: members and topics are taken in the order of their ids; Apache Kafka takes them in the order of its hash

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 Such a member follows the same target assignment as the others. Its epoch is its generation, its JoinGroup is the
-heartbeat that reports what it owns, and SyncGroup gives it its assignment. Where it has to rejoin, its Heartbeat is
+heartbeat that reports what it owns, and SyncGroup gives it its assignment. If it has to rejoin, its Heartbeat is
 answered with REBALANCE_IN_PROGRESS: because of a new target, to revoke partitions, or because partitions for which it
 waits are free. No join is parked, and no member leads.
 """
@@ -298,7 +298,7 @@ def heartbeat_classic(step: GroupStep, group: ConsumerGroup, event: Heartbeat) -
 def _assign_without_consumer_members(step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Look at the topics and compute the target of a new epoch, as a heartbeat of the consumer protocol does.
 
-    DIVERGES: in Apache Kafka 4.3.1 only a join does so where all members are of the classic protocol. After one of them
+    DIVERGES: in Apache Kafka 4.3.1 only a join does so if all members are of the classic protocol. After one of them
     has left, or a topic has grown, the group stays Assigning, and partitions without an owner, until some member joins.
     """
     update = MemberUpdate(step, group, settings_of(step, group.group_id), member, member)
@@ -334,7 +334,7 @@ def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
-    """The member of a request; an error where there is none, or where it uses the consumer protocol."""
+    """The member of a request; an error if there is none, or if it uses the consumer protocol."""
     member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

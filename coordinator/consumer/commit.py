@@ -65,7 +65,7 @@ def commit_refusal(
 
 
 def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE where it is accepted, as it is without them."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted, as it is without them."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")
@@ -85,7 +85,7 @@ def _may_commit(member: ConsumerMember, epoch: int, topic_id: bytes, partition: 
 
 
 def topic_id_of(image: CoordinatorImage, name: str, topic_id: bytes) -> bytes:
-    """The id of a topic that a request names, if the request does not have it; zeroes where there is no such topic."""
+    """The id of a topic that a request names, if the request does not have it; zeroes if there is no such topic."""
     if topic_id != ZERO_UUID:
         return topic_id
     topic = image.topic_of_name(name)

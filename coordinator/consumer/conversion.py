@@ -121,7 +121,7 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
     DIVERGES: a member that has joined and has no assignment yet also keeps what its subscription says that it owns. In
     Apache Kafka 4.3.1 that is free, and another member gets it at once, while a cooperative member still has it.
 
-    Raises `MalformedMessage` where a subscription or an assignment cannot be read, or has data of a client's own
+    Raises `MalformedMessage` if a subscription or an assignment cannot be read, or has data of a client's own
     assignor, which would be lost.
     """
     group = ConsumerGroup(classic.group_id)
@@ -173,7 +173,7 @@ def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
 
 
 class Downgraded(NamedTuple):
-    """The outcome of a downgrade: where the log refuses it, the group is the consumer group that it was."""
+    """The outcome of a downgrade: if the log refuses it, the group is the consumer group that it was."""
 
     former: ConsumerGroup
     group: ClassicGroup

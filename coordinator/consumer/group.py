@@ -220,7 +220,7 @@ class ConsumerGroup:
     def preferred_assignor(
         self, default: str, member: ConsumerMember | None = None, updated: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members prefer, after `member` becomes `updated`; `default` where none prefers any. Of
+        """The assignor that most members prefer, after `member` becomes `updated`; `default` if none prefers any. Of
         two with as many members `uniform` comes before `range`, as in Apache Kafka.
         """
         counts = Counter(self.assignors)

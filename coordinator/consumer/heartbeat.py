@@ -74,7 +74,7 @@ def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartb
 def settled_answer(
     step: GroupStep, group: Group | None, event: ConsumerHeartbeat
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Prolong the session of a member, and answer; None where its heartbeat needs more than that."""
+    """Prolong the session of a member, and answer; None if its heartbeat needs more than that."""
     if not isinstance(group, ConsumerGroup) or not is_settled(step, group, event):
         return None
     request = event.request

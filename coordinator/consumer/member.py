@@ -184,7 +184,7 @@ def _written(partitions: PartitionEpochs) -> list[TopicPartitions]:
 
 def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> PartitionEpochs:
     """Records of releases before 4.3 have no epochs: the member has got its partitions in its own epoch at the latest.
-    So it is, too, where the number of epochs is not that of the partitions, and a static member that is away has 0.
+    So it is, too, if the number of epochs is not that of the partitions, and a static member that is away has 0.
     """
     epoch = max(member_epoch, 0)
     read: dict[bytes, Mapping[int, int]] = {}

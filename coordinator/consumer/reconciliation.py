@@ -29,7 +29,7 @@ class Reconciliation:
     """Whether any member of the group owns a partition."""
 
     def step(self, member: ConsumerMember) -> ConsumerMember | None:
-        """The member after the step; the same object where nothing changes.
+        """The member after the step; the same object if nothing changes.
 
         None: the member is in a state that this release does not know, and must rejoin without partitions.
         """

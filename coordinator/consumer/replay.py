@@ -1,6 +1,6 @@
 """Replaying the records of a consumer group. Here alone a consumer group changes, in a live shard and while loading.
 
-Records that contradict the log before them are refused where Apache Kafka 4.3.1 refuses them: a tombstone of a group
+Records that contradict the log before them are refused if Apache Kafka 4.3.1 refuses them: a tombstone of a group
 that has members or targets, and a tombstone of a member that has partitions or a target.
 """
 

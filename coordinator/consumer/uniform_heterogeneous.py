@@ -101,7 +101,7 @@ class HeterogeneousAssignment:
                             self._own(topic, partition, member)
 
     def build(self) -> Mapping[str, Mapping[bytes, frozenset[int]]]:
-        """The partitions of each member, by member id and topic id; empty where no member has a topic."""
+        """The partitions of each member, by member id and topic id; empty if no member has a topic."""
         if not self._subscribers:
             return {}
         for topic in self._by_priority(topic for topic, owners in self._owners.items() if NO_OWNER in owners):

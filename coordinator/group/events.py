@@ -14,7 +14,7 @@ from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class CommitOffsets(NamedTuple):
-    """An OffsetCommit. It names only topics that exist, each by its name, and by its id where that is known."""
+    """An OffsetCommit. It names only topics that exist, each by its name, and by its id if that is known."""
 
     waiter: Waiter
     request: OffsetCommitRequest

@@ -61,10 +61,10 @@ class Group(Protocol):
         """Whether the group has no members. A group without members expires with its last offset."""
 
     def deletion_error(self) -> ErrorCode:
-        """The error of DeleteGroups; NONE where the group may be deleted."""
+        """The error of DeleteGroups; NONE if the group may be deleted."""
 
     def offset_deletion_error(self) -> ErrorCode:
-        """The error of OffsetDelete for all offsets of the group; NONE where some may be deleted."""
+        """The error of OffsetDelete for all offsets of the group; NONE if some may be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members use offsets of the topic, which are then neither deleted nor expired."""

@@ -47,7 +47,7 @@ class CoordinatorImage(Protocol):
         """The settings of a group that differ from the broker's, by Kafka's names."""
 
     def feature_level(self, name: str) -> int:
-        """The finalized level of a feature; 0 where it is off."""
+        """The finalized level of a feature; 0 if it is off."""
 
 
 class NoMetadata:

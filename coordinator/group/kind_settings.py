@@ -39,7 +39,7 @@ class ConsumerGroupSettings(NamedTuple):
     """The settings group.consumer.*, with the defaults of 4.3.1: a field is the end of its setting's name."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The names of the assignors that a member may ask for; the first is used where no member asks."""
+    """The names of the assignors that a member may ask for; the first is used if no member asks."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     max_size: int = INT32_MAX
     session_timeout_ms: int = 45_000
@@ -96,7 +96,7 @@ class ShareGroupSettings(NamedTuple):
     is_renew_acknowledge_enabled: bool = True
     """share.renew.acknowledge.enable"""
     dead_letter_topic: str = ""
-    """errors.deadletterqueue.topic.name; empty where the group has no dead-letter queue."""
+    """errors.deadletterqueue.topic.name; empty if the group has no dead-letter queue."""
     copies_dead_letters: bool = False
     """errors.deadletterqueue.copy.record.enable"""
 
@@ -169,7 +169,7 @@ def _bounded(settings: object, prefix: str, overrides: Mapping[str, str], fields
 
 
 def _within(text: str | None, broker_value: int, bounds: tuple[int, int]) -> int:
-    """The value of a group's setting, moved into the bounds; the broker's value where the group has none, or one that
+    """The value of a group's setting, moved into the bounds; the broker's value if the group has none, or one that
     is not a number.
     """
     if text is None:

@@ -73,7 +73,7 @@ def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
 def targets_at_once(
     step: GroupStep, key: TimerKey, epoch: int, inputs: TargetInputs[TargetT_co]
 ) -> Mapping[str, TargetT_co] | None:
-    """The targets of an epoch; None where the group is large: then a thread computes them, unless one does already, and
+    """The targets of an epoch; None if the group is large: then a thread computes them, unless one does already, and
     the timer `key` runs meanwhile.
 
     A request that is refused later may have asked for it: the epoch of the target is then not that of the group.
@@ -87,7 +87,7 @@ def targets_at_once(
 
 
 def taken_over(event: TargetComputed, group: AssignedGroup) -> dict[str, Any] | None:
-    """The targets of the members that the group still has; None where the group may not take them over.
+    """The targets of the members that the group still has; None if the group may not take them over.
 
     A target of an earlier epoch is followed by that of the group's epoch. One of the group's own epoch is the last one,
     so that it must be for the members that the group has: a static member is replaced without a new epoch.

@@ -48,7 +48,7 @@ def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStable
 def offsets_of(
     group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponseGroup:
-    """The offsets of the topics that a request names, or of all topics where it names none. Where it names none, a
+    """The offsets of the topics that a request names, or of all topics if it names none. If it names none, a
     partition whose only offset is pending in a transaction is left out, as Apache Kafka does."""
     offsets, pending = group.offsets, group.pending if require_stable else {}
     response = OffsetFetchResponseGroup(group_id=request.group_id)

@@ -30,7 +30,7 @@ class Replayable(NamedTuple, Generic[ChangeT]):
 class RecordReader(Generic[ChangeT]):
     """Decodes the records of a log, batch by batch. A subclass may read many records at once, and join their changes.
 
-    `change_of` decodes one record; None where the machine ignores it. It raises `MalformedMessage` for a record that
+    `change_of` decodes one record; None if the machine ignores it. It raises `MalformedMessage` for a record that
     does not belong to the machine, or has an undefined version.
     """
 
@@ -78,7 +78,7 @@ class LogReader(Generic[ChangeT]):
         return self._records.ignored
 
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:
-        """The changes in the complete batches of a piece. Raises `MalformedMessage` where the log is damaged."""
+        """The changes in the complete batches of a piece. Raises `MalformedMessage` if the log is damaged."""
         for position, header in iterate_batches(data):
             # First the checksum: it covers the number of offsets, by which a batch is skipped.
             if not crc_is_valid(data, position, header):

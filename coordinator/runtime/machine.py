@@ -137,4 +137,4 @@ class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
         """Reply to a request that changes nothing but a deadline. None: the event needs a step."""
 
     def next_deadline_ms(self) -> int | None:
-        """The time of the next `Tick`, on the clock of deadlines (ms); None where no deadline is set."""
+        """The time of the next `Tick`, on the clock of deadlines (ms); None if no deadline is set."""

@@ -125,12 +125,12 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def next_deadline_ms(self) -> int | None:
-        """The time (ms) of the next deadline; None where no deadline is set."""
+        """The time (ms) of the next deadline; None if no deadline is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> KeyT | None:
-        """Remove and return the key with the earliest deadline; None where none is due."""
+        """Remove and return the key with the earliest deadline; None if none is due."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -160,7 +160,7 @@ class Timers(Generic[KeyT]):
 
 
 class RestorableTimers(Timers[KeyT]):
-    """Timers of a machine whose steps have no effect where the log refuses their batch: changes can be undone."""
+    """Timers of a machine whose steps have no effect if the log refuses their batch: changes can be undone."""
 
     __slots__ = ("changed",)
 

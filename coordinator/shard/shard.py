@@ -63,12 +63,12 @@ EXPIRED_RECORDS_MAX: Final = 5_000
 
 
 class TimersRestored(NamedTuple):
-    """The outcome of a step that wrote: where the log refuses the batch, the timers are as before the step, and a timer
+    """The outcome of a step that wrote: if the log refuses the batch, the timers are as before the step, and a timer
     that fired in it fires again.
     """
 
     former: Mapping[TimerKey, int | None]
-    """The former deadline (ms) of each timer that the step changed; None where it had none."""
+    """The former deadline (ms) of each timer that the step changed; None if it had none."""
 
     def committed(self, step: GroupStep) -> None:
         pass
@@ -217,7 +217,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return step.replies[0] if step.replies else None
 
     def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
-        """Its timer stays cancelled where the log refuses the records: a thread may compute the target again."""
+        """Its timer stays cancelled if the log refuses the records: a thread may compute the target again."""
         group = self._groups.get(event.group_id)
         if group is not None:
             KIND_OF_GROUP[type(group)].decide(step, group, event)
@@ -279,7 +279,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def group(self, group_id: str) -> Group | None:
-        """A group of which readers may know; None where there is none. The caller must not change it."""
+        """A group of which readers may know; None if there is none. The caller must not change it."""
         group = self._groups.get(group_id)
         return group if group is not None and self._is_visible(group) else None
 

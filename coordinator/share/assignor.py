@@ -1,10 +1,10 @@
 """The assignor `simple`: every partition goes to about as many members, every member gets about as many partitions.
 
-There may be more members than partitions: then a partition is shared. Members keep what they had where that fits.
+There may be more members than partitions: then a partition is shared. Members keep what they had if that fits.
 
 DIVERGES: members and partitions are taken in the order of their ids; Apache Kafka takes them in the order of its hash
 tables. The numbers are the same. A topic of which a member has nothing is left out of its target; Apache Kafka writes
-it without partitions where the member had some before.
+it without partitions if the member had some before.
 """
 
 from __future__ import annotations

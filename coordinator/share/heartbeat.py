@@ -225,7 +225,7 @@ def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
     """Whether share partitions were initialized that no target has yet, of topics that a member subscribes to.
 
     DIVERGES: a topic that was deleted while its group had no coordinator stays in the group's record. In Apache Kafka
-    it also counts here, where a topic of the same name exists again: then every heartbeat raises the epoch.
+    it also counts here, if a topic of the same name exists again: then every heartbeat raises the epoch.
     """
     if not group.members or not group.state_topics.initialized:
         return False

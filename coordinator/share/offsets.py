@@ -64,7 +64,7 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
 def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -> None:
     """Note topics as deleting: their share partitions are not assigned any more.
 
-    DIVERGES: nothing is written where nothing changes; Apache Kafka writes the group's record again.
+    DIVERGES: nothing is written if nothing changes; Apache Kafka writes the group's record again.
     """
     if not isinstance(group, ShareGroup):
         refusal = no_group(event.group_id) if group is None else of_another_kind(event.group_id, "share")
@@ -91,7 +91,7 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
 
 
 def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> None:
-    """Note all topics as deleting, before the group is deleted: where that fails, their state is initialized anew.
+    """Note all topics as deleting, before the group is deleted: if that fails, their state is initialized anew.
 
     Topics whose deletion failed before are deleted again, as far as they exist.
     """

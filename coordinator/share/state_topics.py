@@ -83,7 +83,7 @@ def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
 def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
     """The share coordinator has stored the state of share partitions: they may be assigned.
 
-    DIVERGES: where the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
+    DIVERGES: if the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
     """
     if not isinstance(group, ShareGroup):
         return
@@ -121,7 +121,7 @@ class Initialization(NamedTuple):
 
     command: InitializeStates
     former_ms: Mapping[bytes, int | None]
-    """When the last initialization of its topics began, where one did (`ShareGroup.initialized_ms`)."""
+    """When the last initialization of its topics began, if one did (`ShareGroup.initialized_ms`)."""
 
     def committed(self, step: GroupStep) -> None:
         """What an earlier command has initialized meanwhile is left out: its state would begin anew.

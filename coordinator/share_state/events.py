@@ -1,6 +1,6 @@
 """The interface of the machine of share state: its settings, requests, answers and its command.
 
-A request has one key. The response waits until the records before it are committed, also where it only reads.
+A request has one key. The response waits until the records before it are committed, also if it only reads.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReadStateSummary(NamedTuple):
 
 
 class WriteState(NamedTuple):
-    """A WriteShareGroupState: changed batches, and the start offset where it moved. Answered with a `StateAnswer`."""
+    """A WriteShareGroupState: changed batches, and the start offset if it moved. Answered with a `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
@@ -110,7 +110,7 @@ class StateAnswer(NamedTuple):
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Kafka's message, where it is not the one of the error code."""
+    """Kafka's message, if it is not the one of the error code."""
     state_epoch: int = 0
     leader_epoch: int = 0
     start_offset: int = NO_OFFSET

@@ -51,7 +51,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record
 
 CHANGES_AT_ONCE: Final = 500
-"""The most records of one batch where many keys change."""
+"""The most records of one batch if many keys change."""
 PAUSE_MS: Final = 100
 """The pause (ms) after a full batch of changed keys."""
 NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
@@ -100,7 +100,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         committed_end_offset: int,
         partition_count: Callable[[bytes], int | None],
     ) -> None:
-        """`partition_count`: the number of partitions of the topic with an id; None where there is no such topic."""
+        """`partition_count`: the number of partitions of the topic with an id; None if there is no such topic."""
         super().__init__(committed_end_offset)
         self.config = config
         """The settings; the shell may replace them at any time."""
@@ -220,7 +220,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 pass
 
     def redundant_end_offset(self) -> int:
-        """The offset below which no record is needed; 0 where there were none."""
+        """The offset below which no record is needed; 0 if there were none."""
         if not self._entries:
             return self._tombstone_offset
         return min(entry.needed_offset for entry in self._entries.values())
@@ -259,7 +259,7 @@ class Pruning(NamedTuple):
 def refused(
     step: StateStep, request: StateRequest, partition_count: Callable[[bytes], int | None]
 ) -> StateAnswer | None:
-    """The refusal of a request; None where it is carried out."""
+    """The refusal of a request; None if it is carried out."""
     key, entry = request.key, step.entries.get(request.key)
     if key.partition < 0:
         return StateAnswer(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
@@ -324,7 +324,7 @@ def read(step: StateStep, request: ReadState) -> None:
 
 
 def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
-    """Write an update, or a snapshot where many updates followed the last one."""
+    """Write an update, or a snapshot if many updates followed the last one."""
     if entry.updates_count < step.config.updates_per_snapshot:
         merged = combined_batches((), update.batches, update.start_offset)
         step.write(ShareStateChange(key, update._replace(batches=merged)))
@@ -349,9 +349,9 @@ def summary_of(entry: KeyEntry | None) -> StateAnswer:
 
 
 def snapshot_cold(step: StateStep) -> bool:
-    """Write snapshots of states whose last snapshot is old, a limited number at once. False where there may be more.
+    """Write snapshots of states whose last snapshot is old, a limited number at once. False if there may be more.
 
-    Where every state has such a snapshot already, nothing changes any more, and pruning needs no further ones.
+    If every state has such a snapshot already, nothing changes any more, and pruning needs no further ones.
     """
     if all(entry.state.create_ms != entry.state.write_ms for entry in step.entries.values()):
         return True

@@ -41,7 +41,7 @@ class ShareState(NamedTuple):
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    """The number of records in a final state from the start offset on; -1 where it is not known."""
+    """The number of records in a final state from the start offset on; -1 if it is not known."""
     batches: tuple[StateBatch, ...] = ()
     create_ms: int = 0
     """The time (wall clock, ms) of the last change, like `write_ms`."""
@@ -59,7 +59,7 @@ class StateUpdate(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
     def as_state(self) -> ShareState:
-        """The state where no snapshot is known: a log whose first records are lost."""
+        """The state if no snapshot is known: a log whose first records are lost."""
         return ShareState(
             self.snapshot_epoch, 0, self.leader_epoch, self.start_offset, self.delivery_complete_count, self.batches
         )
@@ -81,7 +81,7 @@ def combined_batches(
 ) -> tuple[StateBatch, ...]:
     """The batches of both, without overlaps and without what is below the start offset, in the order of offsets.
 
-    Where batches overlap, the higher (delivery count, delivery state) counts: a record's delivery count never falls,
+    If batches overlap, the higher (delivery count, delivery state) counts: a record's delivery count never falls,
     and its final state has the highest number. Batches with the same state that overlap or touch become one.
     """
     batches = pruned_batches([*before, *after], start_offset)
@@ -99,7 +99,7 @@ def pruned_batches(batches: Sequence[StateBatch], start_offset: int) -> list[Sta
 
 
 def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Merge batches as Apache Kafka does: it takes the two lowest batches, and puts back what is left of them where
+    """Merge batches as Apache Kafka does: it takes the two lowest batches, and puts back what is left of them if
     they overlap or touch with the same state. What a merge leaves is not compared with batches below the pair.
     """
     left = [(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in batches]

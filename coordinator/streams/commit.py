@@ -68,7 +68,7 @@ def commit_refusal(
 
 
 def fetch_refusal(group: StreamsGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE where it is accepted, as it is without them."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted, as it is without them."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")

@@ -16,7 +16,7 @@ def partitions_by_endpoint(
 
     `partition_count`: the number of a topic's partitions, None if it does not exist.
 
-    DIVERGES: where a topic is missing, Apache Kafka fails with UNKNOWN_SERVER_ERROR, so that the application does not
+    DIVERGES: if a topic is missing, Apache Kafka fails with UNKNOWN_SERVER_ERROR, so that the application does not
     get the status that says so; here no partitions of that topic are told.
     """
 

@@ -94,7 +94,7 @@ def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
 
 
 class Replaced(NamedTuple):
-    """The outcome of the tombstones of an empty group: where the log refuses them, the group is there again."""
+    """The outcome of the tombstones of an empty group: if the log refuses them, the group is there again."""
 
     former: StreamsGroup
     classic: ClassicGroup

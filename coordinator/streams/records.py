@@ -36,7 +36,7 @@ from moldau.protocol.records.streams_groups import (
 )
 
 NO_DESCRIPTIONS: Final = (-1, -1)
-"""The topology epochs of stored and of rejected descriptions, where there are none."""
+"""The topology epochs of stored and of rejected descriptions, if there are none."""
 RECORDS: Final = (
     RecordType(17, StreamsGroupMetadataKey, StreamsGroupMetadataValue, version=0),
     RecordType(19, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, version=0),

@@ -7,7 +7,7 @@
 | 3 | to the process with the least load, there to the member with the fewest tasks | the same |
 
 Steps 1 and 2 stop at the quota of a member, the number of tasks divided by the number of members. No process gets the
-same task twice; where there are too few processes, standby tasks are left out. The load of a process is the number of
+same task twice; if there are too few processes, standby tasks are left out. The load of a process is the number of
 its tasks for each of its members.
 
 DIVERGES: Apache Kafka resolves equal loads by the order of hash tables and heaps; here the smaller id wins.

@@ -156,7 +156,7 @@ def copartition_group(fields: CopartitionGroupFields) -> CopartitionGroup:
 def hash_map_order(keys: Sequence[str]) -> list[str]:
     """The distinct keys in the order in which a HashMap of Java yields them that got them in this order.
 
-    Apache Kafka sizes repartition topics in this order, and where a subtopology has an input of known and one of
+    Apache Kafka sizes repartition topics in this order, and if a subtopology has an input of known and one of
     unknown size, the result depends on it. A group that moves from Apache Kafka to this broker must get the sizes of
     the topics that exist already.
     """

@@ -46,7 +46,7 @@ class TransactionConfig:
 
 
 class ProducerIdAnswer(NamedTuple):
-    """The producer id and epoch with which the client continues; both -1 where there are none."""
+    """The producer id and epoch with which the client continues; both -1 if there are none."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -78,7 +78,7 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """2 where a Produce adds the partition, 0 where a client of an earlier protocol adds it.
+    """2 if a Produce adds the partition, 0 if a client of an earlier protocol adds it.
 
     The records store this value.
     """

@@ -89,7 +89,7 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
-    """The error of an InitProducerId that is refused whatever the state of its id; NONE where the decision depends on
+    """The error of an InitProducerId that is refused whatever the state of its id; NONE if the decision depends on
     the id.
     """
     if not event.transactional_id or not is_storable(event.transactional_id):
@@ -148,7 +148,7 @@ def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> 
 
 
 def aborted_by_coordinator(step: TransactionStep, before: Transaction, transaction_version: int) -> Transaction | None:
-    """The transaction aborted under an epoch that its producer does not have; None where producer ids are missing."""
+    """The transaction aborted under an epoch that its producer does not have; None if producer ids are missing."""
     if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
         return fenced(before, step.wall_ms)
     next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID
@@ -292,9 +292,9 @@ def complete(step: TransactionStep, transactional_id: str) -> None:
 
 
 def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
-    """Abort the transactions that are older than their timeout. True where all of them are aborted.
+    """Abort the transactions that are older than their timeout. True if all of them are aborted.
 
-    The epoch increases, so that the producer is fenced. Where the log refuses the batch, the next search finds the
+    The epoch increases, so that the producer is fenced. If the log refuses the batch, the next search finds the
     transactions again.
     """
     aborted = 0
@@ -317,9 +317,9 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
 
 def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
     """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. True
-    where there are more to examine.
+    if there are more to examine.
 
-    Where the log refuses the tombstones, the next search finds the ids again.
+    If the log refuses the tombstones, the next search finds the ids again.
     """
     examined = 0
     for transactional_id in islice(transactional_ids, EXAMINED_MAX):

@@ -195,7 +195,7 @@ class TransactionDescription(NamedTuple):
     state: str
     timeout_ms: int
     start_ms: int
-    """Start of the transaction (wall clock, ms); -1 where the producer has begun none."""
+    """Start of the transaction (wall clock, ms); -1 if the producer has begun none."""
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]

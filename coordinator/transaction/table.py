@@ -70,7 +70,7 @@ class Move(Enum):
     CREATE = auto()
     """A new transactional id, with a new producer id."""
     START = auto()
-    """Start a producer with the next epoch, or with a new producer id where the epochs are used up."""
+    """Start a producer with the next epoch, or with a new producer id if the epochs are used up."""
     BUMP = auto()
     """Like START, for a producer that continues after an error (KIP-360)."""
     REPEAT = auto()
@@ -115,7 +115,7 @@ NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
     ABORT_NOTHING: PREPARE_ABORT,
     CONFIRM: None,
 }
-"""The state after a move; None where the move writes nothing."""
+"""The state after a move; None if the move writes nothing."""
 
 INIT_CLAIMS: Final = (UNNAMED, CURRENT, PREVIOUS, OLDER, NEWER, FOREIGN)
 CLAIMS: Final = (CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN)
@@ -135,7 +135,7 @@ INIT_ROWS: Final[Rows] = {
     PENDING:         (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
 """A transaction is aborted for any epoch of its producer id, as Apache Kafka does: the client has to ask again, and is
-then refused where its epoch is old."""
+then refused if its epoch is old."""
 
 ADD_ROWS: Final[Rows] = {
     #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN

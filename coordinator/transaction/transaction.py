@@ -107,7 +107,7 @@ class Transaction(NamedTuple):
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the last transition."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id that the completion makes current, where the epochs of this one are used up (protocol 2)."""
+    """The producer id that the completion makes current, if the epochs of this one are used up (protocol 2)."""
     last_epoch: int = NO_PRODUCER_EPOCH
     """The producer's epoch before the current one.
 

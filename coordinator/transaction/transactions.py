@@ -129,7 +129,7 @@ class TransactionStep(Step[TransactionChange]):
         self.write(TransactionChange(transactional_id, transaction))
 
     def answer_when_committed(self, waiter: Waiter, answer: ProducerIdAnswer) -> None:
-        """Respond with a producer id and epoch once the record is committed, or with the error where the log refused
+        """Respond with a producer id and epoch once the record is committed, or with the error if the log refused
         it.
         """
         self.when_committed(ReplyWhenCommitted(waiter, answer, producer_refused_by_the_log))

@@ -220,7 +220,7 @@ def changed_values(
                 before = rules.default_of(key, config.name)
             value = edited(before, value, operation)
             if value == before:
-                continue  # A list that is not set is not written where the operation adds nothing and removes nothing.
+                continue  # A list that is not set is not written if the operation adds nothing and removes nothing.
         changes[config.name] = value
     return changes
 

@@ -61,7 +61,7 @@ class Controller:
         index: PartitionIndex | None = None,
         apis: ControllerApis = CONTROLLER_APIS,
     ) -> None:
-        """`index`: the partition index of the topics in `replay`, where the caller has made it beforehand."""
+        """`index`: the partition index of the topics in `replay`, if the caller has made it beforehand."""
         self._replay = replay
         self._settings = settings
         self._index = PartitionIndex(replay.image.topics) if index is None else index
@@ -96,7 +96,7 @@ class Controller:
         """The records that a new leader writes first.
 
         They are: the abort of a metadata transaction that the earlier leader left open (KIP-868), the bootstrap records
-        where there is no metadata yet, the controller's own registration, and the elections that the earlier leader did
+        if there is no metadata yet, the controller's own registration, and the elections that the earlier leader did
         not hold.
         """
         decisions = []
@@ -117,7 +117,7 @@ class Controller:
             yield from records_of_eligible_replicas(self.view)
 
     def step(self, request: object, now_ms: int, requester: Requester = NODE) -> Decision:
-        """Decide on a request, a message of the protocol; `AssertionError` where the controller has no such API."""
+        """Decide on a request, a message of the protocol; `AssertionError` if the controller has no such API."""
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
         mutations = self._mutations.of(requester, now_ms)

@@ -11,7 +11,7 @@ from moldau.protocol.errors import ErrorCode
 class Decision(NamedTuple):
     """Records and a reply.
 
-    The records may be empty. They are appended as one batch, which is atomic. Where `is_atomic` is False they may be
+    The records may be empty. They are appended as one batch, which is atomic. If `is_atomic` is False they may be
     split into several batches, because every prefix of them leaves consistent metadata.
 
     The reply is sent once these records and those of all earlier decisions are committed: it may report what earlier

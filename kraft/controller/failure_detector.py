@@ -34,7 +34,7 @@ class Contact(NamedTuple):
     interval_ms: int | None = None
     """The heartbeat interval (`FailureDetector.heartbeat`); None before the second heartbeat, 0 for a former leader."""
     disconnected_ms: int | None = None
-    """The time at which the broker's connection broke; None where a heartbeat arrived later."""
+    """The time at which the broker's connection broke; None if a heartbeat arrived later."""
 
 
 class FailureDetector:
@@ -51,7 +51,7 @@ class FailureDetector:
     def heartbeat(self, broker_id: int, now_ms: int) -> None:
         """Note a heartbeat.
 
-        Where intervals vary, the detector keeps the longest recent one: the remembered interval halves with each
+        If intervals vary, the detector keeps the longest recent one: the remembered interval halves with each
         heartbeat that comes sooner.
         """
         before = self._by_broker.get(broker_id)
@@ -87,7 +87,7 @@ class FailureDetector:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When the next broker will be suspected; None where none can be."""
+        """When the next broker will be suspected; None if none can be."""
         deadlines = [self._deadline_ms(contact) for contact in self._by_broker.values()]
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 

@@ -1,7 +1,7 @@
 """UpdateFeatures: raises or lowers the finalized levels of features. It changes all features of the request or none.
 
 A level must be in the range of every registered broker and controller. A lower one must be asked for as a downgrade;
-metadata.version goes down only where no record of the higher one can be in the log.
+metadata.version goes down only if no record of the higher one can be in the log.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ class ConfigRules(Protocol):
         self, resource: ConfigResource, settings: Mapping[str, str], existing: Mapping[str, str]
     ) -> ApiError | None:
         """Why the resource cannot have `settings` (its complete settings after the change) in place of `existing`; None
-        where it can.
+        if it can.
         """
 
     def is_list(self, resource_type: int, name: str) -> bool:
         """Whether APPEND and SUBTRACT are defined for the setting."""
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """The value of a setting that the resource does not override, "" where there is none."""
+        """The value of a setting that the resource does not override, "" if there is none."""
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
@@ -41,7 +41,7 @@ class QuorumVersion(Protocol):
     def kraft_version(self) -> int: ...
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None where it can, or already is."""
+        """Why kraft.version cannot become `version`; None if it can, or already is."""
 
 
 class StaticQuorum:
@@ -63,7 +63,7 @@ class SecuritySettings(NamedTuple):
 
     has_authorizer: bool = False
     token_key: bytes | None = None
-    """`delegation.token.secret.key`, in UTF-8; None where there are no delegation tokens."""
+    """`delegation.token.secret.key`, in UTF-8; None if there are no delegation tokens."""
     token_life_ms_max: int = 604_800_000
     token_life_ms: int = 86_400_000
     """Time (ms) after which a token that is not renewed expires."""
@@ -95,7 +95,7 @@ class ControllerSettings(NamedTuple):
     leader_imbalance_check_interval_seconds: int = 300
     delete_topic_enable: bool = True
     replicas_share_rack: bool = True
-    """Whether a partition may have two replicas in one rack, where racks are fewer than replicas."""
+    """Whether a partition may have two replicas in one rack, if racks are fewer than replicas."""
     broker_session_timeout_ms: int = 9_000
     broker_silence_fence_ms: int = 0
     """Time (ms) without a heartbeat after which the controller fences a broker before its session ends; 0 switches this

@@ -38,7 +38,7 @@ class View(NamedTuple):
         return self.image.features.levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def setting_of(self, topic_name: str, name: str) -> str | None:
-        """A dynamic setting of a topic; the cluster-wide value where the topic does not override it."""
+        """A dynamic setting of a topic; the cluster-wide value if the topic does not override it."""
         configs = self.image.configs
         own = configs.of(ResourceType.TOPIC, topic_name).get(name)
         return own if own is not None else configs.of(ResourceType.BROKER, CLUSTER_WIDE).get(name)
@@ -50,14 +50,14 @@ class View(NamedTuple):
         return min(wanted, len(topic.partitions[0].replicas)) if 0 in topic.partitions else wanted
 
     def allows_unclean(self, topic_name: str) -> bool:
-        """Whether a replica that is not in sync may be elected where no in-sync replica can lead."""
+        """Whether a replica that is not in sync may be elected if no in-sync replica can lead."""
         text = self.setting_of(topic_name, UNCLEAN)
         return self.settings.unclean_leader_election_enable if text is None else text == "true"
 
     def default_directory(self, broker_id: int) -> bytes:
         """The id of the log directory to which a new replica on a broker is assigned.
 
-        It is the broker's only directory. Where the broker has several it is `UNASSIGNED_DIRECTORY`, and the broker
+        It is the broker's only directory. If the broker has several it is `UNASSIGNED_DIRECTORY`, and the broker
         chooses.
         """
         broker = self.image.cluster.brokers.get(broker_id)

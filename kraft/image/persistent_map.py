@@ -95,7 +95,7 @@ class PersistentMap(Generic[K, V]):
         self._size += len(bucket) - before
 
     def _spread(self, size: int) -> list[dict[K, V]]:
-        """The buckets of this map, redistributed where `size` entries need more of them."""
+        """The buckets of this map, redistributed if `size` entries need more of them."""
         count = len(self._buckets)
         while size > count * BUCKET_SIZE:
             count *= 2

@@ -69,7 +69,7 @@ class PartitionRegistration(NamedTuple):
         )
 
     def directory_of(self, broker_id: int) -> bytes:
-        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY where the metadata names none."""
+        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if the metadata names none."""
         if broker_id not in self.replicas:
             return MIGRATING_DIRECTORY
         place = self.replicas.index(broker_id)

@@ -20,7 +20,7 @@ from moldau.protocol.records.control import (
 
 
 class QuorumDescription(NamedTuple):
-    """The quorum as control records describe it: kraft.version, and the voters, which are None where no record names
+    """The quorum as control records describe it: kraft.version, and the voters, which are None if no record names
     them.
     """
 

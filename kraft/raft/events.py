@@ -124,7 +124,7 @@ class ResponseReceived(NamedTuple):
     to: Destination
     request: OutgoingRequest
     response: IncomingResponse | None
-    """The response; None where the request timed out or the connection failed."""
+    """The response; None if the request timed out or the connection failed."""
     is_refused: bool = False
     """The connection was refused or reset: the peer's process has ended. False for a timeout."""
 
@@ -210,7 +210,7 @@ class Append(NamedTuple):
 class AppendFetched(NamedTuple):
     """Append the leader's batches as they are and sync them; feed `LogAppended` at once, `LogFlushed` later. The first
     batch must begin at the end of the log, and none may have an epoch after `leader_epoch`: what follows the last valid
-    batch is dropped. Where no batch is valid, `LogAppended` is fed with the unchanged end."""
+    batch is dropped. If no batch is valid, `LogAppended` is fed with the unchanged end."""
 
     records: BytesLike
     leader_epoch: int
@@ -287,7 +287,7 @@ class Lead(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """This node follows: end the controller of an earlier epoch. `leader_id` is -1 where no leader is known."""
+    """This node follows: end the controller of an earlier epoch. `leader_id` is -1 if no leader is known."""
 
     epoch: int
     leader_id: int

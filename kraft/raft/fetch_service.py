@@ -1,4 +1,4 @@
-"""The leader's responses to fetches: at once where it has records or a new high watermark for the replica, otherwise as
+"""The leader's responses to fetches: at once if it has records or a new high watermark for the replica, otherwise as
 soon as it has either.
 
 A fetch offset states that everything before it is durable on the replica. So a fetch may commit records: the leader
@@ -40,7 +40,7 @@ class FetchService:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._parked: dict[object, WaitingFetch] = {}
-        """The waiting fetches by replica; by the token of the request where the request names no replica."""
+        """The waiting fetches by replica; by the token of the request if the request names no replica."""
         self.high_watermark = -1
         """The high watermark of this leader; -1 until its first commit in its own term."""
 

@@ -107,7 +107,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
     elif partition.replica_epoch < member.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     else:
-        # This node enters a later epoch even where it refuses the vote (Raft, section 5.1).
+        # This node enters a later epoch even if it refuses the vote (Raft, section 5.1).
         if partition.replica_epoch > member.epoch:
             machine.transition(EnterEpoch(partition.replica_epoch))
         if not _is_this_voter(member, request.voter_id, partition.voter_directory_id):
@@ -159,7 +159,7 @@ def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[
 
 
 def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
-    """This node's index among the preferred candidates, and their number; the last index where it is not among them."""
+    """This node's index among the preferred candidates, and their number; the last index if it is not among them."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
         key = ReplicaKey(member.node_id)
@@ -175,7 +175,7 @@ def _position(member: QuorumMember, version: int, partition: PartitionData) -> t
 def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCode:
     """Why a request must be refused that names a leader of an epoch. A leader ignores a request that names itself.
 
-    DIVERGES: where a request names another leader for an epoch whose leader is known, Apache Kafka's process ends; here
+    DIVERGES: if a request names another leader for an epoch whose leader is known, Apache Kafka's process ends; here
     the request is refused.
     """
     if epoch < member.epoch:

@@ -69,7 +69,7 @@ def report_in(response: IncomingResponse | None) -> LeaderReport | None:
 
 
 def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transition | None:
-    """The transition to follow the leader that a response names; None where this node knows it already."""
+    """The transition to follow the leader that a response names; None if this node knows it already."""
     if report.epoch < member.epoch or (report.epoch == member.epoch and member.has_leader):
         return None
     return transition_to(member, report.epoch, report.leader_id, _endpoints(member, report))
@@ -78,7 +78,7 @@ def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transiti
 def transition_to(
     member: QuorumMember, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> Transition | None:
-    """The transition to an epoch, with or without a known leader; None where this node is in that epoch and knows as
+    """The transition to an epoch, with or without a known leader; None if this node is in that epoch and knows as
     much.
 
     A node always enters a later epoch (Raft, section 5.1). It follows a leader only if it knows the leader's endpoints.

@@ -26,12 +26,12 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the newest snapshot where the log has no record; 0 without either."""
+        """The epoch of the last record, or of the newest snapshot if the log has no record; 0 without either."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The greatest epoch in the log that is at most `epoch`, and its end offset.
 
-        Where every epoch in the log is greater: the start offset, with the epoch of the earliest snapshot or 0.
+        If every epoch in the log is greater: the start offset, with the epoch of the earliest snapshot or 0.
         """
 
     @property
@@ -41,7 +41,7 @@ class LogView(Protocol):
     def latest_snapshot(self) -> SnapshotId | None: ...
 
     def snapshot_size(self, snapshot_id: SnapshotId) -> int | None:
-        """Size of the snapshot in bytes; None where it does not exist.
+        """Size of the snapshot in bytes; None if it does not exist.
 
         The bootstrap checkpoint does not count as a snapshot.
         """

@@ -54,7 +54,7 @@ class QuorumMember:
         self.random = random
         self.election = election
         self.leader_endpoints: Mapping[str, Address] = {}
-        """The endpoints of the leader that `election` names; empty where this node does not follow it."""
+        """The endpoints of the leader that `election` names; empty if this node does not follow it."""
         self.outbox = Outbox(election)
         self.peers = Peers(self.outbox, settings.request_timeout_ms, settings.retry_backoff_ms)
         self.flushed_end_offset = log.end_offset

@@ -141,12 +141,12 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """The id of the leader; -1 where none is known, or where this node does not follow it."""
+        """The id of the leader; -1 if none is known, or if this node does not follow it."""
         return self.member.leader_id
 
     @property
     def leader_endpoints(self) -> Mapping[str, Address]:
-        """The leader's controller listeners by name; empty where this node follows no leader."""
+        """The leader's controller listeners by name; empty if this node follows no leader."""
         return self.member.leader_endpoints
 
     @property
@@ -169,7 +169,7 @@ class Raft:
         return self.member.history.kraft_version
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become this; None where it can."""
+        """Why kraft.version cannot become this; None if it can."""
         return self.role.refusal_of_version(version)
 
     def next_deadline_ms(self) -> int | None:
@@ -242,7 +242,7 @@ class Raft:
     def _start(self) -> None:
         """Enter the role that quorum-state implies.
 
-        Where the log has a later epoch than quorum-state, the file was lost. This node then begins in the last epoch of
+        If the log has a later epoch than quorum-state, the file was lost. This node then begins in the last epoch of
         its log. It can grant no second vote there: the log of every candidate of that epoch is shorter than its own.
         """
         member = self.member

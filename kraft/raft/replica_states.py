@@ -74,7 +74,7 @@ class ReplicaStates:
 
     def majority_deadline_ms(self) -> int | None:
         """Check quorum (KIP-595): the time (ms) at which the leader has to resign, because a majority may follow
-        another leader by then. None where this node alone is a majority. Without this check a leader that is cut off
+        another leader by then. None if this node alone is a majority. Without this check a leader that is cut off
         would never resign."""
         member = self._member
         if member.is_voter and member.voters.majority == 1:
@@ -91,7 +91,7 @@ class ReplicaStates:
         return self._progress.get(key)
 
     def durable_on_majority(self) -> int:
-        """The greatest offset up to which a majority of the voters has the log on disk; -1 where too few have fetched.
+        """The greatest offset up to which a majority of the voters has the log on disk; -1 if too few have fetched.
 
         The leader counts itself only if it is a voter: one that removes itself does not (Raft, section 6).
         """

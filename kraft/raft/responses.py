@@ -134,7 +134,7 @@ def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode)
 
 
 def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
-    """The response to a refused request, with the error in the field where that kind of response has it."""
+    """The response to a refused request, with the error in the field if that kind of response has it."""
     request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():

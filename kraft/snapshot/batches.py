@@ -61,7 +61,7 @@ def snapshot_batches(
 
 
 def read_snapshot(data: BytesLike) -> SnapshotContent:
-    """Read a snapshot. Raises `MalformedMessage` where it is damaged or lacks its header or footer."""
+    """Read a snapshot. Raises `MalformedMessage` if it is damaged or lacks its header or footer."""
     reading = SnapshotReading(data)
     return SnapshotContent(list(reading.records()), reading.quorum)
 
@@ -75,7 +75,7 @@ class SnapshotReading:
         """The description of the quorum; complete once all records were read."""
 
     def records(self) -> Iterator[object]:
-        """The records of the snapshot in order. Raises `MalformedMessage` at the first damage, and at the end where the
+        """The records of the snapshot in order. Raises `MalformedMessage` at the first damage, and at the end if the
         footer is missing: then the records read before must be discarded."""
         data = self._data
         kinds: list[ControlRecordType | None] = []

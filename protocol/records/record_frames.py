@@ -53,7 +53,7 @@ def read_prefix(data: bytes) -> int:
 
 
 def value_version(value: bytes, cls: type[object]) -> int:
-    """The version of a value of class `cls`. Raises `MalformedMessage` where the class does not define the version."""
+    """The version of a value of class `cls`. Raises `MalformedMessage` if the class does not define the version."""
     version = read_prefix(value)
     if version not in spec_of(cls).versions:
         raise MalformedMessage(f"{cls.__name__} version {version}")

@@ -206,7 +206,7 @@ class Acquisition:
     # Records that are in flight
 
     def _acquire_again(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Acquire what is available of a batch. False where nothing more is to be acquired."""
+        """Acquire what is available of a batch. False if nothing more is to be acquired."""
         is_throttled = self._is_throttled(batch, first_offset)
         if is_throttled and self._count > 0:
             self._left = 0
@@ -329,7 +329,7 @@ class Acquisition:
 
 
 def end_of_batch(fetched: Iterable[FetchedBatch], offset: int) -> int:
-    """The last offset of the batch that holds an offset; the offset itself where no batch holds it."""
+    """The last offset of the batch that holds an offset; the offset itself if no batch holds it."""
     for batch in fetched:
         if batch.first_offset <= offset <= batch.last_offset:
             return batch.last_offset

@@ -93,7 +93,7 @@ class StateWrite(NamedTuple):
     delivery_complete_count: int
     batches: tuple[StoredBatch, ...]
     transitions: Sequence[Transition]
-    """The changes that are undone where the write fails. The release of an expired lock is not among them."""
+    """The changes that are undone if the write fails. The release of an expired lock is not among them."""
     dead_letters: tuple[DeadLetter, ...] = ()
     """What expired locks leave for the dead-letter queue, whether the write fails or not."""
 

@@ -66,13 +66,13 @@ class QueueTopic(NamedTuple):
     prefix: str
     """errors.deadletterqueue.topic.name.prefix of the broker"""
     is_enabled: bool | None
-    """errors.deadletterqueue.group.enable of the topic; None where the topic does not exist"""
+    """errors.deadletterqueue.group.enable of the topic; None if the topic does not exist"""
     may_be_created: bool
     """errors.deadletterqueue.auto.create.topics.enable of the broker"""
 
 
 def refusal_of_queue(queue: QueueTopic) -> str | None:
-    """Why records cannot be written to the topic; None where they can, or where it is to be created first."""
+    """Why records cannot be written to the topic; None if they can, or if it is to be created first."""
     if not queue.name:
         return "the group names no topic"
     if queue.name.startswith(INTERNAL_PREFIX):

@@ -8,7 +8,7 @@
 In a group with a dead-letter queue (KIP-1191) a record that is rejected, or used up its deliveries, is ARCHIVING until
 the queue has it, and then ARCHIVED.
 
-An acknowledgement changes the state at once, and is undone where the share coordinator does not store it. Until that is
+An acknowledgement changes the state at once, and is undone if the share coordinator does not store it. Until that is
 known the transition is open: the records are neither acquired again nor acknowledged again.
 """
 

@@ -70,7 +70,7 @@ class SharePartition:
         self.state_epoch = 0
         self.start_offset = 0
         self.end_offset = 0
-        """The last offset in flight (inclusive); where nothing is in flight, the next one to deliver."""
+        """The last offset in flight (inclusive); if nothing is in flight, the next one to deliver."""
         self.delivery_complete_count = 0
         """The number of records in flight whose state is final, from the start offset on."""
         self.batches = InFlightBatches()
@@ -175,7 +175,7 @@ class SharePartition:
     ) -> StateWrite | Refusal | None:
         """Acknowledge records that the member has acquired: all of them, or none.
 
-        None where nothing is to be stored.
+        None if nothing is to be stored.
         """
         acknowledging = Acknowledging(self, member_id, now_ms)
         for batch in batches:
@@ -254,7 +254,7 @@ class SharePartition:
         )
 
     def end_write(self, write: StateWrite, *, is_stored: bool) -> bool:
-        """The share coordinator has stored a write, or not. True where the start offset moved."""
+        """The share coordinator has stored a write, or not. True if the start offset moved."""
         self._dead_letters.extend(write.dead_letters)
         if not is_stored:
             # What an expired lock released stays released: it is stored with a later change, or delivered again.
@@ -415,7 +415,7 @@ class SharePartition:
         return state.is_final and not state.is_in_transition
 
     def _final_prefix(self) -> tuple[int, int]:
-        """The last offset before which every state is final, and how many of them count; no record where there is
+        """The last offset before which every state is final, and how many of them count; no record if there is
         none.
         """
         last_final, count, gap = NO_RECORD, 0, self.gap
@@ -474,7 +474,7 @@ class SharePartition:
         self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
     ) -> int | None:
         """Archive the records of a range of offsets whose state is `state_before`, which is not final; how many, None
-        where none is.
+        if none is.
         """
         count = 0
         for batch in batches:

@@ -97,7 +97,7 @@ class Authorizer:
         """A number that differs after every change. It is never 0, which stands for a node without an authorizer."""
         self.is_loaded = False
         self.remembered: dict[Client, Remembered] = {}
-        """The remembered decisions by client. A new dictionary takes its place where decisions are forgotten."""
+        """The remembered decisions by client. A new dictionary takes its place when decisions are forgotten."""
         self.remembered_count = 0
 
     def loaded(self) -> None:
@@ -155,8 +155,8 @@ class Authorizer:
         return self.settings.allows_without_acls and not self.index.concerns(kind, name)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> bool | None:
-        """The decision on an operation where it is the same for every resource of the kind, whatever its name; None
-        where the name counts.
+        """The decision on an operation if it is the same for every resource of the kind, whatever its name; None
+        if the name counts.
         """
         if principal in self.settings.super_users:
             return True
@@ -206,7 +206,7 @@ class AclAccess:
         return self._authorizer.stamp
 
     def begin_request(self) -> bool:
-        """Collect the decisions for the audit log until `end_request`. False where they are collected already."""
+        """Collect the decisions for the audit log until `end_request`. False if they are collected already."""
         if self._audited is not None:
             return False
         self._audited = {}
@@ -300,7 +300,7 @@ class AclAccess:
 PROBE: Final = "hardcode"
 """The name of a resource that Apache Kafka checks first: a super user, or an ACL on this name, decides at once.
 
-A client sees the difference where an ACL allows an operation on this name that implies the requested one.
+A client sees the difference if an ACL allows an operation on this name that implies the requested one.
 """
 
 

@@ -45,7 +45,7 @@ class AclBinding(NamedTuple):
     """One ACL. The codes are plain integers, because a record of a newer version may hold codes that this version does
     not know.
 
-    Two bindings are equal where all fields are equal.
+    Two bindings are equal if all fields are equal.
     """
 
     kind: int

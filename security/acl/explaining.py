@@ -16,7 +16,7 @@ from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
 
 class Explanation(NamedTuple):
-    """A decision and its reason. `binding` is the ACL that led to it; None where no ACL did."""
+    """A decision and its reason. `binding` is the ACL that led to it; None if no ACL did."""
 
     is_allowed: bool
     reason: str
@@ -26,7 +26,7 @@ class Explanation(NamedTuple):
 def explain(authorizer: Authorizer, principal: str, host: str, operation: int, kind: int, name: str) -> Explanation:
     """Explain the decision on an operation. The search reads every ACL, so it is for operators only.
 
-    Where several ACLs lead to the decision, the explanation names the first: literal before prefixed, and the longest
+    If several ACLs lead to the decision, the explanation names the first: literal before prefixed, and the longest
     prefix first.
     """
     if authorizer.is_super_user(principal):

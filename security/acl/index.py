@@ -53,7 +53,7 @@ def bits_of(operation: int, permission: int) -> int:
 
 
 def decision_of(bits: int, operation: int) -> bool | None:
-    """Whether an operation is allowed: False where it is denied, None where the bits do not decide."""
+    """Whether an operation is allowed: False if it is denied, None if the bits do not decide."""
     if bits >> (DENIED_FROM + operation) & 1:
         return False
     return True if bits >> operation & 1 else None
@@ -243,7 +243,7 @@ class AclIndex:
         return self._bindings
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool | None:
-        """Whether the ACLs allow the operation: False where one denies it, None where no ACL applies."""
+        """Whether the ACLs allow the operation: False if one denies it, None if no ACL applies."""
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
         for key in self._keys(principal, host):

@@ -17,7 +17,7 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 FRACTION_MAX: Final = 1e-6
-"""The largest difference of a value from a whole number where a whole number is required."""
+"""The largest difference of a value from a whole number if a whole number is required."""
 
 
 class QuotaEntity(NamedTuple):
@@ -53,7 +53,7 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""The keys of users and client ids; None where a value may be a fraction."""
+"""The keys of users and client ids; None if a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
 PLACES: Final = {
     CONNECTION_CREATION_RATE: 0,
@@ -82,7 +82,7 @@ def _place(key: str) -> int:
 
 
 def refusal_of_entity(entity: QuotaEntity) -> str | None:
-    """Why an entity cannot have quotas; None where it can."""
+    """Why an entity cannot have quotas; None if it can."""
     if not entity.parts:
         return "Invalid empty client quota entity"
     for kind, name in entity.parts:
@@ -97,7 +97,7 @@ def refusal_of_entity(entity: QuotaEntity) -> str | None:
 
 
 def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
-    """Why an entity cannot have this value; None where it can."""
+    """Why an entity cannot have this value; None if it can."""
     keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}"

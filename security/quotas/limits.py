@@ -66,7 +66,7 @@ class QuotaLimits:
         return self._counts[key] > 0
 
     def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
-        """The quota of a client; None where it has no limit. `user` is the name of its principal."""
+        """The quota of a client; None if it has no limit. `user` is the name of its principal."""
         asked = (key, user, client_id)
         if asked not in self._known:
             if len(self._known) >= REMEMBERED_MAX:
@@ -82,7 +82,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> float | None:
-        """The most connections that an address may make in a second; None where there is no limit."""
+        """The most connections that an address may make in a second; None if there is no limit."""
         for name in (address, None):
             value = self._quotas.get(QuotaEntity.of([(IP, name)]), {}).get(CONNECTION_CREATION_RATE)
             if value is not None:

@@ -25,7 +25,7 @@ class Mutations(Protocol):
     """The mutations that one request may make."""
 
     def spend(self, partitions: int) -> bool:
-        """Count partitions that are about to be created or deleted; False where they have to be refused."""
+        """Count partitions that are about to be created or deleted; False if they have to be refused."""
 
     @property
     def throttle_ms(self) -> int:

@@ -79,7 +79,7 @@ class SampledRate:
 
 
 def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
-    """The time (ms) after which the rate of a client falls to the limit; 0 where it is not above it.
+    """The time (ms) after which the rate of a client falls to the limit; 0 if it is not above it.
 
     `most_ms`: the longest result.
     """

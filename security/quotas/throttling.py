@@ -32,7 +32,7 @@ class ClientThrottle:
     """The rates of all clients under quotas of one key."""
 
     def __init__(self, key: str, limits: QuotaLimits, windows: Windows, most_ms: int | None = None) -> None:
-        """`most_ms`: the longest throttle time; None where there is no limit."""
+        """`most_ms`: the longest throttle time; None if there is no limit."""
         self._key = key
         self._limits = limits
         self._windows = windows
@@ -107,7 +107,7 @@ class ThrottleTimes:
         self._now = (count + 1, total + throttle_ms, max(longest, throttle_ms))
 
     def mean(self, now_ms: int) -> float:
-        """The mean throttle time in ms; 0 where nothing was throttled."""
+        """The mean throttle time in ms; 0 if nothing was throttled."""
         self._forget_old(now_ms)
         return (self._now[1] + self._before[1]) / max(1, self._now[0] + self._before[0])
 

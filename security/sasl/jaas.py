@@ -46,7 +46,7 @@ class LoginModule:
         return MODULES[self.name]
 
     def option(self, name: str) -> str:
-        """The value of an option. Raises `JaasError` where it is missing."""
+        """The value of an option. Raises `JaasError` if it is missing."""
         value = self.options.get(name)
         if value is None:
             raise JaasError(f"The login module {self.name} needs the option {name}.")

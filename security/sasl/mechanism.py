@@ -32,7 +32,7 @@ class Authenticated(NamedTuple):
     """The last message to the client."""
     principal: Principal
     expires_at_ms: int | None = None
-    """The time (wall clock, ms) at which the credential expires; None where it does not."""
+    """The time (wall clock, ms) at which the credential expires; None if it does not."""
 
 
 class Failed(NamedTuple):
@@ -47,7 +47,7 @@ class Failed(NamedTuple):
 class NeedsLookup(NamedTuple):
     """The mechanism needs data before it decides, such as the keys of an identity provider.
 
-    The shell fetches it, outside of the event loop where that blocks, then calls `Mechanism.found`.
+    The shell fetches it, outside of the event loop if that blocks, then calls `Mechanism.found`.
     """
 
     what: object
@@ -87,4 +87,4 @@ class ClientMechanism(ABC):
 
     @abstractmethod
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to a message of the server; None where the exchange is over. Raises `LoginFailed`."""
+        """The answer to a message of the server; None if the exchange is over. Raises `LoginFailed`."""

@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     """The case of the result: "L", "U" or empty."""
 
     def apply(self, name: str) -> str | None:
-        """Apply the rule to a name; None where the pattern does not match."""
+        """Apply the rule to a name; None if the pattern does not match."""
         if self.pattern.fullmatch(name) is None:
             return None
         replaced = "".join(self._replaced(name))
@@ -72,7 +72,7 @@ class PrincipalRules:
         self._rules = tuple(_parsed(text.strip()))
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The name of the principal; None where no rule matches, so that the client is refused."""
+        """The name of the principal; None if no rule matches, so that the client is refused."""
         for rule in self._rules:
             name = distinguished_name if rule is None else rule.apply(distinguished_name)
             if name is not None:
@@ -111,7 +111,7 @@ def _parsed(text: str) -> Iterator[Rule | None]:
 
 
 def _section(text: str, start: int) -> tuple[str | None, int]:
-    """The text up to a slash that is not escaped, and the position after it; None where there is no such slash."""
+    """The text up to a slash that is not escaped, and the position after it; None if there is no such slash."""
     position = start
     while position < len(text):
         if text[position] == "/":

@@ -5,7 +5,7 @@
 
 The ledger of an export is in the same commits: each has, for every partition of the topic, an application transaction
 (Delta's `txn` action). Its application id is `moldau-export:<topic>:<partition>`, its version the offset at which the
-next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails where
+next run begins. Application transactions survive checkpoints and the cleaning of Delta's log, and a commit fails if
 another run has committed the same partition meanwhile. Two more application transactions have the id of the topic, so
 that the offsets of a topic that was deleted are not taken for those of another one of its name. A run that begins anew
 replaces the rows of the table in its commit.
@@ -44,7 +44,7 @@ class DeltaOutput:
     """A Delta table in a directory of this machine, or of a mount that driver and executors share."""
 
     def __init__(self, output: str) -> None:
-        """Raises `Refused` where deltalake is not installed."""
+        """Raises `Refused` if deltalake is not installed."""
         if find_spec("deltalake") is None:
             raise Refused("format delta: deltalake is not installed: pip install 'moldau[delta]'")
         self.output = Path(output).absolute()
@@ -61,7 +61,7 @@ class DeltaOutput:
         return self.output.exists() and any(self.output.iterdir()) and self.table() is None
 
     def table(self) -> DeltaTable | None:
-        """The table as it is now; None where there is none. Raises `Refused`."""
+        """The table as it is now; None if there is none. Raises `Refused`."""
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
@@ -71,7 +71,7 @@ class DeltaOutput:
             raise Refused(f"{self.output}: {problem}") from None
 
     def prepare(self, schema: pa.Schema, name: str, cluster_id: str | None) -> DeltaTable:
-        """Make the directory for this run, and the table where there is none. Returns the table. Raises `Refused` where
+        """Make the directory for this run, and the table if there is none. Returns the table. Raises `Refused` if
         the table has other columns, and OSError.
         """
         import pyarrow as pa
@@ -101,7 +101,7 @@ class DeltaOutput:
         *,
         overwrites: bool = False,
     ) -> None:
-        """Make the files part of the table, in place of those before where it `overwrites`. Raises `Refused` where
+        """Make the files part of the table, in place of those before if it `overwrites`. Raises `Refused` if
         another process has committed what conflicts with it.
         """
         from deltalake.exceptions import DeltaError
@@ -134,7 +134,7 @@ class DeltaLedger:
     """The ledger of an export into a Delta table: an offset for each partition, in Delta's application transactions."""
 
     def __init__(self, output: str, schema: pa.Schema) -> None:
-        """Raises `Refused` where deltalake is not installed."""
+        """Raises `Refused` if deltalake is not installed."""
         self._delta = DeltaOutput(output)
         self._schema = schema
 
@@ -151,7 +151,7 @@ class DeltaLedger:
         isolation: str | None = None,
         is_anew: bool = False,
     ) -> dict[int, int]:
-        """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
+        """The offset at which the next run begins, by partition; empty if it begins anew. Raises `Refused` if the
         table is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
         """
         table = self._delta.table()
@@ -170,7 +170,7 @@ class DeltaLedger:
         return ends_in(table, topic)
 
     def begin(self, topic: str, cluster_id: str | None) -> int:
-        """Begin a run. Returns its number, which is the version of the table that it will make where no other process
+        """Begin a run. Returns its number, which is the version of the table that it will make if no other process
         writes. Raises `Refused` and OSError.
         """
         version: int = self._delta.prepare(self._schema, topic, cluster_id).version()
@@ -180,7 +180,7 @@ class DeltaLedger:
         return self._delta.run_directory
 
     def commit(self, run: ExportRun) -> None:
-        """Make a run final. Raises `Refused` where another process has exported the same offsets."""
+        """Make a run final. Raises `Refused` if another process has exported the same offsets."""
         from deltalake import CommitProperties, Transaction
 
         table = self._delta.table()
@@ -203,7 +203,7 @@ class DeltaLedger:
         self._delta.commit(table, run.files, properties, overwrites=run.is_anew)
 
     def _check_starts(self, run: ExportRun, table: DeltaTable) -> None:
-        """Raise `Refused` where another run has committed offsets of this run since this one was planned. A run that
+        """Raise `Refused` if another run has committed offsets of this run since this one was planned. A run that
         commits after this check makes the commit of this one fail.
         """
         for partition, (start, _) in run.ranges.items():
@@ -225,7 +225,7 @@ def ends_in(table: DeltaTable, topic: str) -> dict[int, int]:
 
 
 def topic_id_in(table: DeltaTable, topic: str) -> str | None:
-    """The id of the topic whose offsets the table has; None where no commit has stored it."""
+    """The id of the topic whose offsets the table has; None if no commit has stored it."""
     first, second = map(table.transaction_version, topic_id_applications(topic))
     if first is None or second is None:
         return None
@@ -233,7 +233,7 @@ def topic_id_in(table: DeltaTable, topic: str) -> str | None:
 
 
 def isolation_in(table: DeltaTable, topic: str) -> str | None:
-    """The isolation level of the export; None where no commit has stored it."""
+    """The isolation level of the export; None if no commit has stored it."""
     version = table.transaction_version(isolation_application(topic))
     return None if version is None else ISOLATIONS[version]
 

@@ -90,7 +90,7 @@ class ExportPlan:
 
 
 def plan_export(job: ExportJob) -> ExportPlan:
-    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` where the ledger is of
+    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` if the ledger is of
     a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
     from moldau.storage.files.local_files import LocalFiles
@@ -130,7 +130,7 @@ def plan_export(job: ExportJob) -> ExportPlan:
 
 
 def ledger_of(job: ExportJob) -> ExportLedger | DeltaLedger:
-    """The ledger of the output. Raises `Refused` where deltalake is needed and not installed."""
+    """The ledger of the output. Raises `Refused` if deltalake is needed and not installed."""
     import pyarrow as pa
 
     from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
@@ -195,7 +195,7 @@ class ExportReader(SegmentReader):
             yield pa.RecordBatch.from_arrays(arrays, names=[field.name for field in WRITTEN.fields])
 
     def _write(self, task: Task) -> ExportedFile | None:
-        """The file with the records of a task; None where there are none. Raises OSError and as `batches`."""
+        """The file with the records of a task; None if there are none. Raises OSError and as `batches`."""
         if not task:
             return None
         first = task[0]
@@ -216,7 +216,7 @@ def written_file(
     compression: str = "zstd",
     repeated: Sequence[str] = (),
 ) -> ExportedFile | None:
-    """Write a file; None where there are no rows. `repeated` names columns of few values, which Parquet keeps in
+    """Write a file; None if there are no rows. `repeated` names columns of few values, which Parquet keeps in
     dictionaries. Raises OSError.
     """
     import pyarrow as pa

@@ -5,7 +5,7 @@
     <output>/_moldau/staging-<run>/       files of a run that has not ended
 
 A document has the id of the topic: the offsets of a topic that was deleted say nothing about another one of its name.
-It has the isolation level too: a reader of read_committed has waited at an open transaction where one of
+It has the isolation level too: a reader of read_committed has waited at an open transaction if one of
 read_uncommitted has gone on, so a run of the other level would not continue the same rows.
 A run that begins anew replaces what earlier runs have exported: once its document is there, their files and documents
 are removed, by the next run if this one dies.
@@ -98,7 +98,7 @@ class ExportLedger:
         isolation: str | None = None,
         is_anew: bool = False,
     ) -> dict[int, int]:
-        """The offset at which the next run begins, by partition; empty where it begins anew. Raises `Refused` where the
+        """The offset at which the next run begins, by partition; empty if it begins anew. Raises `Refused` if the
         ledger is of another topic or cluster, `IsolationDiffers` and `TopicRecreated`.
         """
         found: dict[int, int] = {}
@@ -139,7 +139,7 @@ class ExportLedger:
         return number
 
     def commit(self, run: ExportRun) -> None:
-        """Make a run final. Raises FileExistsError where another process has committed one of this number."""
+        """Make a run final. Raises FileExistsError if another process has committed one of this number."""
         staging = self.staging(run.number)
         document = staging / "run.json"
         with document.open("w", encoding="utf-8") as file:
@@ -170,7 +170,7 @@ class ExportLedger:
 
 
 def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | None) -> None:
-    """Raise `TopicRecreated` where the ids are known and differ. `what` says whose topic has the id `known`."""
+    """Raise `TopicRecreated` if the ids are known and differ. `what` says whose topic has the id `known`."""
     if None not in (known, topic_id) and known != topic_id:
         raise TopicRecreated(
             f"{what} of {topic} with the id {known}, which was deleted; the topic of this name now has the id "
@@ -179,7 +179,7 @@ def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | Non
 
 
 def check_isolation(output: str, topic: str, known: str | None, isolation: str | None) -> None:
-    """Raise `IsolationDiffers` where an export would continue with another isolation level than it was begun with."""
+    """Raise `IsolationDiffers` if an export would continue with another isolation level than it was begun with."""
     if None not in (known, isolation) and known != isolation:
         raise IsolationDiffers(
             f"{output} is an export of {topic} with {known}, and this run has {isolation}: "

@@ -126,7 +126,7 @@ def write_delta(session: SparkSession, latest: DataFrame, plan: LatestPlan, prog
 
 
 def delta_output(job: LatestJob) -> DeltaOutput:
-    """The output as a Delta table. Raises `Refused` where deltalake is not installed, or other files are there."""
+    """The output as a Delta table. Raises `Refused` if deltalake is not installed, or other files are there."""
     from moldau.spark_jobs.jobs.delta_table import DeltaOutput
 
     output = DeltaOutput(job.output)

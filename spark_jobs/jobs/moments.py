@@ -12,7 +12,7 @@ UNITS_S: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def milliseconds_of(option: str, text: str) -> int:
-    """A time as ms since the epoch, from such a number or from ISO 8601, which is UTC where it names no zone.
+    """A time as ms since the epoch, from such a number or from ISO 8601, which is UTC if it names no zone.
 
     Raises `Refused`.
     """
@@ -28,7 +28,7 @@ def milliseconds_of(option: str, text: str) -> int:
 
 
 def shown_moment(milliseconds: int) -> str:
-    """A time to the second; a number where the calendar has no such year."""
+    """A time to the second; a number if the calendar has no such year."""
     try:
         return f"{EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S}"
     except OverflowError:

@@ -61,7 +61,7 @@ WRITTEN: Final = StructType(
         StructField("producerEpoch", IntegerType()),
     ]
 )
-"""A row for each task; the last three columns are null where there was no transaction."""
+"""A row for each task; the last three columns are null if there was no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class PlannedReplay(NamedTuple):
 
 
 def plan_replay(job: ReplayJob) -> PlannedReplay:
-    """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` where the state is of a topic
+    """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` if the state is of a topic
     that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
     """
     from moldau.storage.files.local_files import LocalFiles
@@ -314,7 +314,7 @@ def transactional_id_of(plan: ReplayPlan) -> str:
 def write_round(
     session: SparkSession, planned: PlannedReplay, number: int, transactions: list[ProducerIdentity] | None
 ) -> int:
-    """Write the records of a round; where a list is given, in transactions, which are added to it. Returns the number
+    """Write the records of a round; if a list is given, in transactions, which are added to it. Returns the number
     of records.
     """
     plan = planned.plan

@@ -73,7 +73,7 @@ class ReplayPlan:
 
 
 def check_topics(state: str, known: ReplayPlan, topic_id: str | None, target_topic_id: str | None) -> None:
-    """Raise `TopicRecreated` where one of the topics is not the one that the first run has read or written."""
+    """Raise `TopicRecreated` if one of the topics is not the one that the first run has read or written."""
     for topic, before, now, what in (
         (known.topic, known.topic_id, topic_id, "its offsets mean other records"),
         (known.target, known.target_topic_id, target_topic_id, "the records that were written to it are gone"),
@@ -92,7 +92,7 @@ class DoneRounds(NamedTuple):
     records: int
     """Records that were written in them."""
     pending: int
-    """Records of the round after them, where its decision is stored."""
+    """Records of the round after them, if its decision is stored."""
 
 
 class ReplayState:
@@ -104,7 +104,7 @@ class ReplayState:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs away. Raises `Refused` where one is under way, and OSError."""
+        """Keep other runs away. Raises `Refused` if one is under way, and OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "lock").open("w") as file:
             try:
@@ -184,7 +184,7 @@ def is_settled(
     end: Callable[[ProducerIdentity, bool], TransactionOutcome],
 ) -> bool:
     """Whether an earlier run has decided on a round, and its transactions are committed now; False: the round is to be
-    written. Raises `TransactionsLost` where only some of them could be committed.
+    written. Raises `TransactionsLost` if only some of them could be committed.
     """
     if decided is None:
         return False

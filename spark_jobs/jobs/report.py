@@ -4,7 +4,7 @@ driver    lists partitions and segments: sizes by tier, log start offsets, high 
 batches   one pass over the headers of the batches (`table=batches`): records and bytes of each partition, codec and
           second; the seconds become buckets once the first and the last are known
 keys      one pass over the keys of the records, counted in the tasks (`KeyCounts`); Spark adds the counts up
-groups    the committed offsets in `__consumer_offsets`, where the places have it
+groups    the committed offsets in `__consumer_offsets`, if the places have it
 
 Of a partition one replica is read, as by every query of the data source.
 
@@ -140,7 +140,7 @@ def offsets_options(options: dict[str, str]) -> dict[str, str]:
 
 
 def problem_of_groups(options: dict[str, str]) -> str | None:
-    """Why the committed offsets cannot be read; None where they can."""
+    """Why the committed offsets cannot be read; None if they can."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.planner import Planner
 
@@ -168,7 +168,7 @@ def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -
 def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
     """Give the exchanges inside so many tasks as the bytes of segments need, and not fewer than there are cores.
 
-    Spark does not join small tasks where their rows are kept for a second query, so that its 200 tasks would all run.
+    Spark does not join small tasks if their rows are kept for a second query, so that its 200 tasks would all run.
     """
     before = session.conf.get(EXCHANGE_TASKS) or EXCHANGE_TASKS_MAX
     cores = session.sparkContext.defaultParallelism
@@ -284,7 +284,7 @@ def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigur
 
 def key_figures(rows: Sequence[Row], distinct: int) -> KeyFigures | None:
     """The keys of a topic from rows (key, count, missed, absent); the row of the key null has the sums over all tasks.
-    None where no record was read.
+    None if no record was read.
     """
     totals = next((numbers for key, *numbers in rows if key is None), None)
     if totals is None:

@@ -81,7 +81,7 @@ class KeyFigures:
     without_key: int
     """Records that have no key."""
     distinct: int
-    """The number of distinct keys; a lower bound where the counts are not exact."""
+    """The number of distinct keys; a lower bound if the counts are not exact."""
     missed_max: int
     """No key that is not in `hot` for want of memory has more records than this; 0: all counts are exact."""
 
@@ -107,7 +107,7 @@ class TopicFigures:
     partitions: list[PartitionFigures] = field(default_factory=list)
     first_s: int | None = None
     last_s: int | None = None
-    """The smallest and the largest timestamp, in seconds of the epoch; None where no record has one."""
+    """The smallest and the largest timestamp, in seconds of the epoch; None if no record has one."""
     buckets: list[BucketFigures] = field(default_factory=list)
     outside: int = 0
     """Records whose timestamps are in none of the buckets."""
@@ -153,7 +153,7 @@ class Report:
 
     cluster_id: str | None
     buckets: TimeBuckets | None
-    """None where no record has a timestamp."""
+    """None if no record has a timestamp."""
     topics: Sequence[TopicFigures]
     remarks: Sequence[str] = ()
     """What the report could not show, and why."""
@@ -170,13 +170,13 @@ class Report:
 
 
 def skew_of(sizes: Sequence[int]) -> float:
-    """The largest size over the mean one: 1 where all are equal, and where there is nothing."""
+    """The largest size over the mean one: 1 if all are equal, and if there is nothing."""
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if total else 1.0
 
 
 def shown_key(key: bytes) -> str:
-    """A key as text where it is printable UTF-8, else in hexadecimal digits after 0x."""
+    """A key as text if it is printable UTF-8, else in hexadecimal digits after 0x."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

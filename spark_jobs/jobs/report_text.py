@@ -1,4 +1,4 @@
-"""A report as lines of text, with bars and column charts of block characters, or of # where these cannot be shown."""
+"""A report as lines of text, with bars and column charts of block characters, or of # if these cannot be shown."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 |-------------------|------------------------------------------------------------------------------------------------|
 | batches           | the framing, and the CRC-32C of each; after a wrong one the audit goes on with the next batch  |
 | offsets           | each batch begins past the one before it, and lies within its segment                          |
-| holes             | where no cleaner has been, each batch begins where the one before it ends, and the last batch |
+| holes             | if no cleaner has been, each batch begins where the one before it ends, and the last batch |
 |                   | ends where the next segment begins; elsewhere the indexes name no batch past the end           |
 | offset index      | entries ascend; each position is that of a batch, which does not begin past the entry's offset |
 | time index        | entries ascend; no batch up to an entry's offset has a later timestamp than the entry          |
@@ -130,7 +130,7 @@ def base_offset_of(wanted: Slice) -> int:
 
 
 def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
-    """Check the batches of a slice. Raises `DataLost` where the segment has gone, and OSError."""
+    """Check the batches of a slice. Raises `DataLost` if the segment has gone, and OSError."""
     path, next_offset, end_position = wanted.path, base_offset_of(wanted), wanted.start_position
     gaps: list[tuple[int, int]] = []
     is_cleaned = not wanted.is_dense
@@ -184,7 +184,7 @@ def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
 
 
 def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
-    """Check the indexes beside a segment. Raises `DataLost` where they went with their segment."""
+    """Check the indexes beside a segment. Raises `DataLost` if they went with their segment."""
     is_readable = not any(each.check == "framing" for each in findings.problems)
     if isinstance(wanted.source, TieredSegments):
         audit_objects(wanted, wanted.source, findings)
@@ -210,7 +210,7 @@ def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
 
 
 def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindings) -> None:
-    """Compare the objects besides the indexes with the manifest. Raises `DataLost` where the segment has gone."""
+    """Compare the objects besides the indexes with the manifest. Raises `DataLost` if the segment has gone."""
     stem = wanted.path.removesuffix(LOG_SUFFIX)
     for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
         try:
@@ -226,7 +226,7 @@ def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindin
 
 
 def _audit_manifest_end(source: TieredSegments, stem: str, findings: SegmentFindings) -> None:
-    """Look for the line feed at the end of a manifest: a parser of JSON does not miss it where the object was cut."""
+    """Look for the line feed at the end of a manifest: a parser of JSON does not miss it if the object was cut."""
     key = stem + ObjectKind.MANIFEST.value
     if not _manifest_bytes(source, key).endswith(b"}\n"):
         findings.report("objects", key, -1, f"{key} does not end as a manifest does")
@@ -245,8 +245,8 @@ def audit_aborts(path: str, data: bytes, findings: SegmentFindings) -> None:
 
 
 def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
-    """The content of an index; None where there is none. Raises `DataLost` where the segment has gone too,
-    `CorruptObject` where an object is not that of its manifest, and OSError."""
+    """The content of an index; None if there is none. Raises `DataLost` if the segment has gone too,
+    `CorruptObject` if an object is not that of its manifest, and OSError."""
     name = wanted.path.removesuffix(LOG_SUFFIX)
     if isinstance(wanted.source, TieredSegments):
         return _object_bytes(wanted.source, name, ObjectKind(suffix))
@@ -264,7 +264,7 @@ def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
 
 
 def cleaned_end_of(remote: Slice) -> int:
-    """Compaction has been at the offsets before this one of a remote segment; 0 where it was not there. Raises
+    """Compaction has been at the offsets before this one of a remote segment; 0 if it was not there. Raises
     `DataLost` and `RemoteStorageError`."""
     if not isinstance(remote.source, TieredSegments):
         return 0

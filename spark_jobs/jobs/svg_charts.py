@@ -1,7 +1,7 @@
 """Two kinds of charts as SVG for a page: columns over time, and bars with a label and a number each.
 
 Colours are classes of the page's style sheet, so that a chart follows the page into dark mode. A title element in each
-mark gives its numbers where the pointer rests on it.
+mark gives its numbers if the pointer rests on it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def column_chart(
 
 
 def bar_chart(name: str, bars: Sequence[Bar], mean: float | None = None) -> str:
-    """Bars below each other; a dashed line at the mean, where one is given."""
+    """Bars below each other; a dashed line at the mean, if one is given."""
     height = BAR_STEP * len(bars) + 6
     largest = max((max(each.value, each.whisker or 0) for each in bars), default=0) or 1
     number_width = max(

@@ -14,7 +14,7 @@ EXACTLY_ONCE: Final = "exactly-once"
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_SIZE: Final = 256 << 10
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The longest that a broker allows where nothing else is set (transaction.max.timeout.ms)."""
+"""The longest that a broker allows if nothing else is set (transaction.max.timeout.ms)."""
 _KNOWN: Final = (
     "kafka.bootstrap.servers",
     "topic",
@@ -47,7 +47,7 @@ class WriteOptions:
     """Goes before the column `topic`."""
     is_exactly_once: bool = False
     transaction_log: str | None = None
-    """The directory of the log of transactions; None where a query in batches has none."""
+    """The directory of the log of transactions; None if a query in batches has none."""
     codec: str = "none"
     batch_size: int = BATCH_SIZE
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS

@@ -14,7 +14,7 @@ from moldau.spark_jobs.streams.stream_offsets import StreamOffsets, from_json
 
 
 def offsets_behind_latest(source: Mapping[str, object]) -> dict[str, float]:
-    """The metrics of `source`, one of `sources` in the JSON of a query's progress; empty where it has no offsets.
+    """The metrics of `source`, one of `sources` in the JSON of a query's progress; empty if it has no offsets.
 
     The numbers are counts of offsets, over the partitions of the source. Raises `Refused` for the progress of another
     source.

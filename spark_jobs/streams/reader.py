@@ -2,7 +2,7 @@
 
 | Spark asks                    | the reader                                                                     |
 |-------------------------------|--------------------------------------------------------------------------------|
-| initialOffset                 | gives startingOffsets, where there is no checkpoint                             |
+| initialOffset                 | gives startingOffsets, if there is no checkpoint                             |
 | latestOffset(start, limit)    | lists the partitions, and gives a trigger its share                             |
 | partitions(start, end)        | plans the tasks; partitions that are not in `start` begin at their log start    |
 | prepareForTriggerAvailableNow | remembers the current ends of the partitions                                    |
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
-"""How long partitions that were listed stay so: Spark asks again after some milliseconds where nothing was new."""
+"""How long partitions that were listed stay so: Spark asks again after some milliseconds if nothing was new."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -153,7 +153,7 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def must_wait(self, offsets_count: int, now_ms: float) -> bool:
-        """Whether the trigger reads nothing yet. Where it reads, the delay of the next trigger begins now."""
+        """Whether the trigger reads nothing yet. If it reads, the delay of the next trigger begins now."""
         least, last_ms = self._limits.offsets_min, self._last_ms
         is_short = least is not None and offsets_count < least
         if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:

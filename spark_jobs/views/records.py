@@ -48,7 +48,7 @@ class SegmentReader(RecordsReader, DataSourceReader):
 
 
 def task_of(partition: InputPartition) -> Any:
-    """The task of a partition. Where a read has no tasks, Spark calls its reader with None: that task is empty."""
+    """The task of a partition. If a read has no tasks, Spark calls its reader with None: that task is empty."""
     spare_imports()
     return partition.value or ()
 

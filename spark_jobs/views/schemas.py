@@ -53,7 +53,7 @@ HEADERS: Final = StructField("headers", spark_type("headers"))
 
 
 def whole_schema(options: ReadOptions) -> StructType:
-    """The columns that are read where the user gives no schema. Raises `Refused`."""
+    """The columns that are read if the user gives no schema. Raises `Refused`."""
     return spark_schema(chosen_columns(options))
 
 

@@ -2,7 +2,7 @@
 
 A file for each batch of a query, `<query id>-<batch>.json`:
 {"format_version": 1, "transactions": [[transactional id, producer id, epoch]]}.
-It is written and synced before the first EndTxn, and read where Spark runs the batch again:
+It is written and synced before the first EndTxn, and read if Spark runs the batch again:
 
 | the file of a batch | its transactions    | the driver                                             |
 |---------------------|---------------------|--------------------------------------------------------|
@@ -35,9 +35,9 @@ class TransactionLog:
         self._directory = Path(directory)
 
     def read(self, query: str, batch: int) -> list[ProducerIdentity] | None:
-        """The transactions that the driver decided to commit for a batch; None where it has not decided.
+        """The transactions that the driver decided to commit for a batch; None if it has not decided.
 
-        Raises `Refused` where the file cannot be understood, and OSError.
+        Raises `Refused` if the file cannot be understood, and OSError.
         """
         path = self.path_of(query, batch)
         try:

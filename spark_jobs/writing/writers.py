@@ -30,7 +30,7 @@ class WrittenTask(WriterCommitMessage):
     count: int
     query: str
     transaction: ProducerIdentity | None
-    """None where it was not exactly once, or there were no rows."""
+    """None if it was not exactly once, or there were no rows."""
 
 
 class TopicWriter:

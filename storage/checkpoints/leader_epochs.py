@@ -27,7 +27,7 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """A leader epoch and where it ended (exclusive); (-1, -1) where the log does not know."""
+    """A leader epoch and where it ended (exclusive); (-1, -1) if the log does not know."""
 
     epoch: int
     end_offset: int
@@ -59,7 +59,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
-        """Read the file; no epochs where there is none. Raises OSError and `CorruptCheckpoint`."""
+        """Read the file; no epochs if there is none. Raises OSError and `CorruptCheckpoint`."""
         path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not fs.exists(path):
             return cls(fs, directory, [])

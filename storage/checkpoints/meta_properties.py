@@ -43,7 +43,7 @@ class WrittenWithZooKeeper(InvalidMetaProperties):
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """Read the file; None where the directory is not formatted. Raises `InvalidMetaProperties`,
+    """Read the file; None if the directory is not formatted. Raises `InvalidMetaProperties`,
     `WrittenWithZooKeeper` among them."""
     path = f"{directory}/{META_PROPERTIES}"
     if not fs.exists(path):
@@ -91,7 +91,7 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProper
 
 
 def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
-    """Why the directories, as (path, properties), cannot belong to one node; None where they can."""
+    """Why the directories, as (path, properties), cannot belong to one node; None if they can."""
     for path, properties in found[1:]:
         first_path, first = found[0]
         if properties.cluster_id != first.cluster_id:

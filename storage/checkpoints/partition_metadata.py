@@ -30,7 +30,7 @@ def parse_uuid(text: str) -> bytes:
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
-    """The topic id, None where there is no file. Raises OSError and `CorruptPartitionMetadata`."""
+    """The topic id, None if there is no file. Raises OSError and `CorruptPartitionMetadata`."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not fs.exists(path):
         return None

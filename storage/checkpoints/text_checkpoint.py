@@ -21,7 +21,7 @@ def format_checkpoint(lines: list[str]) -> bytes:
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[str]:
-    """The lines of a checkpoint. Raises `CorruptCheckpoint` where the text does not have this format.
+    """The lines of a checkpoint. Raises `CorruptCheckpoint` if the text does not have this format.
 
     An empty file has no lines: Apache Kafka creates its checkpoints empty before it first writes them.
     """
@@ -66,7 +66,7 @@ def decode_offsets(data: bytes, path: str) -> Offsets:
 
 
 def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
-    """Read the offsets by partition; empty where there is no file. Raises `CorruptCheckpoint`."""
+    """Read the offsets by partition; empty if there is no file. Raises `CorruptCheckpoint`."""
     path = f"{directory}/{name}"
     return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
 

@@ -1,6 +1,6 @@
 """Cleaning one batch: which of its records are kept, and whether an empty batch is kept.
 
-| batch                                            | records that are kept    | where no record is kept, the batch is |
+| batch                                            | records that are kept    | if no record is kept, the batch is |
 |--------------------------------------------------|--------------------------|---------------------------------------|
 | data                                             | the latest of each key,  | removed                               |
 |                                                  | and all past the map     |                                       |
@@ -15,7 +15,7 @@ A tombstone is removed once the delete horizon of its batch has passed. A batch 
 delete.retention.ms, when the cleaner first keeps a tombstone in it, or a marker whose transaction has no batches any
 more. The horizon takes the place of the base timestamp, so the cleaner changes the timestamp delta of each record.
 
-Where the log is also in remote storage, older values of a key may be there. At or past `tombstones_end_offset` a batch
+If the log is also in remote storage, older values of a key may be there. At or past `tombstones_end_offset` a batch
 gets no horizon, and no tombstone and no marker is removed (decision 14).
 
 A batch of which every record is kept is copied as it is, unless it gets a horizon. Any other batch is written anew with
@@ -24,13 +24,13 @@ sequences, epochs and codec of the batch.
 
 The transactions that are open at the cleaner's position (`CleanedTransactions`) tell which data is aborted, and which
 markers may be discarded. The caller reports every batch to them in the order of the log. A marker may be discarded
-(once its delete horizon has passed) where the log has no batch of its transaction before it: an earlier round has
+(once its delete horizon has passed) if the log has no batch of its transaction before it: an earlier round has
 removed them all. Until then the marker stays. Without it a reader would take an aborted record for a committed one, or
 wait for the end of the transaction.
 
-Where a log is in two tiers, the cleaner reads one part at a time. A marker stays, with its entry in the transaction
-index, where batches of its transaction may be in a part that is not as clean: at or past `keeps_from`. It also stays
-where the transaction was open at the first offset that is local: a follower that begins there has it open.
+If a log is in two tiers, the cleaner reads one part at a time. A marker stays, with its entry in the transaction
+index, if batches of its transaction may be in a part that is not as clean: at or past `keeps_from`. It also stays
+if the transaction was open at the first offset that is local: a follower that begins there has it open.
 
 DIVERGES: Apache Kafka sets the horizon also of a batch that the offset map does not cover, because the map was full. An
 older value of the key then stays in this round. A later round may remove the value and the tombstone at once, although
@@ -93,7 +93,7 @@ class BatchCleaner:
     def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
         """Clean one batch.
 
-        Returns the batch to write in its place; None where it is removed. Raises `MalformedMessage`.
+        Returns the batch to write in its place; None if it is removed. Raises `MalformedMessage`.
         """
         if header.is_control:
             return self._cleaned_control(header, batch)
@@ -197,7 +197,7 @@ class BatchCleaner:
         return CleanedBatch(data, header.last_offset, max_timestamp)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without records; None where its header is not needed either."""
+        """The batch without records; None if its header is not needed either."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
         data = assemble(

@@ -50,8 +50,8 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
     """Clean a log, as far as the map reaches; the last event is `CleaningDone`.
 
     The driver swaps each cleaned segment in the order of the events, and checkpoints the next dirty offset when all of
-    them are durable. Raises OSError; `MalformedMessage` where a batch is damaged, so that the log cannot be cleaned;
-    `LogChanged` where the segments are no longer as the request describes them.
+    them are durable. Raises OSError; `MalformedMessage` if a batch is damaged, so that the log cannot be cleaned;
+    `LogChanged` if the segments are no longer as the request describes them.
     """
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
@@ -156,7 +156,7 @@ def index_piece(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> bool:
-    """Put the keys of a piece into the map; False where the map is full before the end of the piece."""
+    """Put the keys of a piece into the map; False if the map is full before the end of the piece."""
     start_offset = request.first_dirty_offset
     for header, batch in checked_batches(piece):
         if header.is_control:

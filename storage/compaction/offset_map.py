@@ -8,11 +8,11 @@ An entry is 24 bytes: 128 bits that stand for the key, and the offset. The map h
 a secret salt, so they cannot be predicted from outside. Two of 10 million keys collide with a probability of 10^-25,
 and a client that chooses its keys cannot do better than chance.
 
-Besides the entries the map notes the fate of each record that it has read. Where all records of a batch have one fate,
+Besides the entries the map notes the fate of each record that it has read. If all records of a batch have one fate,
 the batch need not be decompressed and searched a second time.
 
 offset_map.c is the compiled form: the same names and the same results, by `tests/unit/storage/compaction`. Python
-imports it instead of this module where `building/` has compiled it.
+imports it instead of this module if `building/` has compiled it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Further probes go to neighbouring slots, so that every slot is reached.
 def zeroed_table(slots: int) -> memoryview:
     """Memory for the entries, as 64-bit integers.
 
-    It is in huge pages where the system has them. Lookups are at random places, and with small pages the processor's
+    It is in huge pages if the system has them. Lookups are at random places, and with small pages the processor's
     address cache (TLB) would miss most of them.
     """
     memory = mmap(-1, slots * ENTRY_SIZE, flags=MAP_PRIVATE | MAP_ANONYMOUS)
@@ -119,7 +119,7 @@ class OffsetMap:
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The offset of the latest record of a key, `NOT_FOUND` where the map has none."""
+        """The offset of the latest record of a key, `NOT_FOUND` if the map has none."""
         first = hash(self._first_salt + key)
         second = hash(self._second_salt + key)
         return self._table[self._place(first, second) + 2] - 1
@@ -136,7 +136,7 @@ class OffsetMap:
         self._fates = bytearray()
 
     def fate(self, first_offset: int, count: int) -> int:
-        """The fate of all records at the `count` offsets from `first_offset` on; `NOT_NOTED` where they differ."""
+        """The fate of all records at the `count` offsets from `first_offset` on; `NOT_NOTED` if they differ."""
         start = first_offset - self._first_fate_offset
         if start < 0 or count <= 0 or start + count > len(self._fates):
             return NOT_NOTED
@@ -171,7 +171,7 @@ class OffsetMap:
     def index_run(self, records: BytesLike, count: int, base_offset: int, start_offset: int) -> int:
         """Put the keys of the records at or past `start_offset` into the map; there must be exactly `count` records.
 
-        Returns how many records were read: less than `count` where the map is full. Raises `MalformedMessage`.
+        Returns how many records were read: less than `count` if the map is full. Raises `MalformedMessage`.
         """
         try:
             return self._index(bytes(records), count, base_offset, start_offset)

@@ -90,7 +90,7 @@ class GroupCleaned(NamedTuple):
     cleaned_end_offset: int
     size: int
     max_timestamp_ms: int
-    """The largest timestamp (ms) of a record; `NO_TIMESTAMP` where no record has one."""
+    """The largest timestamp (ms) of a record; `NO_TIMESTAMP` if no record has one."""
     is_unchanged: bool
     """Whether the batches are those of the sources, byte for byte."""
     paths: dict[str, str]
@@ -107,10 +107,10 @@ RemoteCleaningEvent: TypeAlias = BytesMoved | DownloadNeeded | GroupCleaned | Pa
 
 
 def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
-    """Clean each group, in the order of the request. A group gives no event where the map does not reach past what the
+    """Clean each group, in the order of the request. A group gives no event if the map does not reach past what the
     group was cleaned against before.
 
-    Raises OSError; `MalformedMessage` where a batch is damaged; `LogChanged` where a local file is not as the request
+    Raises OSError; `MalformedMessage` if a batch is damaged; `LogChanged` if a local file is not as the request
     describes it any more.
     """
     rules, statistics = request.rules, CleaningStatistics()

@@ -44,7 +44,7 @@ class CleanablePart(NamedTuple):
     cleanable_bytes: int
     """Bytes of the segments from the one with the first dirty offset to the last cleanable one."""
     overdue_ms: int
-    """For how long the oldest dirty segment has been older than max.compaction.lag.ms; 0 where none is."""
+    """For how long the oldest dirty segment has been older than max.compaction.lag.ms; 0 if none is."""
     is_checkpoint_reset: bool
     """The checkpointed offset was outside of the log. The owner checkpoints `first_dirty_offset` instead."""
     truncation_count: int = 0
@@ -56,7 +56,7 @@ class CleanablePart(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The cleanable bytes divided by the clean and the cleanable bytes; 0 where there are neither."""
+        """The cleanable bytes divided by the clean and the cleanable bytes; 0 if there are neither."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_wanted(self, min_dirty_ratio: float) -> bool:
@@ -69,7 +69,7 @@ def cleanable_part(
 ) -> CleanablePart:
     """The cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive; None: it never was).
 
-    Reads the timestamps of dirty segments where a limit of the log's configuration asks for them. Raises OSError and
+    Reads the timestamps of dirty segments if a limit of the log's configuration asks for them. Raises OSError and
     `MalformedMessage`.
     """
     first_dirty = log.log_start_offset if checkpointed_offset is None else checkpointed_offset
@@ -110,7 +110,7 @@ def dirty_segments(log: LogState, first_dirty_offset: int) -> list[Segment]:
 
 
 def young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
-    """The base offset of the first dirty segment with a record younger than min.compaction.lag.ms; `INT64_MAX` where
+    """The base offset of the first dirty segment with a record younger than min.compaction.lag.ms; `INT64_MAX` if
     there is none."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -132,7 +132,7 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
 def dirtiest(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
     """The name of the log to clean next: of the logs that are wanted, the one with the largest dirty ratio.
 
-    `parts` are (name, part, min.cleanable.dirty.ratio). None where no log is wanted; of equal ratios the first counts.
+    `parts` are (name, part, min.cleanable.dirty.ratio). None if no log is wanted; of equal ratios the first counts.
     """
     wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.is_wanted(min_ratio)]
     return max(wanted, key=lambda each: each[1].dirty_ratio)[0] if wanted else None
@@ -142,7 +142,7 @@ class LastRecord(NamedTuple):
     """The last record of an active producer: its batch keeps the producer's sequence and epoch in the log."""
 
     last_data_offset: int | None
-    """None where the last batch of the producer is a marker."""
+    """None if the last batch of the producer is a marker."""
     producer_epoch: int
 
 
@@ -205,8 +205,8 @@ def cleaning_request(
 ) -> CleaningRequest:
     """The request to clean a part of a log.
 
-    Raises OSError and `LogChanged`. The log has changed where it was truncated since the part was determined: it may
-    end before the part, or have other, uncommitted records there. It has also changed where retention removed all
+    Raises OSError and `LogChanged`. The log has changed if it was truncated since the part was determined: it may
+    end before the part, or have other, uncommitted records there. It has also changed if retention removed all
     segments of the part.
     """
     is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset

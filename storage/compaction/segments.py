@@ -51,7 +51,7 @@ RUN_SIZE_MAX = 4 << 20
 
 
 class SourceSegment:
-    """A segment as the request describes it. `pieces` raises `LogChanged` where its .log file has changed since."""
+    """A segment as the request describes it. `pieces` raises `LogChanged` if its .log file has changed since."""
 
     __slots__ = ("_directory", "_fs", "base_offset", "size")
 
@@ -64,7 +64,7 @@ class SourceSegment:
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
 
     def file_size(self, suffix: str) -> int:
-        """The size in bytes of one of its files; 0 where the file does not exist."""
+        """The size in bytes of one of its files; 0 if the file does not exist."""
         path = self.path(suffix)
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 
@@ -80,7 +80,7 @@ class SourceSegment:
             index.entries.close()
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """All entries of its transaction index. Raises OSError, and `MalformedMessage` where the file is damaged."""
+        """All entries of its transaction index. Raises OSError, and `MalformedMessage` if the file is damaged."""
         try:
             return TransactionIndex(self._fs, self.path(TRANSACTION_INDEX_SUFFIX)).entries()
         except CorruptTransactionIndex as damage:
@@ -95,7 +95,7 @@ def file_pieces(fs: FileSystem, path: str, size: int, position: int, piece_size:
     """The batches of a .log file of `size` bytes from a position on, in pieces of whole batches: about `piece_size`
     bytes, or one larger batch.
 
-    Raises OSError, `LogChanged` where the file has changed, and `MalformedMessage` where it does not consist of whole
+    Raises OSError, `LogChanged` if the file has changed, and `MalformedMessage` if it does not consist of whole
     batches.
     """
     try:
@@ -133,7 +133,7 @@ def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
 
 def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> memoryview:
     """The batches of a piece that hold an offset of a range: the first of them may begin before it, because a full
-    offset map may end within a batch. Raises `MalformedMessage` where a header is wrong.
+    offset map may end within a batch. Raises `MalformedMessage` if a header is wrong.
     """
     at, start, end = 0, len(piece), len(piece)
     while at < len(piece):
@@ -149,7 +149,7 @@ def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> me
 
 
 def whole_batches_size(piece: bytes) -> int:
-    """The bytes of the whole batches at the beginning. Raises `MalformedMessage` where no batch can begin."""
+    """The bytes of the whole batches at the beginning. Raises `MalformedMessage` if no batch can begin."""
     at, end = 0, len(piece)
     while at + HEADER_SIZE <= end or (at + OLD_SIZE_MIN <= end and is_old(piece, at)):
         (length,) = LENGTH.unpack_from(piece, at)
@@ -163,7 +163,7 @@ def whole_batches_size(piece: bytes) -> int:
 
 def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches of a piece, its messages of formats 0 and 1 as batches v2 in memory of their own. Raises
-    `MalformedMessage` where a header or a checksum is wrong: a batch that is written anew gets a new checksum, which
+    `MalformedMessage` if a header or a checksum is wrong: a batch that is written anew gets a new checksum, which
     must not hide damage.
 
     DIVERGES: Apache Kafka keeps the format of the messages that compaction keeps. Here they become batches v2, with the

@@ -38,7 +38,7 @@ class RepairedLog(NamedTuple):
 
     log: Log
     damage: Damage | None
-    """The damage of the log; None where the repair found none."""
+    """The damage of the log; None if the repair found none."""
     aside: str
     """The path of the stray directory with the segments that were moved away."""
 

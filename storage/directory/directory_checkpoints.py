@@ -52,7 +52,7 @@ class OffsetFile:
         self._written_changes = -1 if mentioned or is_needed else 0
 
     def note(self, key: TopicPartition, offset: int | None) -> None:
-        """Note the offset of a partition; None where the file is not to mention it."""
+        """Note the offset of a partition; None if the file is not to mention it."""
         if self.offsets.get(key) != offset:
             self._changes += 1
             if offset is None:
@@ -72,7 +72,7 @@ class OffsetFile:
         return any(key in mentioned for mentioned in self._mentioned)
 
     def begin_write(self) -> FileWrite | None:
-        """The content to write; None where the file holds it."""
+        """The content to write; None if the file holds it."""
         if self._changes == self._written_changes:
             return None
         content = dict(self.offsets)
@@ -183,7 +183,7 @@ class DirectoryCheckpoints:
     def lower_high_watermarks(self) -> None:
         """Lower each high watermark to the recovery point after a loss of power. Raises OSError.
 
-        A truncation that was not synced is undone by a loss of power. The old bytes are back where other records were
+        A truncation that was not synced is undone by a loss of power. The old bytes are back if other records were
         committed meanwhile, and the high watermark would show them to consumers. Written at once: the next process may
         start in the same boot, and would trust the file.
 
@@ -219,7 +219,7 @@ class DirectoryCheckpoints:
             file.note(key, None)
 
     def note(self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None) -> None:
-        """Note the offsets of a log for the next checkpoint; None where its file need not mention the log."""
+        """Note the offsets of a log for the next checkpoint; None if its file need not mention the log."""
         self._files[LOG_STARTS].note(key, log_start)
         self._files[RECOVERY_POINTS].note(key, recovery_point)
         self._files[CLEANER_POINTS].note(key, cleaned_end)
@@ -236,7 +236,7 @@ class DirectoryCheckpoints:
             self._files[HIGH_WATERMARKS].replace(of_damaged())
 
     def work(self) -> CheckpointWork:
-        """The files that have to be written because an offset in them changed; no file where none did.
+        """The files that have to be written because an offset in them changed; no file if none did.
 
         Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
         one file mentions a former log, a crash loses the offsets of the new log in the others.

@@ -67,7 +67,7 @@ class DirectoryReports(NamedTuple):
 NO_REPORTS: Final = DirectoryReports()
 
 HighWatermarkOf = Callable[[TopicPartition], int | None]
-"""Gives the high watermark of a partition; None where the broker does not serve it."""
+"""Gives the high watermark of a partition; None if the broker does not serve it."""
 
 
 class LogDirectory:
@@ -129,10 +129,10 @@ class LogDirectory:
         boot_id: str = "",
         reports: DirectoryReports = NO_REPORTS,
     ) -> LogDirectory:
-        """Make the directory where it is missing, lock it, and read its checkpoints.
+        """Make the directory if it is missing, lock it, and read its checkpoints.
 
-        `boot_id` differs between the boots of the machine; where it is empty, every crash is taken for a loss of power.
-        Raises OSError; `BlockingIOError` where another process serves the directory.
+        `boot_id` differs between the boots of the machine; if it is empty, every crash is taken for a loss of power.
+        Raises OSError; `BlockingIOError` if another process serves the directory.
         """
         make_durable_directory(fs, path)
         lock = fs.lock(f"{path}/{LOCK}")
@@ -154,7 +154,7 @@ class LogDirectory:
 
     @property
     def previous_broker_epoch(self) -> int | None:
-        """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
+        """The broker epoch of the previous process, if it ended without losing anything; None if it may have lost
         records (KIP-966). DIVERGES: Apache Kafka assumes that every killed process lost what it had not synced.
         """
         return None if self.damaged else self.previous_run.broker_epoch
@@ -289,7 +289,7 @@ class LogDirectory:
         """Serve a log that was opened in this directory."""
         self.logs[log.topic, log.partition] = log
         self.damaged.repaired((log.topic, log.partition))
-        # The hooks are set here, because `make` and `load` may run in a thread, where errors are raised.
+        # The hooks are set here, because `make` and `load` may run in a thread, if errors are raised.
         reports = self._reports
         log.on_shortage = reports.shortage
         log.on_damage = bind(reports.damage, log) if reports.damage is not None else None

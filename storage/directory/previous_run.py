@@ -1,6 +1,6 @@
 """The end of the previous process that served a log directory, and the two files in the directory that tell it.
 
-    .kafka_cleanshutdown    it exists where the last process wrote everything to the disk before it ended
+    .kafka_cleanshutdown    it exists if the last process wrote everything to the disk before it ended
     .moldau-life            the broker epoch under which the directory is served, and the id of the machine's boot
 
 A process that is killed loses no written data: the kernel still holds it. A process that starts again in the same boot,
@@ -33,7 +33,7 @@ class PreviousRun:
 
     def __init__(self, fs: FileSystem, path: str, boot_id: str) -> None:
         self.clean_broker_epoch = read_clean_shutdown(fs, path)
-        """The broker epoch of a clean shutdown (-1 where it is not known), None after a crash."""
+        """The broker epoch of a clean shutdown (-1 if it is not known), None after a crash."""
         remove_clean_shutdown(fs, path)
         self._serving = read_serving_epoch(fs, path)
         is_same_boot = self._serving is not None and boot_id != "" and self._serving.boot_id == boot_id
@@ -46,7 +46,7 @@ class PreviousRun:
 
     @property
     def broker_epoch(self) -> int | None:
-        """The broker epoch of the previous process, where it ended without losing anything; None where it may have lost
+        """The broker epoch of the previous process, if it ended without losing anything; None if it may have lost
         records."""
         if self.may_have_lost_writes:
             return None
@@ -61,7 +61,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
-    """The broker epoch of the previous process after a clean shutdown, -1 where the file does not hold one; None after
+    """The broker epoch of the previous process after a clean shutdown, -1 if the file does not hold one; None after
     a crash."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not fs.exists(path):
@@ -105,7 +105,7 @@ class ServingEpoch(NamedTuple):
 
 
 def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
-    """The broker epoch that the previous process wrote; None where there is no file or it cannot be read."""
+    """The broker epoch that the previous process wrote; None if there is no file or it cannot be read."""
     path = f"{directory}/{SERVING_EPOCH}"
     if not fs.exists(path):
         return None

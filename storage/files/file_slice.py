@@ -29,7 +29,7 @@ class FileSlice:
         return self.open_file.file
 
     def read(self) -> bytes:
-        """All bytes. Waits for the disk where they are not in the page cache. Raises OSError."""
+        """All bytes. Waits for the disk if they are not in the page cache. Raises OSError."""
         return self.open_file.file.pread(self.size, self.position)
 
     def warm(self) -> None:

@@ -17,14 +17,14 @@ from moldau.storage.files.port import FileStamp
 FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
 """The modes of new files and directories, less the umask: records of clients are for the node and its group."""
 SECRET_FILE_MODE, SECRET_DIRECTORY_MODE = 0o600, 0o700
-"""The modes where credentials are in the records of the metadata log."""
+"""The modes if credentials are in the records of the metadata log."""
 # The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
 # The size of Linux's default read-ahead: a page between two samples that is missing from the page cache costs one short
 # wait.
 SAMPLE_DISTANCE = 128 << 10
 WARMED_AT_ONCE = 256 << 10
-# 0 where the platform cannot read without blocking: then `pread_cached` is `pread`.
+# 0 if the platform cannot read without blocking: then `pread_cached` is `pread`.
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _NOWAIT_UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -145,7 +145,7 @@ class LocalFile:
     def _cut_back(self, size: int) -> None:
         """Remove what a failed write left at the end of the file.
 
-        Raises OSError with EIO where that fails as well: the file then ends at an unknown place, which must not pass
+        Raises OSError with EIO if that fails as well: the file then ends at an unknown place, which must not pass
         for a full disk.
         """
         try:
@@ -335,8 +335,8 @@ class OwnDirectory:
     __slots__ = ("_descriptor", "_path")
 
     def __init__(self, path: str) -> None:
-        """Open the directory, and make it and its parents where they are missing. Raises OSError: also with EPERM where
-        it belongs to another user or others may write into it, and with ENOTDIR or ELOOP where it is a link.
+        """Open the directory, and make it and its parents if they are missing. Raises OSError: also with EPERM if
+        it belongs to another user or others may write into it, and with ENOTDIR or ELOOP if it is a link.
         """
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with suppress(FileExistsError):
@@ -362,7 +362,7 @@ class OwnDirectory:
         return True
 
     def create(self, name: str, content: bytes, mode: int) -> None:
-        """Write a new file with this mode, whatever the umask, or none. Raises OSError, with EEXIST where the name is
+        """Write a new file with this mode, whatever the umask, or none. Raises OSError, with EEXIST if the name is
         taken.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

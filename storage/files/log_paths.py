@@ -58,7 +58,7 @@ def offset_name(offset: int, suffix: str) -> str:
 
 
 def offset_of_name(name: str) -> int:
-    """The offset at the beginning of a file's name. Raises ValueError where there is none."""
+    """The offset at the beginning of a file's name. Raises ValueError if there is none."""
     if not begins_with_offset(name):
         raise ValueError(f"no offset in the file name {name!r}")
     return int(name[:OFFSET_DIGITS])
@@ -75,7 +75,7 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """`<topic>-<partition>.<32 hex><suffix>`; where that is too long the topic is cut short, as in Kafka."""
+    """`<topic>-<partition>.<32 hex><suffix>`; if that is too long the topic is cut short, as in Kafka."""
     assert len(unique) == UNIQUE_DIGITS and suffix in DIRECTORY_SUFFIXES
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: DIRECTORY_NAME_SIZE_MAX - len(tail)] + tail

@@ -125,7 +125,7 @@ class MemoryFiles:
         return OpenMemoryFile(content, path, self._wall_ms, is_writable=not read_only)
 
     def _enter(self, path: str) -> None:
-        """Add the name to its directory. Raises OSError where there is no such directory."""
+        """Add the name to its directory. Raises OSError if there is no such directory."""
         parent = parent_directory(path)
         names = self._directories.get(parent)
         if names is None:

@@ -32,7 +32,7 @@ class Holder(Protocol):
     """A segment or an index, which keeps a file open."""
 
     def give_back(self) -> bool:
-        """Close the file. False where it was used since the last call: then it stays open. It also stays open where
+        """Close the file. False if it was used since the last call: then it stays open. It also stays open if
         this raises OSError.
         """
 
@@ -95,7 +95,7 @@ class OpenFiles:
     def give_back(self) -> None:
         """Close an eighth of the files.
 
-        Each holder is asked at most twice, because it refuses once where its file was used since the last call.
+        Each holder is asked at most twice, because it refuses once if its file was used since the last call.
         """
         self._is_due = False
         if self._call_soon is None:
@@ -116,7 +116,7 @@ class OpenFiles:
 
 
 def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False) -> OpenFile:
-    """Open a file that the holder keeps open. Raises OSError. Where the process has no descriptor left, other holders
+    """Open a file that the holder keeps open. Raises OSError. If the process has no descriptor left, other holders
     close their files soon, and the caller may try again.
     """
     try:

@@ -39,7 +39,7 @@ class File(Protocol):
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """Does what `pread` does, but returns None where the bytes are not all in the page cache and reading them would
+        """Does what `pread` does, but returns None if the bytes are not all in the page cache and reading them would
         block."""
 
     def is_cached(self, size: int, position: int) -> bool:
@@ -52,7 +52,7 @@ class File(Protocol):
         """Send up to `size` bytes into a non-blocking socket by sendfile(2); returns the number of bytes sent, 0 at the
         end of the file.
 
-        Raises `BlockingIOError` where the socket takes none. Only for files with a `fileno`. Waits for the disk where
+        Raises `BlockingIOError` if the socket takes none. Only for files with a `fileno`. Waits for the disk if
         the bytes are not in the page cache.
         """
 
@@ -78,7 +78,7 @@ class File(Protocol):
         too."""
 
     def fileno(self) -> int | None:
-        """The descriptor, None where there is none (files in memory): such a file has no `send`."""
+        """The descriptor, None if there is none (files in memory): such a file has no `send`."""
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
@@ -111,7 +111,7 @@ class FileSystem(Protocol):
         """Open an existing file, or with `create` an existing or new one. The directory entry of a new file is durable
         only after `sync_directory`.
 
-        A new file, as a new directory, is for the owner of the process and its group; where `holds_credentials` says
+        A new file, as a new directory, is for the owner of the process and its group; if `holds_credentials` says
         so, for the owner alone.
         """
 
@@ -128,7 +128,7 @@ class FileSystem(Protocol):
         """Names in the directory, sorted."""
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents where they are missing. As with files, the new entries are durable only
+        """Create the directory and its parents if they are missing. As with files, the new entries are durable only
         after `sync_directory`.
         """
 
@@ -148,7 +148,7 @@ class FileSystem(Protocol):
         """Make the directory's entries durable."""
 
     def lock(self, path: str) -> FileLock:
-        """Take an exclusive lock on a file, created if missing; `BlockingIOError` where another process holds it. While
+        """Take an exclusive lock on a file, created if missing; `BlockingIOError` if another process holds it. While
         it is locked this process must not open the file again: closing that descriptor would release the lock."""
 
     def disk_usage(self, path: str) -> tuple[int, int]:
@@ -188,7 +188,7 @@ def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
 
 
 def make_durable_directory(fs: FileSystem, path: str) -> None:
-    """Make a directory and its parents where they are missing, durably. Raises OSError. Blocks for the syncs."""
+    """Make a directory and its parents if they are missing, durably. Raises OSError. Blocks for the syncs."""
     missing = []
     while path and not fs.exists(path):
         missing.append(path)

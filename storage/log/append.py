@@ -272,7 +272,7 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
     leader epoch than `leader_epoch`, the one that was fetched from: the follower must first check that its log agrees
     with that leader's. The next fetch gets them again.
 
-    OFFSET_OUT_OF_RANGE where a batch begins before the log end offset, CORRUPT_MESSAGE where one is damaged. The
+    OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, CORRUPT_MESSAGE if one is damaged. The
     batches before it stay in the log.
     """
     if log.failure is not None:
@@ -297,7 +297,7 @@ def check_fetched(
     log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
 ) -> tuple[ErrorCode, str] | None:
     """Collect the batches that may be written into `batches`. Returns the error of the first batch that may not; None
-    where all may."""
+    if all may."""
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset
     try:
@@ -325,7 +325,7 @@ def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], f
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
-        # Where compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
+        # If compaction on the leader has left a gap, the segment still begins at the end of this log: after a crash,
         # a gap between two segments would mean that the end of the first one was lost.
         is_near = header.last_offset - log.end_offset <= RELATIVE_OFFSET_MAX
         segment = log.roll(now_ms, log.end_offset if is_near else header.base_offset)

@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 def find_damage(fs: FileSystem, directory: str) -> Damage | None:
     """Read a whole log and check that every batch is whole, has a right checksum and is in order.
 
-    None where that is so. Blocks for as long as the disk takes. Raises OSError.
+    None if that is so. Blocks for as long as the disk takes. Raises OSError.
     """
     names = [name for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX) and begins_with_offset(name)]
     bases = sorted(map(offset_of_name, names))
@@ -60,7 +60,7 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
 
 
 def damage_of(place: FileSlice) -> str | None:
-    """What is wrong with the first bad batch in a part of a .log file, None where all are good.
+    """What is wrong with the first bad batch in a part of a .log file, None if all are good.
 
     A batch that is cut short at the end of the part is not damaged. Reads piece by piece. Raises OSError.
     """

@@ -1,9 +1,9 @@
 """The files that follow from the batches: when a start makes them again, and how.
 
-| file                      | a start does not trust it where             | it is made again from               |
+| file                      | a start does not trust it if             | it is made again from               |
 |---------------------------|---------------------------------------------|-------------------------------------|
 | `.index`, `.timeindex`    | it is missing; of the active segment also   | the headers of the segment          |
-|                           | where an entry names no batch               |                                     |
+|                           | if an entry names no batch               |                                     |
 | `.txnindex`               | one of these is missing, or an entry is no  | the transaction markers, and the    |
 |                           | transaction of its segment                  | producers before the segment        |
 | `leader-epoch-checkpoint` | it is damaged, or the last batch has        | the headers of the log              |
@@ -64,7 +64,7 @@ class IndexCheck:
 
     def flaw_of(self, slot: int) -> str | None:
         """What is wrong with the indexes of a segment, by the names of its files and the entries of its transaction
-        index; None where nothing is. Raises OSError.
+        index; None if nothing is. Raises OSError.
         """
         segment = self._segments[slot]
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -140,7 +140,7 @@ def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequenc
 def load_epochs(
     fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, report: Report
 ) -> LeaderEpochs:
-    """Read the leader epochs from the checkpoint; where that is damaged, from the headers of the batches before an
+    """Read the leader epochs from the checkpoint; if that is damaged, from the headers of the batches before an
     offset. Raises OSError and `MalformedMessage`."""
     try:
         return LeaderEpochs.load(fs, directory)
@@ -152,10 +152,10 @@ def load_epochs(
 
 
 def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: Report) -> None:
-    """Replace the epochs of the checkpoint where the last batch of the active segment has another one than they say.
+    """Replace the epochs of the checkpoint if the last batch of the active segment has another one than they say.
     Epochs that ended before the first segment are kept: the batches of a tiered log do not tell them.
 
-    `last_epoch`: that of the last batch; -1 where there is none. Raises OSError and `MalformedMessage`.
+    `last_epoch`: that of the last batch; -1 if there is none. Raises OSError and `MalformedMessage`.
     """
     if last_epoch == UNDEFINED_EPOCH or last_epoch == epochs.latest_epoch or not epochs.entries:
         return

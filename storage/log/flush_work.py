@@ -53,7 +53,7 @@ class FlushWork:
         """The log was closed meanwhile. Its directory may have been deleted, so a missing file does not count as an
         error."""
         self.is_complete = False
-        """Everything is durable. False after `run` where a full disk had no room for the checkpoint: the batches are
+        """Everything is durable. False after `run` if a full disk had no room for the checkpoint: the batches are
         durable."""
         self.is_postponed = False
         """There were too many open files. No sync failed, and another flush can do what is left."""

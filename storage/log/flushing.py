@@ -34,7 +34,7 @@ def flush_is_due(log: LogState, now_ms: int) -> bool:
 def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
     """The work that makes everything before an offset durable (by default before the log end offset).
 
-    None where nothing is to be done, where a flush is under way already, and in a log that failed.
+    None if nothing is to be done, if a flush is under way already, and in a log that failed.
     """
     end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not needs_flush(log, end_offset):
@@ -89,7 +89,7 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
 
 
 def pending_epochs(log: LogState) -> FlushWork | None:
-    """The work that writes the leader epoch checkpoint alone; None where that is written, a flush is under way, or the
+    """The work that writes the leader epoch checkpoint alone; None if that is written, a flush is under way, or the
     log has failed.
 
     The checkpoint may then name epochs whose batches a loss of power takes: recovery drops those at or past the

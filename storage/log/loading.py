@@ -52,7 +52,7 @@ class LogRequest(NamedTuple):
     report: Report
     producer_expiration_ms: int
     cleaned_end_offset: int | None
-    """The offset up to which the log was compacted, perhaps by Apache Kafka; None where it was never compacted.
+    """The offset up to which the log was compacted, perhaps by Apache Kafka; None if it was never compacted.
 
     Compacted segments were flushed, although the recovery point of Apache Kafka may be before them.
     """
@@ -90,7 +90,7 @@ class LoadedLog(NamedTuple):
 
 
 def load_log(request: LogRequest) -> LoadedLog:
-    """Open the log, or make an empty one. Raises `CorruptLog` where flushed bytes are damaged, and OSError."""
+    """Open the log, or make an empty one. Raises `CorruptLog` if flushed bytes are damaged, and OSError."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
@@ -157,7 +157,7 @@ def load_log(request: LogRequest) -> LoadedLog:
 
 
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
-    """All segments in the order of their offsets; a new first one where there is none. Raises OSError."""
+    """All segments in the order of their offsets; a new first one if there is none. Raises OSError."""
     fs, directory, config, now_ms = request.fs, request.directory, request.config, request.now_ms
     offsets = [offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX)]
     segments = [Segment.open(fs, directory, offset, config, now_ms) for offset in offsets]
@@ -170,11 +170,11 @@ class LogEnd(NamedTuple):
     offset: int
     """Exclusive."""
     leader_epoch: int
-    """The leader epoch of the last batch; -1 where none was read."""
+    """The leader epoch of the last batch; -1 if none was read."""
 
 
 def newest_offset(snapshots: ProducerSnapshots) -> int:
-    """The offset of the newest producer snapshot, 0 where there is none."""
+    """The offset of the newest producer snapshot, 0 if there is none."""
     return snapshots.offsets[-1] if snapshots.offsets else 0
 
 
@@ -196,7 +196,7 @@ def go_on_after_lost_end(
     request: LogRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
 ) -> None:
     """Let a log whose end is gone go on behind it, so that no offset is used twice. Raises OSError, and `CorruptLog`
-    where another replica has the records.
+    if another replica has the records.
     """
     lost = (
         f"{request.directory}: the log ends at offset {end_offset}, and its checkpoints say {stated_end_offset}:"
@@ -239,11 +239,11 @@ def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: in
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:
-    """The topic id of partition.metadata, None where there is none.
+    """The topic id of partition.metadata, None if there is none.
 
     A crash may have torn the file of a log that was never flushed. It is removed then. Like recovery, the read of a log
     that promises durability goes past the page cache, which may show what a failed sync did not write. Raises
-    `CorruptPartitionMetadata` where the file is damaged and was synced before, and OSError.
+    `CorruptPartitionMetadata` if the file is damaged and was synced before, and OSError.
     """
     fs, path = request.fs, f"{request.directory}/{PARTITION_METADATA}"
     if request.config.promises_disk and not request.clean_shutdown and fs.exists(path):
@@ -266,10 +266,10 @@ def load_after_clean_shutdown(
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
 ) -> LogEnd | None:
-    """Open the log after a clean shutdown, without reading it. Returns its end; None where there was none, or where the
+    """Open the log after a clean shutdown, without reading it. Returns its end; None if there was none, or if the
     last segment does not end with a whole batch, so that the log has to be recovered.
 
-    Only the last segment is examined: its indexes are made again where they cannot be right, and its end is found from
+    Only the last segment is examined: its indexes are made again if they cannot be right, and its end is found from
     the last index entry. Raises OSError and `MalformedMessage`.
     """
     if not request.clean_shutdown:

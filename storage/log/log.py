@@ -59,7 +59,7 @@ class Log(LogState):
         """Open the log in a partition's directory, or create an empty one. Blocks for as long as recovery takes. The
         arguments are those of `LogRequest`.
 
-        Raises `CorruptLog` where durable bytes are damaged, OSError where the disk fails.
+        Raises `CorruptLog` if durable bytes are damaged, OSError if the disk fails.
         """
         request = LogRequest(
             fs,
@@ -144,7 +144,7 @@ class Log(LogState):
         return reading.offset_of_max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The end of the batches of a leader epoch (OffsetForLeaderEpoch); (-1, -1) where the log does not know the
+        """The end of the batches of a leader epoch (OffsetForLeaderEpoch); (-1, -1) if the log does not know the
         epoch.
         """
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
@@ -174,7 +174,7 @@ class Log(LogState):
     # Truncating and deleting
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Remove everything at or past an offset; False where there is nothing to remove. Raises OSError,
+        """Remove everything at or past an offset; False if there is nothing to remove. Raises OSError,
         `MalformedMessage`.
         """
         return truncation.truncate_to(self, offset, now_ms)
@@ -206,7 +206,7 @@ class Log(LogState):
     def swap_cleaned(self, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
         """Put a cleaned segment in place of the segments that it was made of.
 
-        Returns the paths of the renamed files, to be removed after file.delete.delay.ms; None where the log has changed
+        Returns the paths of the renamed files, to be removed after file.delete.delay.ms; None if the log has changed
         meanwhile. Raises OSError.
         """
         return segment_swap.swap_cleaned(self, cleaned, now_ms)
@@ -214,7 +214,7 @@ class Log(LogState):
     def note_cleaned(self, next_dirty_offset: int, truncation_count: int) -> None:
         """Note the end of a round of cleaning, whose cleaned segments and their names are durable.
 
-        Nothing is noted where the log was truncated since the round began, at `truncation_count`.
+        Nothing is noted if the log was truncated since the round began, at `truncation_count`.
         """
         if truncation_count == self.truncation_count:
             self.first_dirty_offset = next_dirty_offset
@@ -238,14 +238,14 @@ class Log(LogState):
         flushing.write_snapshot(self)
 
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
-        """The work for an executor thread that makes everything before an offset durable, None where there is none.
+        """The work for an executor thread that makes everything before an offset durable, None if there is none.
 
         When the work has run, call `flushed`, or `flush_failed` with its error.
         """
         return flushing.pending_flush(self, end_offset)
 
     def pending_epochs(self) -> FlushWork | None:
-        """The work for an executor thread that writes the leader epoch checkpoint alone, None where it is written.
+        """The work for an executor thread that writes the leader epoch checkpoint alone, None if it is written.
 
         It ends like the work of `pending_flush`.
         """

@@ -80,7 +80,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
 
 
 def try_roll(log: LogState, now_ms: int) -> bool:
-    """Roll, so that all earlier segments can be deleted. False where the disk has no room for a new segment."""
+    """Roll, so that all earlier segments can be deleted. False if the disk has no room for a new segment."""
     try:
         log.roll(now_ms)
     except OSError as error:
@@ -122,7 +122,7 @@ def deletable_count(
 
     Of a tiered log whose segments are copied, only local retention deletes, and only segments whose copies are
     finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high
-    watermark stays, because a follower may not have it yet. The active segment counts where all of it is committed; the
+    watermark stays, because a follower may not have it yet. The active segment counts if all of it is committed; the
     owner then rolls first. Raises OSError: timestamps are read from the files.
     """
     starts = [segment.base_offset for segment in segments[1:]]

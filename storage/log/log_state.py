@@ -12,7 +12,7 @@ through which the rest of the broker calls them:
     segment_swap    cleaned segments take the place of those that they were made of
 
 A log whose oldest segments are only in remote storage has two starts: `log_start_offset` (of the partition) and
-`local_start_offset` (of the files here). They are the same where nothing is only remote.
+`local_start_offset` (of the files here). They are the same if nothing is only remote.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class LogState:
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
-        """The start of the log after the coming truncation; None where the start stays. Checkpointed before the
+        """The start of the log after the coming truncation; None if the start stays. Checkpointed before the
         truncation, as the recovery point is: after a crash the old start would hide what was appended since.
         """
         self.end_offset = loaded.end_offset
@@ -100,11 +100,11 @@ class LogState:
         self.synced_end_offset = loaded.recovery_point
         """Every record before this offset is durable.
 
-        It is past the recovery point where a full disk refused the checkpoint.
+        It is past the recovery point if a full disk refused the checkpoint.
         """
         self.first_dirty_offset = loaded.first_dirty_offset
         """The log is clean before this offset, and the cleaned segments are durable, so that the offset may be
-        checkpointed. None where the log was never cleaned.
+        checkpointed. None if the log was never cleaned.
         """
         self.tiered_end_offset = 0
         """Exclusive: all finished segments before it are copied to remote storage, in this log's leader epochs.
@@ -117,7 +117,7 @@ class LogState:
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.failure: OSError | None = None
-        """The error because of which nothing is written to this log until the broker restarts; None where there is
+        """The error because of which nothing is written to this log until the broker restarts; None if there is
         none.
         """
         self.on_failure: Callable[[OSError], None] | None = None
@@ -153,7 +153,7 @@ class LogState:
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset to write into the checkpoint: the lower one where a truncation that is about to happen
+        """The log start offset to write into the checkpoint: the lower one if a truncation that is about to happen
         lowers it.
         """
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
@@ -208,7 +208,7 @@ class LogState:
         self.note_change()
 
     def _end_after_truncation(self, offset: int) -> int:
-        """The end of the log after a truncation to an offset. Where the batch cannot be read, an offset before that."""
+        """The end of the log after a truncation to an offset. If the batch cannot be read, an offset before that."""
         if not self.segments[0].base_offset < offset < self.end_offset:
             return offset
         segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]
@@ -230,7 +230,7 @@ class LogState:
         self.directory_is_dirty = True
 
     def release_files(self) -> None:
-        """Close the descriptors of rolled segments, and of all segments where nothing was appended since the last call.
+        """Close the descriptors of rolled segments, and of all segments if nothing was appended since the last call.
 
         The next use opens a file again.
         """
@@ -295,7 +295,7 @@ class Boundaries:
         self._positions: dict[int, int] = {}  # Position by base offset.
 
     def get(self, offset: int) -> int | None:
-        """The position of the batch that begins at an offset, None where it is not remembered."""
+        """The position of the batch that begins at an offset, None if it is not remembered."""
         return self._positions.get(offset)
 
     def remember(self, offset: int, position: int) -> None:

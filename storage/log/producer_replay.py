@@ -73,7 +73,7 @@ def load_producers(
 def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
     """Apply to the producer state the batches of a segment that it has not seen, up to a position in the file.
 
-    Raises OSError; `MalformedMessage` where one of these batches is damaged and the producer state remembers it.
+    Raises OSError; `MalformedMessage` if one of these batches is damaged and the producer state remembers it.
     """
     first_offset = producers.map_end_offset
     for batch_position, header in segment.headers(segment.start_position(first_offset)):
@@ -124,7 +124,7 @@ def check_remembered(segment: Segment, producers: ProducerStates, first_offset: 
     """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
 
     These batches decide whether a client's next batch is new or a duplicate. A damaged header among them would cause
-    the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, where recovery
+    the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, if recovery
     checks no batches.
     """
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
@@ -169,7 +169,7 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Add a batch before the known ones. False where earlier batches of the producer need not be remembered."""
+    """Add a batch before the known ones. False if earlier batches of the producer need not be remembered."""
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True

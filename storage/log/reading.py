@@ -38,9 +38,9 @@ class LogRead:
 
     def __init__(self, place: FileSlice | None, base_offset: int) -> None:
         self.slice = place
-        """None where there is nothing to read before `end_offset`."""
+        """None if there is nothing to read before `end_offset`."""
         self.base_offset = base_offset
-        """The base offset of the segment that was read; -1 where there is nothing to read."""
+        """The base offset of the segment that was read; -1 if there is nothing to read."""
         self.size = place.size if place is not None else 0
 
 
@@ -52,11 +52,11 @@ def read(
 ) -> LogRead | ErrorCode:
     """Up to `size_max` bytes of one segment, from the batch that holds an offset, before `end_offset`.
 
-    With `at_least_one` the first batch comes whole even where it is larger.
+    With `at_least_one` the first batch comes whole even if it is larger.
 
     OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before its first local segment.
-    KAFKA_STORAGE_ERROR where the disk fails (the log has failed then, except for a lack of file descriptors) and where
-    no batch begins at a position where one must begin (the log is damaged). Without `waits` it raises `NotCached` where
+    KAFKA_STORAGE_ERROR if the disk fails (the log has failed then, except for a lack of file descriptors) and if
+    no batch begins at a position where one must begin (the log is damaged). Without `waits` it raises `NotCached` if
     the lookup would have to wait for the disk.
     """
     try:
@@ -77,7 +77,7 @@ def find(
     if offset >= end_offset:
         return NOTHING
     segments = log.segments
-    # More than one pass only where a segment has no batch at or past the offset: compaction removed it.
+    # More than one pass only if a segment has no batch at or past the offset: compaction removed it.
     first_slot = bisect_right(segments, offset, key=_base_offset) - 1
     if first_slot < 0:
         is_tiered = log.config.is_tiered
@@ -101,7 +101,7 @@ def find(
 
 
 def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
-    """(position, size) of the batch that holds an offset, or of the first one after it; size 0 where it is not known.
+    """(position, size) of the batch that holds an offset, or of the first one after it; size 0 if it is not known.
 
     Only the active segment has boundaries remembered: rolled segments are read from one end to the other, once.
     """
@@ -124,7 +124,7 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
 
 
 def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
-    """The size in bytes of the batch at a position, 0 where no whole batch lies there."""
+    """The size in bytes of the batch at a position, 0 if no whole batch lies there."""
     for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
         return place.size
     return 0
@@ -178,14 +178,14 @@ class TimestampedOffset(NamedTuple):
     """The timestamp of the record, in ms."""
     offset: int
     leader_epoch: int
-    """-1 where the batch has none."""
+    """-1 if the batch has none."""
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or after a timestamp (ms), None where there is none. Raises OSError and `MalformedMessage`,
+    """The first record at or after a timestamp (ms), None if there is none. Raises OSError and `MalformedMessage`,
     `RecordSizeExceeded` among them.
 
-    DIVERGES: Apache Kafka finds no record where the first segment with a sufficient timestamp has no such record past
+    DIVERGES: Apache Kafka finds no record if the first segment with a sufficient timestamp has no such record past
     the log start offset; it does not search later segments.
     """
     for segment in log.segments:
@@ -213,7 +213,7 @@ def find_in_segment(
 
 
 def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
-    """The first record with the largest timestamp of the log; None where no record has one.
+    """The first record with the largest timestamp of the log; None if no record has one.
 
     Raises OSError and `MalformedMessage`, `RecordSizeExceeded` among them.
     """

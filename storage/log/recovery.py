@@ -112,7 +112,7 @@ class TailRecovery:
         """The leader epoch of the last batch that was checked: only batches say whether one may follow another."""
 
     def recover(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
-        """Recover one segment; False where it was truncated because of damage, so that all later segments must be
+        """Recover one segment; False if it was truncated because of damage, so that all later segments must be
         removed.
 
         Batches at or past the base offset of the next segment were truncated before that segment was created, and a
@@ -176,7 +176,7 @@ class TailRecovery:
         segment.seal()
 
     def _batch_behind(self, segment: Segment, position: int, later: Sequence[Segment]) -> int | None:
-        """The base offset of the first whole batch behind a damage, in this segment or a later one; None where none is.
+        """The base offset of the first whole batch behind a damage, in this segment or a later one; None if none is.
         Raises OSError."""
         for each, start in ((segment, position), *((each, 0) for each in later)):
             found = whole_batch_after(each.file(), start, each.size, self.next_offset)
@@ -224,9 +224,9 @@ class TailRecovery:
     def reaches(self, later: Sequence[Segment], gaps_end_offset: int) -> bool:
         """Whether the next segment begins at the end of the last one, so that it and the later ones may be kept.
 
-        Compaction leaves gaps between segments, up to `gaps_end_offset` (0 where the log is not compacted). Any other
+        Compaction leaves gaps between segments, up to `gaps_end_offset` (0 if the log is not compacted). Any other
         gap means that the end of the last segment was not written to the disk, or that a segment is gone. Raises
-        `CorruptLog` where records that were flushed, or that follow, would be lost.
+        `CorruptLog` if records that were flushed, or that follow, would be lost.
         """
         next_base_offset = later[0].base_offset
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
@@ -266,7 +266,7 @@ class TailRecovery:
             segment.transaction_index.truncate_to(self.recovery_point)
             position = segment.offset_index.last_position()
             header = self._header_at(segment, position)
-            # An index entry may be newer than the batches that survived: it counts only where it points at a batch.
+            # An index entry may be newer than the batches that survived: it counts only if it points at a batch.
             if (
                 header is not None
                 and header.base_offset >= segment.base_offset
@@ -286,7 +286,7 @@ class TailRecovery:
             replay_producers(segment, self.producers, end_position)
 
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
-        """The header of the batch at a position; None where no batch begins."""
+        """The header of the batch at a position; None if no batch begins."""
         try:
             return parse_header(segment.file().pread(HEADER_SIZE, position), 0, True)
         except MalformedMessage:

@@ -70,7 +70,7 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
     """Put a cleaned segment into the log. Returns the paths of the replaced files, renamed to `.deleted`, which the
     owner removes after file.delete.delay.ms.
 
-    None where the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed. The
+    None if the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed. The
     owner then discards the output (`discard_cleaned`) and ends the cleaning.
 
     A recovery point at or past `replaced_end_offset` must be durable before. Raises OSError: the log has failed.
@@ -96,7 +96,7 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
 
 
 def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
-    """The slots of the replaced segments in the list of the log; None where the log does not have them as they were
+    """The slots of the replaced segments in the list of the log; None if the log does not have them as they were
     when they were read.
     """
     if log.failure is not None or log.truncation_count != cleaned.truncation_count:
@@ -119,7 +119,7 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
 def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
     """Rename the files of a replaced segment to `.deleted`; the new paths. Readers go on reading the open file.
 
-    Where a base offset disappears, the producer snapshot at that offset is renamed too.
+    If a base offset disappears, the producer snapshot at that offset is renamed too.
     """
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:

@@ -27,7 +27,7 @@ from moldau.storage.segment.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
-    """Make an offset the end of the log. False where the log already ends at or before it.
+    """Make an offset the end of the log. False if the log already ends at or before it.
 
     A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
     recovery point at or below the new end durable *before* this. Otherwise, after a crash, recovery would find torn
@@ -51,7 +51,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         truncate_derived_state(log, now_ms)
         if log.active.size < size_before:
             # The truncation is not durable yet. Later appends go to a new segment. Should a crash restore the truncated
-            # bytes, the name of that segment shows recovery where they begin to be invalid.
+            # bytes, the name of that segment shows recovery if they begin to be invalid.
             log.cut_segments.append(log.active)
             log.roll(now_ms)
     except OSError as error:

@@ -48,7 +48,7 @@ def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | No
 
 def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], None]) -> tuple[list[str], list[int]]:
     """Remove or finish the files of an unfinished cleaning. Returns the names of the remaining files, sorted, and the
-    base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` where a `.swap`
+    base offsets of the removed indexes that had no .log file. Raises OSError, and `MalformedMessage` if a `.swap`
     file does not consist of batches."""
     names = own_names(fs, directory, report)
     cleaned_offsets = [offset_of_name(name) for name in names if name.endswith(CLEANED_SUFFIX)]
@@ -75,7 +75,7 @@ def remove_leftovers(fs: FileSystem, directory: str, report: Callable[[str], Non
 def remove_cleaned(fs: FileSystem, directory: str) -> None:
     """Remove the files of an interrupted cleaning. Raises OSError.
 
-    Call it before the next cleaning writes a file: where a `.cleaned` file exists, a start would undo a swap at or past
+    Call it before the next cleaning writes a file: if a `.cleaned` file exists, a start would undo a swap at or past
     its offset, although the replaced segments may not exist any more.
     """
     unlink(fs, directory, [name for name in fs.list_directory(directory) if name.endswith(CLEANED_SUFFIX)])

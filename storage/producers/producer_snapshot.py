@@ -89,7 +89,7 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of the state at its `map_end_offset`; the caller syncs it. False where there is one at that
+        """Write a snapshot of the state at its `map_end_offset`; the caller syncs it. False if there is one at that
         offset or past it. Raises OSError."""
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):

@@ -9,7 +9,7 @@ epoch (-1 for none):
 | unknown     | any                  | any                         | accepted: its state may have expired              |
 | known       | below the known one  | any                         | INVALID_PRODUCER_EPOCH                            |
 | known       | above the known one  | 0                           | accepted: a new epoch                             |
-| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER; accepted where the  |
+| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER; accepted if the  |
 |             |                      |                             | known epoch is -1                                 |
 | known       | the known one        | last + 1 (wrapping to 0)    | accepted                                          |
 | known       | the known one        | those of a remembered batch | duplicate: answered with the offsets of that batch|
@@ -120,7 +120,7 @@ class ProducerEntry:
         self.open_transaction_offset = NO_OFFSET
 
     def note_batch(self, epoch: int, batch: ProducerBatch) -> None:
-        """Remember a batch; forget the oldest one where there are more than `BATCHES_KEPT`."""
+        """Remember a batch; forget the oldest one if there are more than `BATCHES_KEPT`."""
         if epoch != self.producer_epoch:
             self.move_to(epoch)
         batches = self.batches
@@ -138,7 +138,7 @@ class ProducerEntry:
             self.last_sequence = NO_SEQUENCE
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
-        """The remembered batch with the same sequences, None where there is none."""
+        """The remembered batch with the same sequences, None if there is none."""
         if epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
@@ -180,7 +180,7 @@ class ProducerStates:
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
         self.undecided: dict[int, CompletedTransaction] = {}
-        """By first offset, in ascending order of last offset. Where it is empty, `on_high_watermark` does nothing."""
+        """By first offset, in ascending order of last offset. If it is empty, `on_high_watermark` does nothing."""
 
     # The decision
 
@@ -212,7 +212,7 @@ class ProducerStates:
         """Check a batch of a transaction, or any batch while verifications are in progress; the result is that of
         `check`.
 
-        `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` where transactions open without a
+        `guard`: the one that `Verifications.begin` gave for the batch; `NOT_REQUIRED` if transactions open without a
         verification. The sequences of coordinators' batches are not compared.
         """
         entry = self.entries.get(header.producer_id)
@@ -332,7 +332,7 @@ class ProducerStates:
             entry.note_batch(epoch, ProducerBatch(*batch))
 
     def note_marker(self, header: BatchHeader, marker: TransactionMarker, offset: int) -> CompletedTransaction | None:
-        """Apply a transaction marker. Returns the transaction that it ended; None where none was open."""
+        """Apply a transaction marker. Returns the transaction that it ended; None if none was open."""
         self.verifications.appended(header)
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -364,7 +364,7 @@ class ProducerStates:
     # Transactions
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open or undecided, None where there is none."""
+        """The first offset of the earliest transaction that is open or undecided, None if there is none."""
         if not self._open_transactions and not self.undecided:
             return None  # Every fetch asks this, and most logs have no open transaction.
         first = next(iter(self._open_transactions), None)
@@ -372,7 +372,7 @@ class ProducerStates:
         return min((offset for offset in (first, undecided) if offset is not None), default=None)
 
     def oldest_transaction_timestamp(self) -> float:
-        """The batch timestamp (ms) of the last batch in the oldest open transaction; infinity where no transaction is
+        """The batch timestamp (ms) of the last batch in the oldest open transaction; infinity if no transaction is
         open.
         """
         for producer_id in self._open_transactions.values():
@@ -459,9 +459,9 @@ COMMIT: Final = int(ControlRecordType.COMMIT)
 
 
 def read_transaction_marker(batch: BytesLike) -> TransactionMarker | None:
-    """The transaction marker in a control batch; None where it is another kind of control batch.
+    """The transaction marker in a control batch; None if it is another kind of control batch.
 
-    Raises `MalformedMessage` where the record cannot be read.
+    Raises `MalformedMessage` if the record cannot be read.
     """
     if len(batch) == USUAL_SIZE and not batch[ATTRIBUTES_POSITION + 1] & CODEC_MASK:
         count, before_key, key_version, kind, before_value, version, epoch, after = USUAL.unpack_from(

@@ -1,6 +1,6 @@
 """The inner loop of recovery: a walk over plain batches that checks each and collects what recovery has to note.
 
-A batch is plain where it needs no decision: it is whole, its checksum is right, its offsets come next, and its leader
+A batch is plain if it needs no decision: it is whole, its checksum is right, its offsets come next, and its leader
 epoch is that of the batches before. Outside of transactions its producer epoch is that of the batches before, too.
 Nearly all batches are plain. The walk stops at the first that is not, and `TailRecovery` decides about that one.
 
@@ -35,7 +35,7 @@ OfProducer: TypeAlias = tuple[int, int, int, int, int]
 """First and last sequence, last offset, offset delta and largest timestamp of a producer's batch."""
 InTransaction: TypeAlias = tuple[int, int, int, int, int, int, int, bytes]
 """Attributes, producer id and epoch, first sequence, first offset, offset delta and largest timestamp of a batch of a
-transaction; and the whole batch, where it is a marker."""
+transaction; and the whole batch, if it is a marker."""
 
 
 class BatchRun:
@@ -90,7 +90,7 @@ class BatchRun:
         self.transactional_ids = set()
 
     def walk(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index where it stopped."""
+        """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index if it stopped."""
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)
@@ -159,7 +159,7 @@ class BatchRun:
         return at
 
     def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
-        """Add a batch of a producer. False where its epoch differs from that of the batches before."""
+        """Add a batch of a producer. False if its epoch differs from that of the batches before."""
         known = self.producers.get(producer_id)
         if known is None:
             self.producers[producer_id] = (epoch, [batch])

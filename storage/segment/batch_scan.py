@@ -25,7 +25,7 @@ from moldau.storage.files.port import File, Readable
 CHUNK_SIZE = 8192
 """Bytes read at once: about the distance between two index entries, so that a lookup costs one or two reads."""
 PIECE_SIZE = 1 << 20
-"""Bytes read at once where whole batches are read, from one end of a range to the other."""
+"""Bytes read at once if whole batches are read, from one end of a range to the other."""
 _MAGIC_BYTE = bytes([MAGIC])
 _PLACE = Struct(">qi4xB6xi")  # Base offset, length, magic and last offset delta, as in the header of a batch.
 _OLD_LENGTH_MIN = OLD_SIZE_MIN - LOG_OVERHEAD
@@ -45,7 +45,7 @@ class BatchPlace(NamedTuple):
 def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
     """The whole batches between two positions.
 
-    Stops before a batch that is cut short. Raises `MalformedMessage` where no batch can begin, and OSError.
+    Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin, and OSError.
     """
     chunk: BytesLike = b""
     chunk_position = position
@@ -78,7 +78,7 @@ def find_batch(
     is_whole: bool = False,
     named_offset: int | None = None,
 ) -> BatchPlace | None:
-    """The first batch at or after a position that ends at or past an offset; None where all end before it. With
+    """The first batch at or after a position that ends at or past an offset; None if all end before it. With
     `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind it,
     and raises `MalformedMessage`. With `named_offset` the first batch must hold that offset, and another one raises it
     too. Raises OSError."""
@@ -114,7 +114,7 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
 
 
 def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
-    """The bytes from a position on, with at least the header of a batch or of an older message; empty where there is
+    """The bytes from a position on, with at least the header of a batch or of an older message; empty if there is
     neither. A message that is shorter than the header of a batch is padded."""
     chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
     if len(chunk) < HEADER_SIZE:
@@ -123,7 +123,7 @@ def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
 
 
 def damage_in(records: BytesLike) -> str | None:
-    """The damage of the first bad batch in some stored bytes; None where all are good. A batch that is cut short at the
+    """The damage of the first bad batch in some stored bytes; None if all are good. A batch that is cut short at the
     end is not bad: the read ended in it."""
     try:
         for position, header in iterate_batches(records):
@@ -169,7 +169,7 @@ class Pieces:
 def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
     """The header of the batch at a position, and the index in `pieces.data` from which on the whole of it lies.
 
-    Raises `DamagedBatch` where there is no whole batch or its checksum does not match, and OSError.
+    Raises `DamagedBatch` if there is no whole batch or its checksum does not match, and OSError.
     """
     inside = pieces.reach(position, HEADER_SIZE)
     try:
@@ -187,7 +187,7 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
 
 def whole_batch_after(file: File, position: int, end_position: int, offset_min: int) -> int | None:
     """The base offset of the first whole batch with a right checksum between two positions of a file that may be
-    damaged, if it is at or past an offset; None where there is none. Raises OSError.
+    damaged, if it is at or past an offset; None if there is none. Raises OSError.
 
     No length can be trusted, so that a batch may begin at any byte. It is found by its magic.
     """

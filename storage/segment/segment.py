@@ -41,7 +41,7 @@ class SegmentTail(NamedTuple):
     end_offset: int
     end_position: int
     leader_epoch: int
-    """The leader epoch of the last batch; -1 where there is none."""
+    """The leader epoch of the last batch; -1 if there is none."""
 
 
 WRITE_BACK_SIZE = 32 << 20
@@ -94,7 +94,7 @@ class SegmentFiles:
     # The .log file
 
     def open_file(self) -> OpenFile:
-        """The .log file, opened where it is not open. Raises OSError."""
+        """The .log file, opened if it is not open. Raises OSError."""
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self.path(LOG_SUFFIX))
         return self._open_file
@@ -360,10 +360,10 @@ class Segment(SegmentFiles):
     # Reading
 
     def find(self, offset: int, start_position: int = 0, *, waits: bool = True) -> BatchPlace | None:
-        """The batch that holds an offset, or the first one after it; None where all batches end before it.
+        """The batch that holds an offset, or the first one after it; None if all batches end before it.
 
-        Without `waits` it raises `NotCached` where it would have to wait for the disk. It raises `MalformedMessage`
-        where the file does not consist of whole batches up to its recorded size, and OSError where the disk failed.
+        Without `waits` it raises `NotCached` if it would have to wait for the disk. It raises `MalformedMessage`
+        if the file does not consist of whole batches up to its recorded size, and OSError if the disk failed.
         """
         named_offset, position = self.offset_index.entry_at_or_before(offset, waits=waits)
         reads = (self._open_file or self.open_file()).reads(waits=waits)
@@ -393,8 +393,8 @@ class Segment(SegmentFiles):
         return place is not None and place.base_offset <= offset <= place.last_offset
 
     def tail(self) -> SegmentTail | None:
-        """The end of the batches, from the headers behind the last index entry; None where an index names something
-        that is not there. Raises OSError, and `MalformedMessage` where no batch begins behind another.
+        """The end of the batches, from the headers behind the last index entry; None if an index names something
+        that is not there. Raises OSError, and `MalformedMessage` if no batch begins behind another.
         """
         if not self.has_sound_indexes():
             return None
@@ -413,14 +413,14 @@ class Segment(SegmentFiles):
         return SegmentTail(last.last_offset + 1, last.position + last.size, leader_epoch)
 
     def indexed_end_offset(self) -> int:
-        """The offset after the last batch that the offset index names, 0 where it names none. Raises OSError."""
+        """The offset after the last batch that the offset index names, 0 if it names none. Raises OSError."""
         return self.offset_index.last_entry()[0] + 1 if self.offset_index.is_sound() else 0
 
     # Timestamps
 
     def load_timestamps(self) -> None:
         """Learn the largest timestamp from the last entry of the time index and the batch headers behind the last entry
-        of the offset index; from all headers where the time index does not tell what its batch has.
+        of the offset index; from all headers if the time index does not tell what its batch has.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -447,7 +447,7 @@ class Segment(SegmentFiles):
         return False
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of the records in ms; where they have none, the time at which the .log file was last
+        """The largest timestamp of the records in ms; if they have none, the time at which the .log file was last
         changed."""
         self.load_timestamps()
         return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path(LOG_SUFFIX))

@@ -60,7 +60,7 @@ def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
     """The segments in the order of their offsets, without files that are being deleted or cleaned.
 
     While compaction swaps a segment its sources are gone and it has not got its name yet: the directory is listed again
-    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN where the
+    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN if the
     directory keeps changing.
     """
     names = log_names(fs, directory)
@@ -88,13 +88,13 @@ def log_names(fs: FileSystem, directory: str) -> list[str]:
 
 
 def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | None:
-    """The index of a segment, None where it has no file."""
+    """The index of a segment, None if it has no file."""
     path = segment.path(OFFSET_INDEX_SUFFIX)
     return OffsetIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None
 
 
 def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
-    """The batch that holds an offset, or the first one after it; None where all whole batches end before it."""
+    """The batch that holds an offset, or the first one after it; None if all whole batches end before it."""
     index = offset_index_of(fs, segment)
     position = index.position_at_or_before(offset) if index else 0
     opened = OpenFile(fs.open(segment.path(), read_only=True))
@@ -117,7 +117,7 @@ def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_s
 
 
 def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
-    """The largest timestamp (ms) of a segment that is not written any more; None where no index says it.
+    """The largest timestamp (ms) of a segment that is not written any more; None if no index says it.
 
     Raises OSError.
     """
@@ -131,7 +131,7 @@ def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
 def first_offset_at(
     fs: FileSystem, segment: ListedSegment, timestamp: int, start_offset: int, end_offset: int
 ) -> int | None:
-    """The first record of a segment at or after a timestamp (ms) and with an offset in [start, end); None where none
+    """The first record of a segment at or after a timestamp (ms) and with an offset in [start, end); None if none
     is. Raises OSError and `MalformedMessage`."""
     latest = largest_timestamp(fs, segment)
     if latest is not None and latest < timestamp:
@@ -157,6 +157,6 @@ def first_offset_at(
 
 
 def time_index_of(fs: FileSystem, segment: ListedSegment) -> TimeIndex | None:
-    """The time index of a segment, None where it has no file."""
+    """The time index of a segment, None if it has no file."""
     path = segment.path(TIME_INDEX_SUFFIX)
     return TimeIndex(fs, path, segment.base_offset, read_only=True) if fs.exists(path) else None

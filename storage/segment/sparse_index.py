@@ -119,9 +119,9 @@ class SparseIndex:
             self.write_pending_if_possible()
 
     def lookup(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
-        """The last entry with a column not above the target, None where all are above. Raises OSError.
+        """The last entry with a column not above the target, None if all are above. Raises OSError.
 
-        Without `waits` it raises `NotCached` where it would have to wait for the disk.
+        Without `waits` it raises `NotCached` if it would have to wait for the disk.
         """
         if self._count < 0:
             self._load(waits=waits)
@@ -132,9 +132,9 @@ class SparseIndex:
         return self._search(column, target, waits=waits)[1]
 
     def entry_after(self, column: int, target: int, *, waits: bool = True) -> Entry | None:
-        """The first entry with a column above the target, None where there is none. Raises OSError.
+        """The first entry with a column above the target, None if there is none. Raises OSError.
 
-        Without `waits` it raises `NotCached` where it would have to wait for the disk.
+        Without `waits` it raises `NotCached` if it would have to wait for the disk.
         """
         if self._count < 0:
             self._load(waits=waits)
@@ -198,7 +198,7 @@ class SparseIndex:
         return True
 
     def open_file(self) -> OpenFile:
-        """The file, opened where it is not open. Raises OSError."""
+        """The file, opened if it is not open. Raises OSError."""
         if self._open_file is None:
             self._open_file = open_kept(self._fs, self, self._path, read_only=self._read_only)
         return self._open_file
@@ -208,7 +208,7 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Close the file for `OpenFiles`. False where pending entries could not be written, so that it stays open."""
+        """Close the file for `OpenFiles`. False if pending entries could not be written, so that it stays open."""
         self.release()
         return self._open_file is None
 
@@ -291,7 +291,7 @@ class SparseIndex:
         after: Entry | None = None
         start = self._near
         while low < high:
-            # One read is enough where the remaining entries fit into a block. Otherwise the first probe is where the
+            # One read is enough if the remaining entries fit into a block. Otherwise the first probe is where the
             # last lookup ended, and each further one halves the range.
             if high - low <= BLOCK_COUNT:
                 start = low
@@ -345,18 +345,18 @@ class OffsetIndex:
         self.entries.append((last_offset - self._base_offset, position))
 
     def entry_at_or_before(self, offset: int, *, waits: bool = True) -> tuple[int, int]:
-        """(last offset, position) of the last batch with an entry that ends at or before an offset; (-1, 0) where none
+        """(last offset, position) of the last batch with an entry that ends at or before an offset; (-1, 0) if none
         does. Without `waits` it may raise `NotCached`.
         """
         entry = self.entries.lookup(_OFFSET, offset - self._base_offset, waits=waits)
         return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
 
     def position_at_or_before(self, offset: int) -> int:
-        """The position of a batch at or before an offset, from which to walk the headers; 0 where no entry is."""
+        """The position of a batch at or before an offset, from which to walk the headers; 0 if no entry is."""
         return self.entry_at_or_before(offset)[1]
 
     def offset_after(self, position: int, *, waits: bool = True) -> int | None:
-        """The last offset of a batch that begins past a position, None where no entry does.
+        """The last offset of a batch that begins past a position, None if no entry does.
 
         Without `waits` it may raise `NotCached`.
         """
@@ -364,7 +364,7 @@ class OffsetIndex:
         return None if entry is None else entry[_OFFSET] + self._base_offset
 
     def entry_past(self, position: int) -> int | None:
-        """The first position in the index that is greater than a position; None where there is none. Raises OSError."""
+        """The first position in the index that is greater than a position; None if there is none. Raises OSError."""
         entry = self.entries.entry_after(_POSITION, position)
         return None if entry is None else entry[_POSITION]
 
@@ -415,7 +415,7 @@ class TimeIndex:
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 
     def at_or_before(self, timestamp: int) -> tuple[int, int]:
-        """The entry with the largest timestamp not above the target; (-1, base offset) where all are above."""
+        """The entry with the largest timestamp not above the target; (-1, base offset) if all are above."""
         entry = self.entries.lookup(_TIMESTAMP, timestamp)
         return self._absolute(entry) if entry else (NO_TIMESTAMP, self._base_offset)
 

@@ -120,7 +120,7 @@ class TransactionIndex:
             open_file.file.truncate(0)
 
     def open_file(self) -> OpenFile | None:
-        """The file, opened where it is not open; None where there is no file. Raises OSError."""
+        """The file, opened if it is not open; None if there is no file. Raises OSError."""
         if self._open_file is None and self._fs.exists(self._path):
             self._open_file = open_kept(self._fs, self, self._path)
         return self._open_file

@@ -42,7 +42,7 @@ PIECE_SIZE: Final = 1 << 18
 
 
 class SegmentPieces:
-    """The pieces of a .log file of `size` bytes, joined where a batch begins in one of them and ends in a later one."""
+    """The pieces of a .log file of `size` bytes, joined if a batch begins in one of them and ends in a later one."""
 
     __slots__ = ("_parts", "_parts_size", "_wanted_size", "position", "read_size", "size")
 
@@ -68,9 +68,9 @@ class SegmentPieces:
         return b"".join(self._parts)
 
     def batch_at(self, data: bytes, inside: int) -> BatchHeader | None:
-        """The header of the batch at `position`, which is `data[inside]`; None where it is not whole yet.
+        """The header of the batch at `position`, which is `data[inside]`; None if it is not whole yet.
 
-        Raises `DamagedBatch`, also where its checksum is wrong."""
+        Raises `DamagedBatch`, also if its checksum is wrong."""
         if inside + HEADER_SIZE > len(data):
             return None
         try:
@@ -144,7 +144,7 @@ class BatchCheck:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp (ms) so far; -1 where no record has one."""
+        """The largest timestamp (ms) so far; -1 if no record has one."""
         return self._run.max_timestamp
 
     @property
@@ -254,7 +254,7 @@ async def walk_of(
 ) -> TransactionWalk:
     """A walk that begins with the transactions that are open at the start of a segment.
 
-    Raises `RemoteStorageError`: `CorruptObject` also where they cannot be known.
+    Raises `RemoteStorageError`: `CorruptObject` also if they cannot be known.
     """
     earlier = [] if remote_log is None else list(_earlier(remote_log, segment))
     adjacent = [each for each in earlier if each.last_offset + 1 == segment.start_offset]
@@ -284,7 +284,7 @@ def _earlier(remote_log: RemoteLog, segment: RemoteSegment) -> Iterator[RemoteSe
 
 
 def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str | None:
-    """What is wrong with the offset index of a segment of `size` bytes, None where nothing is.
+    """What is wrong with the offset index of a segment of `size` bytes, None if nothing is.
 
     `last_offset_delta`: the last offset of the segment, relative to its base offset. Offsets must increase and
     positions must not decrease; the first batch never has an entry. Whether a batch begins at each position is not
@@ -305,7 +305,7 @@ def offset_index_problem(data: bytes, last_offset_delta: int, size: int) -> str 
 
 
 def time_index_problem(data: bytes, last_offset_delta: int) -> str | None:
-    """What is wrong with a time index, None where nothing is. Timestamps must increase, offsets must not decrease."""
+    """What is wrong with a time index, None if nothing is. Timestamps must increase, offsets must not decrease."""
     if len(data) % TIME_ENTRY.size:
         return f"{len(data)} bytes are not whole entries"
     timestamps = [timestamp for timestamp, _ in TIME_ENTRY.iter_unpack(data)]

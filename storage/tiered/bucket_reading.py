@@ -53,7 +53,7 @@ async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> Se
 
 
 def check_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
-    """Check a manifest. Raises `WrongCluster`, and `CorruptObject` where it is not of the segment that its key
+    """Check a manifest. Raises `WrongCluster`, and `CorruptObject` if it is not of the segment that its key
     names.
     """
     if manifest.cluster_id != cluster_id:

@@ -7,7 +7,7 @@
                                  local start
 
 A group that was cleaned against everything below E is cleaned against the keys of [E, D). The local log has them, or,
-where local retention has deleted them, other remote segments. A group whose whole range is local and clean is copied
+if local retention has deleted them, other remote segments. A group whose whole range is local and clean is copied
 from there.
 """
 
@@ -44,7 +44,7 @@ class PlannedGroup(NamedTuple):
     segments: tuple[RemoteSegment, ...]
     parts: tuple[PlannedPart, ...]
     cleaned_end_offset: int
-    """The cleaned end offset of the sources: E, or D where they are local."""
+    """The cleaned end offset of the sources: E, or D if they are local."""
     is_copied: bool
     """Whether the sources are local segments that are clean."""
 
@@ -68,7 +68,7 @@ class CleaningPlan(NamedTuple):
 
 
 def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: int) -> CleaningPlan | None:
-    """The plan of the next pass; None where no group is dirty enough. It reads about `bytes_max` bytes of groups, and
+    """The plan of the next pass; None if no group is dirty enough. It reads about `bytes_max` bytes of groups, and
     as many of other remote segments for their keys, but at least one segment of each."""
     clean_end_offset = log.first_dirty_offset
     if clean_end_offset is None or log.failure is not None:
@@ -98,7 +98,7 @@ def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: 
 
 
 def _planned(log: LogState, segments: Sequence[RemoteSegment], clean_end_offset: int) -> PlannedGroup | None:
-    """The group with its sources; None where it was cleaned as far already."""
+    """The group with its sources; None if it was cleaned as far already."""
     cleaned_end_offset = _cleaned_end(segments)
     if cleaned_end_offset >= clean_end_offset:
         return None
@@ -177,7 +177,7 @@ def _map_parts(
 
 
 def _remote_parts(segments: Iterable[RemoteSegment], first_offset: int, end_offset: int) -> list[PlannedPart]:
-    """The parts of remote segments. Where segments overlap, no offset is in two of the parts."""
+    """The parts of remote segments. If segments overlap, no offset is in two of the parts."""
     parts: list[PlannedPart] = []
     for segment in sorted(segments, key=lambda each: (each.start_offset, each.segment_id)):
         part_end_offset = min(segment.last_offset + 1, end_offset)

@@ -108,7 +108,7 @@ class DirectoryStorage:
         return f"{self._root}/{key}"
 
     def _make_directories(self, path: str) -> None:
-        """Make a directory below the root, durably. Raises FileNotFoundError where the root is not there."""
+        """Make a directory below the root, durably. Raises FileNotFoundError if the root is not there."""
         missing = []
         while path != self._root and not os.path.isdir(path):
             missing.append(path)

@@ -39,7 +39,7 @@ async def read_follower_state(
 ) -> RemoteStart:
     """The start of a log at the end of a segment that has `offset`, in the leader's `epoch`.
 
-    Raises `RemoteStorageError`: `CorruptObject` also where the epochs are not those of that lineage.
+    Raises `RemoteStorageError`: `CorruptObject` also if the epochs are not those of that lineage.
     """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key, data = await _checked_object(storage, partition, segment, manifest, ObjectKind.LEADER_EPOCHS)
@@ -87,7 +87,7 @@ def _checked_epochs(key: str, data: bytes, segment: RemoteSegment, epoch: int, o
 
 
 def epoch_to_ask_for(local_start: EpochStart) -> int | None:
-    """The epoch whose end the follower requests from the leader (OffsetForLeaderEpoch); None where no request is
+    """The epoch whose end the follower requests from the leader (OffsetForLeaderEpoch); None if no request is
     needed.
 
     `local_start`: the leader's local log start offset and the epoch of the record there.

@@ -10,7 +10,7 @@ them.
 An offset or time index that is missing, that is not as the manifest states, or that is out of order (it was damaged
 before its segment was copied) is not used: the indexes of that segment are made from its .log object, which is read
 once, and kept like others. So is a transaction index that is missing or not as the manifest states
-(`batch_check.py`); where that is not possible, the segment cannot be read.
+(`batch_check.py`); if that is not possible, the segment cannot be read.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RemoteIndexes:
         self.offset_index = OffsetIndex(fs, stem + ObjectKind.OFFSET_INDEX.value, base_offset, read_only=True)
         self.time_index = TimeIndex(fs, stem + ObjectKind.TIME_INDEX.value, base_offset, read_only=True)
         self.transaction_index = TransactionIndex(fs, stem + ObjectKind.TRANSACTION_INDEX.value)
-        """The transaction index; it is empty where the segment has none."""
+        """The transaction index; it is empty if the segment has none."""
         self.size = size
         """Size of the files in bytes."""
         self.use_count = 0
@@ -128,7 +128,7 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         remote_log: RemoteLog | None = None,
     ) -> RemoteIndexes:
-        """The indexes of a segment, loaded where the cache lacks them. The caller gives them back with `give_back`.
+        """The indexes of a segment, loaded if the cache lacks them. The caller gives them back with `give_back`.
 
         `remote_log` has the segment before this one, for a transaction index that must be made again.
 
@@ -230,7 +230,7 @@ class RemoteIndexCache:
     ) -> bytes:
         """The transaction index by the batches of the .log object, all of which must be sound.
 
-        Raises `RemoteStorageError`: `CorruptObject` also where it cannot be made.
+        Raises `RemoteStorageError`: `CorruptObject` also if it cannot be made.
         """
         walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
         try:
@@ -319,7 +319,7 @@ class RemoteIndexCache:
 
 
 def _problem_of(segment: RemoteSegment, loaded: Mapping[ObjectKind, bytes]) -> IndexProblem | None:
-    """The first problem of the loaded indexes of a segment, None where they can be trusted. Blocks."""
+    """The first problem of the loaded indexes of a segment, None if they can be trusted. Blocks."""
     last_offset_delta = segment.last_offset - segment.start_offset
     offsets, times = loaded.get(ObjectKind.OFFSET_INDEX, b""), loaded.get(ObjectKind.TIME_INDEX, b"")
     reason = offset_index_problem(offsets, last_offset_delta, segment.size)

@@ -54,7 +54,7 @@ class SegmentManifest:
     generation: int = 0
     """How many times the records here were cleaned since they were first copied."""
     cleaned_end_offset: int = 0
-    """The offset (exclusive) up to which the segment was cleaned; 0 where it was never cleaned
+    """The offset (exclusive) up to which the segment was cleaned; 0 if it was never cleaned
     (`metadata/lineage.py`).
     """
     ancestors: tuple[bytes, ...] = ()

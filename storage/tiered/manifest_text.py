@@ -71,7 +71,7 @@ class ManifestTexts:
         self._prefix = prefix
 
     def read(self, key: str, data: bytes) -> ListedManifest | None:
-        """None where the text has another form, or is not the manifest of the segment that the key names."""
+        """None if the text has another form, or is not the manifest of the segment that the key names."""
         found = _MANIFEST.fullmatch(data)
         if found is None:
             return None

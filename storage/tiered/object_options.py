@@ -1,6 +1,6 @@
 """What the URL of an object store may begin with, and the options besides it.
 
-They are apart from the client, which is imported only where it is used.
+They are apart from the client, which is imported only if it is used.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def open_storage(
     """The storage of a URL, with retries; `check_storage` tests whether it works.
 
     An absolute path, or `file://` and one, is a directory; anything else is the URL of an object store. Raises
-    `InvalidStorageUrl`, also where the package for it is not installed: it is an extra, imported here.
+    `InvalidStorageUrl`, also if the package for it is not installed: it is an extra, imported here.
     """
     path = url.removeprefix(FILE_SCHEME)
     opened = _directory(path, random) if path.startswith("/") else _object_store(url, options)
@@ -72,7 +72,7 @@ Sleep = Callable[[float], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """The number of attempts, and the pauses between them. The pause before attempt n + 1 is drawn between 0 and
-    `first_pause_s` · 2ⁿ⁻¹ seconds, or `pause_s_max` where that is less."""
+    `first_pause_s` · 2ⁿ⁻¹ seconds, or `pause_s_max` if that is less."""
 
     attempt_count_max: int = 4
     first_pause_s: float = 0.1
@@ -162,8 +162,8 @@ async def check_storage(storage: RemoteStorage, cluster_id: str, probe_name: str
 
 
 async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
-    """Check the manifest of the cluster, and write it where there is none. Raises `RemoteStorageError`: `WrongCluster`
-    where the storage belongs to another cluster, and others."""
+    """Check the manifest of the cluster, and write it if there is none. Raises `RemoteStorageError`: `WrongCluster`
+    if the storage belongs to another cluster, and others."""
     try:
         await check_cluster(storage, cluster_id)
     except ObjectNotFound:
@@ -175,7 +175,7 @@ async def claim_storage(storage: RemoteStorage, cluster_id: str) -> None:
 
 async def check_cluster(storage: RemoteStorage, cluster_id: str) -> None:
     """Compare the manifest of the cluster with a cluster id. Raises `RemoteStorageError`: `WrongCluster`,
-    `ObjectNotFound` where the storage belongs to no cluster yet, and others."""
+    `ObjectNotFound` if the storage belongs to no cluster yet, and others."""
     data = await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX)
     owner = decode_cluster_manifest(CLUSTER_MANIFEST, data)
     if owner != cluster_id:

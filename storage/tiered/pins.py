@@ -116,7 +116,7 @@ async def pinned_segments(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, now_ms: int
 ) -> tuple[set[bytes], list[str]]:
     """The ids of the segments that pins of a partition hold now, and a sentence on each pin that cannot be read: such a
-    pin holds nothing. Raises `RemoteStorageError` where the storage does not answer; then nothing may be deleted."""
+    pin holds nothing. Raises `RemoteStorageError` if the storage does not answer; then nothing may be deleted."""
     held: set[bytes] = set()
     problems: list[str] = []
     async for entry in list_all(storage, pin_prefix(partition)):

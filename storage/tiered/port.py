@@ -103,7 +103,7 @@ class RemoteStorageError(Exception):
 
 
 def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
-    """The error code for the client whose read failed. UNKNOWN_SERVER_ERROR, as in Apache Kafka, where a segment is
+    """The error code for the client whose read failed. UNKNOWN_SERVER_ERROR, as in Apache Kafka, if a segment is
     damaged or gone: clients log it or raise it. They try again after KAFKA_STORAGE_ERROR without a word.
 
     DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR also while the storage does not answer.

@@ -146,7 +146,7 @@ async def read_from(
     request bring, at least one.
 
     `position` is that of a batch at or before it (`RemoteIndexes.offset_index`), or where the last read ended. None
-    where all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
+    if all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
     `RemoteStorageError`.
     """
     async for chunk in _chunks_from(storage, partition, segment, position, max(size_max, HEADER_SIZE)):
@@ -172,7 +172,7 @@ async def find_timestamp(
     start_offset: int,
     record_size_max: int,
 ) -> TimestampedOffset | None:
-    """The first record of a segment at or after a timestamp (ms) and an offset, None where there is none.
+    """The first record of a segment at or after a timestamp (ms) and an offset, None if there is none.
 
     Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
     """
@@ -216,7 +216,7 @@ async def aborted_transactions(
 
     `collect` looks for the transactions that overlap a read in the transaction index of one segment
     (`TransactionIndex.collect`). A marker may be in a later segment than the records: the search goes on from segment
-    to segment, and past those without an index. Where it ends with False, the caller goes on in the next epoch, or in
+    to segment, and past those without an index. If it ends with False, the caller goes on in the next epoch, or in
     the local log.
     """
     found: list[AbortedTransaction] = []

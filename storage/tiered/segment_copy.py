@@ -74,7 +74,7 @@ async def put_segment(
     ancestors: tuple[bytes, ...] = (),
 ) -> SegmentManifest:
     """Write all objects of a segment, the manifest last. `contents` has each of `REQUIRED_KINDS`, and the transaction
-    index where the segment has one. Raises `RemoteStorageError`; then some objects may be there, and `remove_segment`
+    index if the segment has one. Raises `RemoteStorageError`; then some objects may be there, and `remove_segment`
     removes them."""
     assert all(kind in contents for kind in REQUIRED_KINDS)
     assert segment.has_transaction_index == (ObjectKind.TRANSACTION_INDEX in contents)

@@ -26,7 +26,7 @@ async def download_segment(
     path: str,
     offload: Offload,
 ) -> None:
-    """Write the .log object into a new file. Raises OSError and `RemoteStorageError`: `CorruptObject` where the bytes
+    """Write the .log object into a new file. Raises OSError and `RemoteStorageError`: `CorruptObject` if the bytes
     are not those of the manifest; then the file exists nevertheless."""
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
@@ -53,7 +53,7 @@ async def get_object(
 ) -> bytes:
     """Read a small object that the segment must have.
 
-    Raises `RemoteStorageError`: `CorruptObject` where it differs from the manifest.
+    Raises `RemoteStorageError`: `CorruptObject` if it differs from the manifest.
     """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
     key, summary = object_key(partition, segment.start_offset, segment.segment_id, kind), manifest.objects[kind]

@@ -26,7 +26,7 @@ class SegmentReport:
     """The result of a verification."""
 
     problems: list[str] = field(default_factory=list)
-    """The problems, one sentence each; empty where the segment is intact."""
+    """The problems, one sentence each; empty if the segment is intact."""
     object_count: int = 0
     batch_count: int = 0
     bytes_read: int = 0
@@ -35,7 +35,7 @@ class SegmentReport:
 async def verify_segment(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
 ) -> SegmentReport:
-    """Read every byte of a finished segment. Raises `RemoteStorageError` where the storage does not answer. Missing or
+    """Read every byte of a finished segment. Raises `RemoteStorageError` if the storage does not answer. Missing or
     wrong objects are in the report."""
     report = SegmentReport()
     try:

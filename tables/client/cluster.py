@@ -67,7 +67,7 @@ class TopicDescription(NamedTuple):
 
     topic_id: bytes | None
     leaders: Mapping[int, int]
-    """The leader of each partition; -1 where there is none."""
+    """The leader of each partition; -1 if there is none."""
 
 
 class Cluster:
@@ -81,11 +81,11 @@ class Cluster:
         self._topics: dict[str, TopicDescription] = {}
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicDescription]:
-        """The topics of these names that exist, or all of them. Raises `Refused` where no broker answers."""
+        """The topics of these names that exist, or all of them. Raises `Refused` if no broker answers."""
         return self.retry("metadata", lambda: self._ask_topics(names))
 
     def leader_of(self, key: TopicPartition) -> BrokerConnection:
-        """The connection to the leader of a partition. Raises `TransientError` where the partition has no leader now,
+        """The connection to the leader of a partition. Raises `TransientError` if the partition has no leader now,
         and `Disconnected`.
         """
         known = self._topics.get(key[0])
@@ -97,7 +97,7 @@ class Cluster:
         return self.connection(self._addresses[leader])
 
     def topic_id(self, topic: str) -> bytes | None:
-        """The id of a topic in the metadata of the last request; None where they do not have the topic."""
+        """The id of a topic in the metadata of the last request; None if they do not have the topic."""
         known = self._topics.get(topic)
         return known.topic_id if known else None
 
@@ -147,7 +147,7 @@ class Cluster:
     def offsets_at(
         self, keys: Iterable[TopicPartition], timestamp: int, *, is_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """For each partition the offset of the first record at or after a timestamp (ms), -1 where there is no such
+        """For each partition the offset of the first record at or after a timestamp (ms), -1 if there is no such
         record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Refused`.
         """
         wanted = list(keys)
@@ -199,7 +199,7 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Check an error code of a response. Raises `TransientError` or `Refused` where it is an error."""
+    """Check an error code of a response. Raises `TransientError` or `Refused` if it is an error."""
     if code in PASSING:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:

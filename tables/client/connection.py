@@ -1,4 +1,4 @@
-"""One connection to a broker: requests and their replies one after another, after TLS and SASL where these are set."""
+"""One connection to a broker: requests and their replies one after another, after TLS and SASL if these are set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BrokerConnection:
     """A connection with at most one request in flight. Only one thread may use it."""
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
-        """Connect and log in. Raises OSError, and `Refused` where the login fails."""
+        """Connect and log in. Raises OSError, and `Refused` if the login fails."""
         self.address = address
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -60,7 +60,7 @@ class BrokerConnection:
         return cast(T, self._exchange(request, self.version_of(spec.key, version_max), wait_ms))
 
     def version_of(self, api_key: int | None, version_max: int) -> int:
-        """The highest version of an API that both sides have, at most `version_max`. Raises `Refused` where there is
+        """The highest version of an API that both sides have, at most `version_max`. Raises `Refused` if there is
         none.
         """
         lowest, highest = self._versions.get(api_key or 0, (0, -1))

@@ -89,7 +89,7 @@ class TopicProducer:
 
     def send(self, record: OutgoingRecord) -> None:
         """Add a record to the next batch of its partition; full batches are sent. Raises `Refused`, with topic and
-        partition, where the record cannot be written.
+        partition, if the record cannot be written.
         """
         key = record.topic, self._partition(record)
         gathered = self._gathered.setdefault(key, PendingRecords())

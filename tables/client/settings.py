@@ -78,7 +78,7 @@ class ClientSettings(NamedTuple):
         return f"ClientSettings of {', '.join(map(str, self.bootstrap))}"
 
     def tls_context(self) -> ssl.SSLContext:
-        """The TLS context of the client. Raises `Refused` where the file of certificate authorities cannot be read."""
+        """The TLS context of the client. Raises `Refused` if the file of certificate authorities cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_location)
         except (OSError, ssl.SSLError) as problem:

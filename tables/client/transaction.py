@@ -56,7 +56,7 @@ class TransactionOutcome(Enum):
 
 
 def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
-    """A producer: idempotent, and transactional where a transactional id is given. Raises `Refused`."""
+    """A producer: idempotent, and transactional if a transactional id is given. Raises `Refused`."""
 
     def attempt() -> ProducerIdentity:
         connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)
@@ -92,7 +92,7 @@ def add_partitions(cluster: Cluster, producer: ProducerIdentity, keys: Iterable[
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool) -> TransactionOutcome:
-    """Commit or abort a transaction. A repeated request with the same decision is not an error. Raises `Refused` where
+    """Commit or abort a transaction. A repeated request with the same decision is not an error. Raises `Refused` if
     the coordinator does not know the transactional id any more, or does not answer.
     """
     assert producer.transactional_id is not None

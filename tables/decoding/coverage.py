@@ -1,13 +1,13 @@
 """The comparison of the batches of a slice with the offsets that the slice has by its plan.
 
     a dense log          every batch begins where the one before it ended; the first batch has the first offset of the
-                         slice, the last one its last offset. Where another slice goes on, the header of its first
+                         slice, the last one its last offset. If another slice goes on, the header of its first
                          batch is read
     a log with gaps      every batch begins past the one before it; where the segment ends, the last entries of its
                          offset and time index do not name a batch past the end of the file
     both                 no batch has offsets outside of its segment
 
-A log is dense where no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner was
+A log is dense if no cleaner has removed batches. A batch with fewer records than offsets shows that a cleaner was
 there all the same (the topic's policy was changed): a gap is then not a damage.
 """
 
@@ -36,7 +36,7 @@ class Coverage:
         self._gap: tuple[int, int] | None = None
         """The first offsets that are missing: [start, end)."""
         self._stray: int | None = None
-        """The offset of the first batch that does not belong where it is."""
+        """The offset of the first batch that does not belong if it is."""
         self._is_cleaned = False
 
     def add(self, base_offset: int, last_offset: int, records_count: int) -> None:

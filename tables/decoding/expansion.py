@@ -4,7 +4,7 @@
 loop. A task has its interpreter for itself, so one call of a codec's library decompresses a whole batch, without a copy
 and without new memory. The Python packages of the codecs have no such call, but the C libraries inside them do: they
 are called by ctypes. Data that does not fit, is corrupt, or has an unusual form is decompressed by
-`moldau.protocol.compression`, which has the limits and the messages; so is all data where no library is found.
+`moldau.protocol.compression`, which has the limits and the messages; so is all data if no library is found.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Frames(Protocol):
     """Decompresses frames of one codec."""
 
     def expand(self, target: int, stored: memoryview) -> int | None:
-        """Decompress one frame to an address with room for `ROOM_MAX` bytes. Returns the size; None where the frame
+        """Decompress one frame to an address with room for `ROOM_MAX` bytes. Returns the size; None if the frame
         does not fit, is corrupt, is not alone, or has an unusual form.
         """
 
@@ -140,7 +140,7 @@ class ZstdFrames:
 
 
 def frames_of(codec: Codec) -> Frames | None:
-    """None where the codec's library is not found."""
+    """None if the codec's library is not found."""
     if codec is Codec.LZ4:
         library = library_with(codec, LZ4_FUNCTIONS)
         return None if library is None else Lz4Frames(library)
@@ -151,7 +151,7 @@ def frames_of(codec: Codec) -> Frames | None:
 
 
 def library_with(codec: Codec, functions: dict[str, tuple[Any, ...]]) -> CDLL | None:
-    """The library of a codec, with these functions; None where there is none."""
+    """The library of a codec, with these functions; None if there is none."""
     module, system = LIBRARIES[codec]
     spec = find_spec(module)
     for name in (system if spec is None or spec.origin is None else spec.origin, system):

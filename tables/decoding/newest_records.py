@@ -1,6 +1,6 @@
 """The batches of a slice from the newest to the oldest, and of their records the last one of each key.
 
-A record is chosen where no newer record has its key. The keys are remembered by the map of the log cleaner
+A record is chosen if no newer record has its key. The keys are remembered by the map of the log cleaner
 (storage/compaction/offset_map.py): it stands for a key by 128 bits with a secret salt, and finds, hashes and compares
 the keys in the encoded records, so that only the chosen records are decoded.
 """
@@ -34,7 +34,7 @@ def is_map_compiled() -> bool:
 class SeenKeys:
     """The keys of the records that were chosen so far.
 
-    A key takes 27 bytes where the maps are full, and up to 80 bytes where the last one is nearly empty.
+    A key takes 27 bytes if the maps are full, and up to 80 bytes if the last one is nearly empty.
     """
 
     def __init__(self, records_count: int, *, keeps_tombstones: bool) -> None:
@@ -46,7 +46,7 @@ class SeenKeys:
 
     def unseen_records(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
         """The records of a run whose keys no newer record has, and their number; after that, these keys are met.
-        The key of a tombstone is met too, also where tombstones are not kept. Raises `MalformedMessage`.
+        The key of a tombstone is met too, also if tombstones are not kept. Raises `MalformedMessage`.
 
         The run has `count` encoded records with ascending offsets. A record without a key is never chosen.
         """

@@ -39,7 +39,7 @@ class TimeRange(NamedTuple):
 
 
 def best_decoder() -> Decoder:
-    """The kernel where it is compiled, else numpy."""
+    """The kernel if it is compiled, else numpy."""
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     return Decoder(decode_spans, segment_batches.CHUNK_SIZE)

@@ -41,7 +41,7 @@ def record_positions(buffer: bytes, position: int, end: int, count: int, positio
     """Append the position of each of `count` records, which must fill buffer[position:end]. A record begins at its size
     field.
 
-    Raises `MalformedMessage` where the count, the sizes and the end do not agree.
+    Raises `MalformedMessage` if the count, the sizes and the end do not agree.
     """
     if not 0 <= count <= end - position:
         raise MalformedMessage(f"{count} records in {end - position} bytes")
@@ -72,7 +72,7 @@ def record_positions(buffer: bytes, position: int, end: int, count: int, positio
 def read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
     """The fields of the records that begin at these positions, back to back up to `end`.
 
-    Raises `MalformedMessage` where the size of a record is wrong. The contents of headers are not checked.
+    Raises `MalformedMessage` if the size of a record is wrong. The contents of headers are not checked.
     """
     try:
         return _read_fields(buffer, positions, end)
@@ -110,7 +110,7 @@ def _read_fields(buffer: Bytes, positions: Integers, end: int) -> RecordFields:
 
 
 def skip_nullable(at: Integers, size: Integers, ends: Integers) -> None:
-    """Advance the positions past nullable fields of these sizes. Raises `MalformedMessage` where a field crosses the
+    """Advance the positions past nullable fields of these sizes. Raises `MalformedMessage` if a field crosses the
     end of its record.
     """
     if bool(np.any(size < NULL)):

@@ -123,7 +123,7 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
 
 def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
     """The batches with records of a slice, as they are stored. Left out are control batches, batches without records,
-    and batches of aborted transactions where the slice excludes them. Raises as `batches_of`.
+    and batches of aborted transactions if the slice excludes them. Raises as `batches_of`.
     """
     aborted = AbortedBatches(wanted) if wanted.aborted else None
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
@@ -141,7 +141,7 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
 
 def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
     """The decompressed records of a batch: data[start:end]. Raises `MalformedMessage`, which names the file and the
-    position, also where the checksum of the batch does not match.
+    position, also if the checksum of the batch does not match.
     """
     position, header, piece, inside = found
     try:
@@ -166,8 +166,8 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
     """The whole batches of a slice, each as (position in the file, header, bytes that were read, position in these
     bytes).
 
-    Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` where the last batch does not end where it did
-    when the read was planned, and `DataLost` where offsets of the slice are missing, both after the last batch.
+    Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` if the last batch does not end where it did
+    when the read was planned, and `DataLost` if offsets of the slice are missing, both after the last batch.
     """
     if isinstance(wanted.source, BatchSource):
         yield from wanted.source.batches(wanted)

@@ -1,4 +1,4 @@
-"""Decoding a chunk by numpy, where the kernel is not compiled: every field of all its records at once."""
+"""Decoding a chunk by numpy, if the kernel is not compiled: every field of all its records at once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _VectoredChunk:
         return self._binary(self._fields.value_position, self._fields.value_size)
 
     def timestamps(self) -> pa.Array:
-        """The timestamps in us: those of the records, or of the batch where it has log append time."""
+        """The timestamps in us: those of the records, or of the batch if it has log append time."""
         is_append_time = [each.timestamp_type is TimestampType.LOG_APPEND_TIME for each in self._headers]
         has_append_time = np.array(is_append_time, np.bool_)[self._batch]
         delta = self.chosen(np.where(has_append_time, 0, self._fields.timestamp_delta))

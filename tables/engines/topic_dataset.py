@@ -42,7 +42,7 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hint
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **ignored: Any
     ) -> TopicScanner:
         """A scan of some columns, and of the rows for which a filter is true. `ignored` are what a scanner of files
-        takes for its speed. Raises `Refused` where `columns` has expressions.
+        takes for its speed. Raises `Refused` if `columns` has expressions.
         """
         if isinstance(columns, dict):
             raise Refused("columns: a topic is read by names of columns, not by expressions")

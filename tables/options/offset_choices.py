@@ -76,7 +76,7 @@ def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
 
 
 def refuse_reversed(starting: OffsetChoice, ending: OffsetChoice) -> None:
-    """Compare both choices. Raises `Refused` where a partition is to end before it begins."""
+    """Compare both choices. Raises `Refused` if a partition is to end before it begins."""
     if isinstance(starting, Timestamps) and isinstance(ending, Timestamps):
         refuse_reversed_numbers("time", starting.times, ending.times)
     elif not isinstance(starting, str | Timestamps) and not isinstance(ending, str | Timestamps):

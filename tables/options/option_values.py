@@ -13,7 +13,7 @@ from moldau.tables.refusals import Refused
 
 
 def parsed_json(name: str, value: str) -> object:
-    """The value of an option in JSON. Raises `Refused` where the text is not JSON."""
+    """The value of an option in JSON. Raises `Refused` if the text is not JSON."""
     try:
         parsed: object = json.loads(value)
     except ValueError as problem:
@@ -29,7 +29,7 @@ def boolean(name: str, value: str) -> bool:
 
 
 def positive(name: str, value: str | None) -> int | None:
-    """A whole number above 0; None where the option is not given."""
+    """A whole number above 0; None if the option is not given."""
     if value is None:
         return None
     if not value.strip().isdecimal() or int(value) == 0:

@@ -38,7 +38,7 @@ from moldau.tables.options.option_values import (
 from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
-"""What a query does with the source; `either` where Spark asks for the columns and does not say."""
+"""What a query does with the source; `either` if Spark asks for the columns and does not say."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -139,7 +139,7 @@ class ReadOptions:
     table: str = "records"
     keeps_tombstones: bool = False
     brokers: tuple[str, ...] = ()
-    """Bootstrap addresses, host:port; empty where no broker is asked."""
+    """Bootstrap addresses, host:port; empty if no broker is asked."""
     limits: TriggerLimits = field(default_factory=TriggerLimits)
     client: tuple[tuple[str, str], ...] = ()
     """The settings of the client that asks brokers."""

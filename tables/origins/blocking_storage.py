@@ -56,7 +56,7 @@ class BlockingStorage:
         return self._begin(self._storage.get_parts(key, position, size))
 
     def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
-        """The first object with a prefix whose key is after `after`; None where there is none."""
+        """The first object with a prefix whose key is after `after`; None if there is none."""
         found = self._begin(self._listed(prefix, after, 1)).result()
         return found[0] if found else None
 
@@ -70,7 +70,7 @@ class BlockingStorage:
 
     def read_all(self, keys: Iterable[str], size_max: int, convert: Callable[[str, bytes], T]) -> list[T]:
         """Read small objects, many at once. `convert` makes a value of a key and a content, and raises
-        `RemoteStorageError` where it cannot. Returns the values in the order of the keys, without objects that do not
+        `RemoteStorageError` if it cannot. Returns the values in the order of the keys, without objects that do not
         exist any more.
         """
         found: list[T] = []

@@ -43,7 +43,7 @@ class FetchedPart(NamedTuple):
 
     records: bytes
     end_offset: int
-    """The high watermark, or the last stable offset where the read is committed."""
+    """The high watermark, or the last stable offset if the read is committed."""
     aborted: Sequence[AbortedTransaction]
 
 
@@ -59,9 +59,9 @@ class BrokerBatches(NamedTuple):
         raise Refused(f"{wanted}: this table reads files: it needs `path` beside kafka.bootstrap.servers")
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """The batches with offsets of a slice, without those of aborted transactions where the read is committed.
+        """The batches with offsets of a slice, without those of aborted transactions if the read is committed.
 
-        Raises `DataLost` where offsets were deleted, `TopicRecreated`, and `Refused`.
+        Raises `DataLost` if offsets were deleted, `TopicRecreated`, and `Refused`.
         """
         cluster = Cluster(self.settings)
         offset, last = wanted.start_offset, False

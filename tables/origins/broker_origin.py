@@ -35,7 +35,7 @@ class BrokerOrigin:
         """`topics` are the topics to look up, None for all; `spans_min` asks for at least so many spans, of fewer
         offsets each.
 
-        Raises `Refused` where no broker answers.
+        Raises `Refused` if no broker answers.
         """
         self._cluster = cluster
         self._is_committed = is_committed
@@ -57,7 +57,7 @@ class BrokerOrigin:
         return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """List partitions. Raises `Refused` where a partition has no leader before the timeout of the client."""
+        """List partitions. Raises `Refused` if a partition has no leader before the timeout of the client."""
         here = self.partitions()
         wanted = [key for key in keys if key in here]
         if not wanted:

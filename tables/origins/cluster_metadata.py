@@ -69,7 +69,7 @@ class KnownTopic:
     name: str
     topic_id: bytes
     leaders: dict[int, int] = field(default_factory=dict)
-    """The node id of the leader of each partition; -1 where it has none."""
+    """The node id of the leader of each partition; -1 if it has none."""
 
 
 class ClusterMetadata:

@@ -49,7 +49,7 @@ _start_offset = attrgetter("start_offset")
 class LocalPartition:
     """The `PartitionOrigin` of a log directory.
 
-    `directory` is the partition's own; `node_id` is that of the broker, where it is known.
+    `directory` is the partition's own; `node_id` is that of the broker, if it is known.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LocalPartition:
         may_have_gaps: bool = False,
         epochs_start: int | None = None,
     ) -> None:
-        """`epochs_start`: the offset at which the first known leader epoch begins; None where there is none."""
+        """`epochs_start`: the offset at which the first known leader epoch begins; None if there is none."""
         self._fs = fs
         self.key = key
         self.directory = directory
@@ -217,7 +217,7 @@ class LocalPartition:
         return max(0, bisect_right(self.segments, offset, key=_start_offset) - 1)
 
     def _last_batch_before(self, listed: ListedSegment, end_offset: int) -> BatchPlace | None:
-        """The last batch that begins before an offset; None where none does."""
+        """The last batch that begins before an offset; None if none does."""
         index = offset_index_of(self._fs, listed)
         position = index.position_at_or_before(end_offset - 1) if index else 0
         opened = OpenFile(self._fs.open(listed.path(), read_only=True))

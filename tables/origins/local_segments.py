@@ -17,7 +17,7 @@ class LocalSegments(NamedTuple):
 
     def open(self, wanted: Slice) -> File:
         """Open the file that was listed: under its name, or with the suffix `.deleted`, which it has for a minute after
-        retention or compaction. Raises `SegmentReplaced` where other files have these names.
+        retention or compaction. Raises `SegmentReplaced` if other files have these names.
         """
         files = LocalFiles()
         segment = wanted.segment
@@ -47,10 +47,10 @@ def is_listed_file(now: FileStamp, segment: StoredSegment) -> bool:
 
 
 def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
-    """How the indexes beside a sealed file show that batches are missing at its end; None where they do not. Of a log
+    """How the indexes beside a sealed file show that batches are missing at its end; None if they do not. Of a log
     with gaps nothing else shows it.
 
-    `last_offset` is that of the last batch, below 0 where there is none. Nothing is said where the file has been
+    `last_offset` is that of the last batch, below 0 if there is none. Nothing is said if the file has been
     replaced meanwhile, because the indexes are then those of another.
     """
     if segment.is_growing or segment.stamp is None:

@@ -96,7 +96,7 @@ class LogDirectories:
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
         """See `Origin.open`; raises `CorruptCheckpoint` too. The checkpoints are read before the files are listed, so
         that the files have all records below the high watermark. Left out are partitions whose topic was deleted
-        meanwhile; `Refused` where it was named.
+        meanwhile; `Refused` if it was named.
         """
         wanted = [key for key in keys if key in self._replicas]
         if not wanted:
@@ -116,7 +116,7 @@ class LogDirectories:
         return opened
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """See `Origin.missing`. The metadata of the cluster tell it where they are here, and otherwise the checkpoints:
+        """See `Origin.missing`. The metadata of the cluster tell it if they are here, and otherwise the checkpoints:
         these may mention a topic for some seconds after it was deleted.
         """
         self._metadata.refresh(self._directories)
@@ -175,7 +175,7 @@ class LogDirectories:
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
         """The topic id of the replicas.
 
-        Raises `Refused` where replicas are of two topics of one name, or of another one than the metadata of the
+        Raises `Refused` if replicas are of two topics of one name, or of another one than the metadata of the
         cluster name: one was deleted while its broker was down.
         """
         known: dict[bytes, str] = {}

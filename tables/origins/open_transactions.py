@@ -78,7 +78,7 @@ def read_markers(
 
 
 def is_abort(batch: bytes) -> bool:
-    """Whether a control batch aborts a transaction; False where its record cannot be read."""
+    """Whether a control batch aborts a transaction; False if its record cannot be read."""
     try:
         marker = read_transaction_marker(batch)
     except MalformedMessage:

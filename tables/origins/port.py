@@ -61,7 +61,7 @@ class Cut(NamedTuple):
     start_position: int
     end_position: int
     last_offset: int | None
-    """The last offset of the last batch, where it is known.
+    """The last offset of the last batch, if it is known.
 
     A task compares it, because in a replaced file another batch ends at this position.
     """
@@ -92,7 +92,7 @@ class SegmentSource(Protocol):
     def open(self, wanted: Slice) -> SegmentFile:
         """The segment of a slice, as it was when the read was planned.
 
-        Raises `DataLost` where it is gone, `SegmentReplaced` where other bytes have its name, and OSError.
+        Raises `DataLost` if it is gone, `SegmentReplaced` if other bytes have its name, and OSError.
         """
 
 
@@ -101,7 +101,7 @@ FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
 
 
 def upgraded_batch(found: FoundBatch) -> FoundBatch:
-    """A message of format 0 or 1 as a batch v2 in memory of its own. Raises `MalformedMessage`, also where its checksum
+    """A message of format 0 or 1 as a batch v2 in memory of its own. Raises `MalformedMessage`, also if its checksum
     does not match."""
     position, header, piece, inside = found
     if not crc_is_valid(piece, inside, header):
@@ -137,9 +137,9 @@ class Slice(NamedTuple):
     is_dense: bool = False
     """Whether its batches have every offset of the slice: then a task misses those that are not there."""
     has_start: bool = False
-    """Whether its first batch has `start_offset`; False where the slice begins later in the segment."""
+    """Whether its first batch has `start_offset`; False if the slice begins later in the segment."""
     has_end: bool = False
-    """Whether its last batch has the offset before `end_offset`; False where another slice goes on."""
+    """Whether its last batch has the offset before `end_offset`; False if another slice goes on."""
     finds_markers: bool = False
     """Whether a task looks for the markers of transactions that `aborted` does not name: it reads committed records,
     and a transaction index may be missing.
@@ -175,7 +175,7 @@ class PartitionOrigin(Protocol):
 
     @property
     def node_id(self) -> int | None:
-        """The broker whose replica it is; None where it is not a replica, or its directory does not say."""
+        """The broker whose replica it is; None if it is not a replica, or its directory does not say."""
 
     @property
     def tier(self) -> str:
@@ -224,14 +224,14 @@ class PartitionOrigin(Protocol):
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
         """The batches with offsets in [start, end), in slices of about `slice_size` bytes.
 
-        The last slice has its last offset set where it ends inside the segment, or where the segment is still growing.
+        The last slice has its last offset set if it ends inside the segment, or if the segment is still growing.
         """
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The first offset below the high watermark whose record is at or after a time; None where there is none."""
+        """The first offset below the high watermark whose record is at or after a time; None if there is none."""
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
-        """The largest timestamp of a segment in ms, from its index; None where the index does not give it."""
+        """The largest timestamp of a segment in ms, from its index; None if the index does not give it."""
 
     def has_changed(self) -> bool:
         """Whether a segment was deleted or replaced since the listing, so that a plan may be based on other files."""
@@ -246,7 +246,7 @@ class Origin(Protocol):
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster id; None where the place has none."""
+        """The cluster id; None if the place has none."""
 
     def partitions(self) -> Mapping[TopicPartition, object]:
         """The partitions that the origin has. Raises `Refused` and OSError."""

@@ -1,4 +1,4 @@
-"""The choice of the replica that is read, where the directories of several brokers have one.
+"""The choice of the replica that is read, if the directories of several brokers have one.
 
 Replicas agree below their high watermarks, except after an unclean election: then the new leader lacks records that the
 others had below theirs. A leader epoch has one leader, so two logs with a batch of one epoch at one offset are equal up
@@ -46,7 +46,7 @@ class ReplicaFiles:
     """The base offsets of its segments, in order."""
 
     def batch_at(self, offset: int) -> BatchHeader | None:
-        """The header of the batch that holds an offset; None where the files have none, or cannot be read there."""
+        """The header of the batch that holds an offset; None if the files have none, or cannot be read there."""
         slot = bisect_right(self.bases, offset) - 1
         if slot < 0:
             return None
@@ -60,7 +60,7 @@ class ReplicaFiles:
             return None
 
     def epoch_at(self, offset: int) -> int | None:
-        """The leader epoch at an offset, which need not have a batch yet; None where it is not known."""
+        """The leader epoch at an offset, which need not have a batch yet; None if it is not known."""
         batch = self.batch_at(offset)
         return batch.partition_leader_epoch if batch is not None else self.epochs.epoch_of(offset)
 
@@ -99,7 +99,7 @@ def replica_files(
 
 
 def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
-    """The leader epochs in a directory; none where their file is missing or damaged. Raises OSError."""
+    """The leader epochs in a directory; none if their file is missing or damaged. Raises OSError."""
     try:
         return LeaderEpochs.load(fs, directory)
     except CorruptCheckpoint:
@@ -116,7 +116,7 @@ class ReplicaChoice(NamedTuple):
 def choose_replicas(
     key: TopicPartition, replicas: Sequence[ReplicaFiles], leader: int | None, *, may_have_gaps: bool
 ) -> ReplicaChoice:
-    """Choose among replicas. Raises `HistoriesDiffer` where nothing tells which history is right, and OSError."""
+    """Choose among replicas. Raises `HistoriesDiffer` if nothing tells which history is right, and OSError."""
     if len(replicas) < 2:
         return ReplicaChoice(list(replicas), [])
     epochs = {each.directory: each.latest_epoch() for each in replicas}
@@ -147,7 +147,7 @@ def choose_replicas(
 def has_same_history(
     key: TopicPartition, replica: ReplicaFiles, reference: ReplicaFiles, *, may_have_gaps: bool
 ) -> bool:
-    """Whether a replica has the history of the reference below its own high watermark. Raises `HistoriesDiffer` where
+    """Whether a replica has the history of the reference below its own high watermark. Raises `HistoriesDiffer` if
     both have different batches of one epoch.
     """
     offset = replica.high_watermark - 1

@@ -104,7 +104,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
 
 def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
     """The offsets to read from each segment, in the order of offsets. `segments` are those of one partition, by start
-    offset. Where segments overlap (two leaders copied one range), each offset is read from the segment with the higher
+    offset. If segments overlap (two leaders copied one range), each offset is read from the segment with the higher
     leader epoch at that offset.
     """
     found: list[SegmentRange] = []

@@ -32,7 +32,7 @@ WALK_SIZE = 1 << 20
 
 
 class TieredPartition:
-    """A `PartitionOrigin`. It raises FileNotFoundError where an object has gone meanwhile: the planner lists again;
+    """A `PartitionOrigin`. It raises FileNotFoundError if an object has gone meanwhile: the planner lists again;
     `CorruptObject` and other `RemoteStorageError`s otherwise.
     """
 
@@ -225,7 +225,7 @@ class RemoteOffsetIndex:
         return self._positions[slot - 1] if slot else 0
 
     def position_past(self, offset: int) -> int | None:
-        """The position of a batch whose records are all at or past an offset; None where no index entry gives one."""
+        """The position of a batch whose records are all at or past an offset; None if no index entry gives one."""
         # The entry may have the last offset of its batch: only the next one begins past the offset for certain.
         slot = bisect_left(self._offsets, offset) + 1
         return self._positions[slot] if slot < len(self._positions) else None

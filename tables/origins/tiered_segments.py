@@ -66,7 +66,7 @@ class TieredFile:
         return self._pieces[0].end - position
 
     def pread(self, size: int, position: int) -> BytesLike:
-        """Up to `size` bytes, fewer at the end of the slice. Raises `DataLost`, `SegmentReplaced` where the object is
+        """Up to `size` bytes, fewer at the end of the slice. Raises `DataLost`, `SegmentReplaced` if the object is
         shorter than its manifest said, and `RemoteStorageError`.
         """
         end = min(position + size, self._end)

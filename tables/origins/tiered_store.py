@@ -24,7 +24,7 @@ from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import Refused
 
 COST: Final = 10
-"""Of reading an object, where a local file is 1."""
+"""Of reading an object, if a local file is 1."""
 PAST_SEGMENTS: Final = "z"
 """Greater than what the name of a segment begins with, which is a digit."""
 
@@ -33,7 +33,7 @@ class TieredStore:
     """The `Origin` of a tiered storage."""
 
     def __init__(self, address: StoreAddress, storage: BlockingStorage | None = None) -> None:
-        """Open the storage. Raises `Refused` where there is no tiered storage at the address, and
+        """Open the storage. Raises `Refused` if there is no tiered storage at the address, and
         `RemoteStorageError`.
         """
         self.cost = COST
@@ -62,7 +62,7 @@ class TieredStore:
         return {}
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """See `Origin.open`. Raises `Refused` where two topics have the name of one of the partitions."""
+        """See `Origin.open`. Raises `Refused` if two topics have the name of one of the partitions."""
         known = self.partitions()
         assert self.cluster_id is not None
         opened: list[PartitionOrigin] = []

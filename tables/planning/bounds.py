@@ -128,7 +128,7 @@ def end_of(view: PartitionView, options: ReadOptions, limit: int) -> int:
 
 
 def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
-    """The first offset below a limit whose record is at or after a time; None where there is none."""
+    """The first offset below a limit whose record is at or after a time; None if there is none."""
     found = view.offset_at(timestamp)
     return None if found is None or found >= limit else found
 

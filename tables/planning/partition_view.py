@@ -16,7 +16,7 @@ _start_offset = attrgetter("start_offset")
 
 
 class Piece(NamedTuple):
-    """Offsets [start, end) of a segment of an origin. The segment is None where no origin has these offsets."""
+    """Offsets [start, end) of a segment of an origin. The segment is None if no origin has these offsets."""
 
     offer: PartitionOrigin | None
     segment: StoredSegment | None
@@ -30,7 +30,7 @@ class PartitionView:
     def __init__(self, offers: Sequence[PartitionOrigin], *, is_committed: bool = False) -> None:
         """`offers` is not empty, and has the cheapest origin first.
 
-        Raises `ClusterMismatch` where the origins have different topics of one name.
+        Raises `ClusterMismatch` if the origins have different topics of one name.
         """
         self._stable: dict[int, int] = {}
         self._is_capped = is_committed and len(offers) > 1 and any(each.tier == "broker" for each in offers)
@@ -53,7 +53,7 @@ class PartitionView:
 
     @property
     def topic_id(self) -> bytes | None:
-        """The id of the topic; None where no origin has stored it."""
+        """The id of the topic; None if no origin has stored it."""
         return next((each.topic_id for each in self.offers if each.topic_id is not None), None)
 
     @property
@@ -72,7 +72,7 @@ class PartitionView:
         return max(self.log_start_offset, self.newest.last_stable_offset())
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """The lowest first offset, over the origins, whose record is at or after a time; None where there is none."""
+        """The lowest first offset, over the origins, whose record is at or after a time; None if there is none."""
         found = [offset for each in self.offers if (offset := each.offset_at(timestamp_ms)) is not None]
         return min(found, default=None)
 
@@ -118,7 +118,7 @@ class PartitionView:
 
 
 def topic_ids_of(views: Iterable[PartitionView]) -> dict[str, str]:
-    """The ids of the topics as text, where they are known. Raises `ClusterMismatch` where partitions of one name are of
+    """The ids of the topics as text, if they are known. Raises `ClusterMismatch` if partitions of one name are of
     different topics: a directory has some of a topic that was deleted.
     """
     found: dict[str, tuple[PartitionView, str]] = {}

@@ -1,10 +1,10 @@
 """Planning a read: ranges of offsets become slices of segments, and these are packed into tasks by their size.
 
-A plan is made from names, sizes, checkpoints and indexes; a batch is read only where a range ends inside a segment.
-Where a segment was replaced or deleted while its index was read, all origins are listed and planned again.
+A plan is made from names, sizes, checkpoints and indexes; a batch is read only if a range ends inside a segment.
+If a segment was replaced or deleted while its index was read, all origins are listed and planned again.
 
 Spark plans each query in a process that has imported nothing of this package, so the clients of brokers and of object
-stores are imported only where the options name one.
+stores are imported only if the options name one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ at least four. Spark does not tell a source how many cores its executors have. M
 records takes some 17 ms of CPU.
 """
 SLICE_SIZE_MIN: Final = 1 << 20
-"""Bytes of a slice where a task has several, so that the tasks of a small read become equally large. The slices of a
+"""Bytes of a slice if a task has several, so that the tasks of a small read become equally large. The slices of a
 large read are as large as its tasks: more of them would take more reads of indexes.
 """
 TASKS_MAX: Final = 20_000
@@ -210,7 +210,7 @@ class Planner:
 
 
 def warn_of_bucket(view: PartitionView) -> None:
-    """Warn of segments without a manifest whose offsets are in no place, and where only a tiered storage has the
+    """Warn of segments without a manifest whose offsets are in no place, and if only a tiered storage has the
     partition.
     """
     for offer in view.offers:
@@ -242,7 +242,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def topics_of(selection: TopicSelection) -> list[str] | None:
-    """The topics that a selection names; None where it has a pattern, so that all topics are examined."""
+    """The topics that a selection names; None if it has a pattern, so that all topics are examined."""
     if selection.is_everything or selection.pattern is not None:
         return None
     return sorted({*selection.topics, *(topic for topic, _ in selection.partitions)})
@@ -265,7 +265,7 @@ def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata |
 
 
 def cluster_of(origins: Sequence[Origin]) -> str | None:
-    """The cluster id of all origins that have one. Raises `ClusterMismatch` where they differ."""
+    """The cluster id of all origins that have one. Raises `ClusterMismatch` if they differ."""
     known = {each.cluster_id for each in origins if each.cluster_id is not None}
     if len(known) > 1:
         raise ClusterMismatch(f"the places to read are of different clusters: {', '.join(sorted(known))}")
@@ -352,7 +352,7 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
 
 
 def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
-    """Report where a segment ends before the offsets that are read from it, as far as a cut has a last offset;
+    """Report if a segment ends before the offsets that are read from it, as far as a cut has a last offset;
     tasks compare the other ones (decoding/coverage.py).
     """
     offer, segment, start_offset, end_offset = piece
@@ -423,7 +423,7 @@ MADE_FOR_THE_FIRST: Final = {
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """The selected partitions, in order. Raises `Refused` where a named one does not exist."""
+    """The selected partitions, in order. Raises `Refused` if a named one does not exist."""
     keys = sorted(set(found))
     if selection.is_everything:
         return keys

@@ -44,11 +44,11 @@ class PartitionSnapshot:
     size: int
     digest: str
     segment_list: SegmentList | None = None
-    """The list of segments; None where only the digest was kept."""
+    """The list of segments; None if only the digest was kept."""
 
     def changes(self, segments: SegmentList, start_offset: int) -> str | None:
         """How these segments differ from those of the snapshot, at or past the offset from which a query reads; None
-        where they do not.
+        if they do not.
         """
         if digest_of(segments) == self.digest:
             return None
@@ -110,7 +110,7 @@ def take_snapshot(cluster_id: str | None, views: Iterable[PartitionView]) -> Sna
 
 
 def segments_below(view: PartitionView, end_offset: int) -> SegmentList:
-    """The segments that hold the offsets before `end_offset`. Raises `DataLost` where no origin has some of them."""
+    """The segments that hold the offsets before `end_offset`. Raises `DataLost` if no origin has some of them."""
     found = []
     for piece in view.pieces(view.log_start_offset, end_offset):
         if piece.offer is None or piece.segment is None:
@@ -138,9 +138,9 @@ def from_offset(segments: SegmentList, offset: int) -> SegmentList:
 
 
 def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) -> str | None:
-    """How a partition differs from a snapshot, for a query that reads from an offset on; None where it does not.
+    """How a partition differs from a snapshot, for a query that reads from an offset on; None if it does not.
 
-    Raises `Refused` where the snapshot does not have the partition, or it is of another topic of that name.
+    Raises `Refused` if the snapshot does not have the partition, or it is of another topic of that name.
     """
     known = partition_in(snapshot, view)
     if view.log_start_offset > known.log_start_offset and start_offset < view.log_start_offset:

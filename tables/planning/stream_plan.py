@@ -78,7 +78,7 @@ class StreamPlanner:
         """The current ends of the partitions, none of them before its start. `topic_ids` are those whose offsets were
         read.
 
-        Raises `DataLost` where a partition does not exist any more, or still ends before its start after `wait_s`
+        Raises `DataLost` if a partition does not exist any more, or still ends before its start after `wait_s`
         seconds, and `TopicRecreated`.
         """
         known = topic_ids or {}
@@ -178,7 +178,7 @@ class StreamPlanner:
         return self._views
 
     def _check_topics(self, views: Iterable[PartitionView]) -> None:
-        """Raise `TopicRecreated`, or warn, where a topic is not the one that the query has read."""
+        """Raise `TopicRecreated`, or warn, if a topic is not the one that the query has read."""
         for topic, topic_id in topic_ids_of(views).items():
             known = self.topic_ids.get(topic, topic_id)
             if known != topic_id:

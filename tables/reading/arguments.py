@@ -105,7 +105,7 @@ def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
 
 
 def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: int) -> OffsetChoice | None:
-    """The choice of one end; None where it is not given, or given as an int."""
+    """The choice of one end; None if it is not given, or given as an int."""
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):
         return None
     if isinstance(bound, datetime):
@@ -121,7 +121,7 @@ def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: 
 
 
 def milliseconds_of(name: str, time: datetime) -> int:
-    """Milliseconds since the epoch, rounded up: the first record at or after a time. Raises `Refused` where the time
+    """Milliseconds since the epoch, rounded up: the first record at or after a time. Raises `Refused` if the time
     has no time zone.
     """
     if time.tzinfo is None:

@@ -26,7 +26,7 @@ LISTED_MAX: Final = 1024
 
 
 class FilterBounds:
-    """Asks PyArrow about one filter over rows with a schema. Raises `Refused` where the filter does not fit it."""
+    """Asks PyArrow about one filter over rows with a schema. Raises `Refused` if the filter does not fit it."""
 
     def __init__(self, wanted: pc.Expression, schema: pa.Schema) -> None:
         self._filter = wanted

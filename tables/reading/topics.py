@@ -115,7 +115,7 @@ def json_schema(place: Place, topic: Topic, *, sample_rows: int = SAMPLE_ROWS, *
 
 
 def scan_of_every_column(place: Place, topic: Topic = None, **arguments: Any) -> TopicScan:
-    """The scan for an engine that chooses columns itself: where none are named, it has all that may be. Raises as
+    """The scan for an engine that chooses columns itself: if none are named, it has all that may be. Raises as
     `topic_scan`.
     """
     scan = topic_scan(place, topic, **arguments)
@@ -150,7 +150,7 @@ def read_topic(
     |----------------|------------------------------------------------------------------------------------------------|
     | `place`        | log directories, tiered storages, bootstrap addresses: each offset comes from the cheapest     |
     | `start`, `end` | see `Bound`: an offset, a time, or offsets by partition                                        |
-    | `columns`      | the columns to decode, in this order; `headers` of records only where it is named              |
+    | `columns`      | the columns to decode, in this order; `headers` of records only if it is named              |
     | `filter`       | rows for which it is true; what it says of partition, offset and timestamp prunes the plan     |
     | `snapshot`     | what `moldau spark snapshot` prints: the read ends there, and is refused if files have changed |
     | `table`        | records, latest, batches, offsets, groups, transactions, topics, segments                      |

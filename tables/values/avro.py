@@ -164,7 +164,7 @@ class _Readable:
 
 
 def _logical_type(given: Mapping[str, Any], base: str) -> dict[str, Any]:
-    """The attributes for the logical type of a schema; none where it is to be ignored."""
+    """The attributes for the logical type of a schema; none if it is to be ignored."""
     name, size = given.get("logicalType"), given.get("size")
     if name == "decimal" and base in ("bytes", "fixed"):
         precision, scale = given.get("precision"), given.get("scale", 0)

@@ -2,12 +2,12 @@
 
 | bound | value | why |
 |---|---|---|
-| depth | `DEPTH_MAX` | decoders in C recurse on the stack, and may crash where it ends |
+| depth | `DEPTH_MAX` | decoders in C recurse on the stack, and may crash if it ends |
 | a decimal | `DECIMAL_SIZE_MAX` bytes | its conversion takes a time that is quadratic in its size |
-| values within one | `VALUES_MAX`, or two for a byte where that is more | ten bytes may claim billions of nulls |
+| values within one | `VALUES_MAX`, or two for a byte if that is more | ten bytes may claim billions of nulls |
 
 What goes beyond is refused by every reader: the console, lake, `moldau.values`, Spark. The memory of a value is then in
-proportion to its bytes, which have the limits of batches. A payload is walked through only where its schema and its
+proportion to its bytes, which have the limits of batches. A payload is walked through only if its schema and its
 size allow too much: of most schemas none is.
 """
 

@@ -34,7 +34,7 @@ def values(
 
     `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is a struct,
     whose fields are matched by name; None gives JSON. A null value gives null. A value that cannot be decoded raises
-    `ValueNotDecoded`, which names its topic, partition and offset where the rows have them; with on_error="null" it
+    `ValueNotDecoded`, which names its topic, partition and offset if the rows have them; with on_error="null" it
     becomes null. A registry that does not answer is `RegistryNotReached` in both cases, and a library that is not
     installed `Refused`: no value is known to be wrong then.
     """
@@ -54,7 +54,7 @@ def values(
 
 
 def check_on_error(on_error: str, *, keeps: bool = True) -> None:
-    """Raises `Refused` for what is none of `OnError`, and for `keep` where there is no column to keep a value in."""
+    """Raises `Refused` for what is none of `OnError`, and for `keep` if there is no column to keep a value in."""
     if on_error == "keep" and not keeps:
         raise Refused("on_error: keep needs the rows of a read (read_topic), which get a column for such values")
     if on_error not in ("fail", "null", "keep"):

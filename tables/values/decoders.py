@@ -76,8 +76,8 @@ def decoded(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
 
 
 def decoder_of(schema: Schema, schema_id: int) -> Decode:
-    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` where the schema cannot be read, and
-    `Refused` where its library is not installed, which says nothing about the value.
+    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
+    `Refused` if its library is not installed, which says nothing about the value.
     """
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
     if schema.kind not in kinds:

@@ -38,7 +38,7 @@ from moldau.tables.values.value_types import (
 )
 
 OTHERS: Final = "_additional_properties"
-"""The column of a struct with the JSON of all other properties of the object; null where there are none."""
+"""The column of a struct with the JSON of all other properties of the object; null if there are none."""
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
 _OBJECT_WORDS: Final = ("properties", "additionalProperties", "patternProperties", "required")
 

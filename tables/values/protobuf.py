@@ -120,7 +120,7 @@ class ProtobufSchema:
         return lambda message: _given(message.Extensions[found], of_one) if message.HasExtension(found) else None
 
     def _one(self, field: Any, known: dict[str, _Read]) -> _Read | None:
-        """What is done with one value of a field; None where it is taken as it is."""
+        """What is done with one value of a field; None if it is taken as it is."""
         if field.message_type is not None:
             return self._fields_of(field.message_type, known)
         if field.enum_type is not None:

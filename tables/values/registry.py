@@ -59,7 +59,7 @@ class Schema(NamedTuple):
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: bytes
-    """JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet where `is_set`."""
+    """JSON; for Protobuf a serialized FileDescriptorProto, or a FileDescriptorSet if `is_set`."""
     references: tuple[Reference, ...] = ()
     is_set: bool = False
 
@@ -79,7 +79,7 @@ class SchemaSource(NamedTuple):
             raise Refused(f"{self._directory()} is neither the URL of a schema registry (http://…) nor a directory")
 
     def schema(self, schema_id: int) -> Schema:
-        """The schema with an id. Raises `ValueNotDecoded` where it does not exist, `RegistryNotReached`, and `Refused`
+        """The schema with an id. Raises `ValueNotDecoded` if it does not exist, `RegistryNotReached`, and `Refused`
         for a URL that is none.
         """
         if self._is_url():
@@ -204,7 +204,7 @@ class _Registry:
             raise ValueNotDecoded(f"{self._told} gives references that are none") from None
 
     def _get(self, path: str) -> dict[str, object]:
-        """Ask, again where the registry may answer in a moment. Raises `ValueNotDecoded` and `RegistryNotReached`."""
+        """Ask, again if the registry may answer in a moment. Raises `ValueNotDecoded` and `RegistryNotReached`."""
         for pause_s in PAUSES_S:
             try:
                 return self._answer(path)

@@ -38,7 +38,7 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def _leaf_types(kind: pa.DataType) -> Set[type]:
-    """The types of Python whose values a type without others in it takes as they are; none where it takes all."""
+    """The types of Python whose values a type without others in it takes as they are; none if it takes all."""
     if pa.types.is_boolean(kind):
         return {bool, type(None)}
     if pa.types.is_integer(kind):

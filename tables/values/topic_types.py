@@ -126,7 +126,7 @@ class Seen:
         self.kinds: set[str] = set()
         """The types, by their names in JSON Schema; an integer beyond 64 bits is of none of them."""
         self._properties: dict[str, Seen] | None = {}
-        """Those of objects; None where they were too many."""
+        """Those of objects; None if they were too many."""
         self._elements: Seen | None = None
         """Those of arrays, and the properties of objects with too many of them."""
         self._fits_double = True

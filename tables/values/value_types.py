@@ -20,7 +20,7 @@ INSTALL: Final = "pip install 'moldau[schemas]'"
 TYPES_MAX: Final = 10_000
 """How many types may be within one: a schema of some lines can repeat a type in a type in a type."""
 EMPTY: Final = pa.bool_()
-"""The type for a record without fields: true where there is one."""
+"""The type for a record without fields: true if there is one."""
 
 
 class TypesDiffer(ValueError):
@@ -149,7 +149,7 @@ def _paths(field: Any) -> Iterable[str]:
 
 
 def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
-    """A struct; `EMPTY` where it has no fields. Raises `ValueNotDecoded` where names differ by case alone."""
+    """A struct; `EMPTY` if it has no fields. Raises `ValueNotDecoded` if names differ by case alone."""
     same = same_names(fields)
     if same is not None:
         raise ValueNotDecoded(

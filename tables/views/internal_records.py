@@ -78,7 +78,7 @@ class OffsetsReader(InternalReader):
         return row_batches(rows, arrow_schema(table_columns(self._options)), self._columns)
 
     def _share_slices(self) -> list[Slice]:
-        """All slices of the topic with the state of share groups; none where no share group has read, and where the
+        """All slices of the topic with the state of share groups; none if no share group has read, and if the
         options choose other ends than the current ones, because the topic has offsets of its own.
         """
         options = self._options

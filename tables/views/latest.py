@@ -2,7 +2,7 @@
 
 A task reads one partition from its end backwards, and remembers the keys that it has met: up to 80 bytes a key.
 Besides, it holds the stored batches of one slice, and the decoded records of one chunk. Records without a key are left
-out; those without a value are shown where `tombstones=keep` says so.
+out; those without a value are shown if `tombstones=keep` says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LatestReader(RecordsReader):
         return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """The rows where the map of keys is compiled: it chooses records before they are decoded."""
+        """The rows if the map of keys is compiled: it chooses records before they are decoded."""
         from moldau.tables.decoding.newest_records import SeenKeys, newest_chunks
         from moldau.tables.decoding.record_columns import arrow_batch, best_decoder, decoded
 
@@ -79,7 +79,7 @@ class LatestReader(RecordsReader):
 
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
-    """The slice, or where a source is read by offsets, parts of it with about so many bytes."""
+    """The slice, or if a source is read by offsets, parts of it with about so many bytes."""
     from moldau.tables.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):

@@ -163,7 +163,7 @@ class ConfluentClient:
                     if message.error() is None:
                         _add(found, message, ends)
                     elif _is_end(message, ends):
-                        # Without a record, as where retention deleted all of them, there is no position.
+                        # Without a record, as when retention deleted all of them, there is no position.
                         missing.discard(message.partition())
                 # A position is behind the markers of transactions, which consumers do not see.
                 places = consumer.position([TopicPartition(topic, index) for index in missing])

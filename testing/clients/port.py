@@ -60,7 +60,7 @@ class Client(Protocol):
         """The last stable offset of each partition; nothing for a topic that does not exist."""
 
     def read(self, topic: str, begins: Mapping[int, int], ends: Mapping[int, int], timeout_s: float) -> list[Record]:
-        """The committed records of a topic, partition by partition, from the offsets `begins` (0 where there is none)
+        """The committed records of a topic, partition by partition, from the offsets `begins` (0 if there is none)
         up to `ends`, exclusive.
         """
 

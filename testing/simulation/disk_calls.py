@@ -79,7 +79,7 @@ class DiskCalls:
         self._scripted[operation, call] = error
 
     def forgive(self, operation: Operation, call: int) -> None:
-        """Take back what `fail` announced, where it has not come yet."""
+        """Take back what `fail` announced, if it has not come yet."""
         self._scripted.pop((operation, call), None)
 
     def break_directory(self, path: str) -> None:
@@ -110,7 +110,7 @@ class DiskCalls:
             raise SimulatedCrash("the power is off")
 
     def perform(self, operation: Operation, path: str, *, may_fail: bool = True) -> None:
-        """Count one call, cut the power or refuse it where that is due."""
+        """Count one call, cut the power or refuse it if that is due."""
         error = self.count_call(operation, path, may_fail)
         if error:
             raise OSError(error, os.strerror(error), path)
@@ -152,7 +152,7 @@ class DiskCalls:
         return error, taken
 
     def need_descriptor(self, path: str) -> None:
-        """Raises OSError where as many files are open as may be."""
+        """Raises OSError if as many files are open as may be."""
         if self.open_count >= self.faults.descriptors_max:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 

@@ -41,7 +41,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         return self.run_until_limit(future, 1 << 62)
 
     def run_until_limit(self, future: Awaitable[T], limit_ns: int) -> T:
-        """Raises `SimulationStuck` where the future is not done by then; a busy loop gets there, too."""
+        """Raises `SimulationStuck` if the future is not done by then; a busy loop gets there, too."""
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(self._stop_after)
         limit = self.at(limit_ns, self._limit_reached)

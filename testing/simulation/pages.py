@@ -15,7 +15,7 @@ PENDING_WRITES_MAX = 4096
 
 @dataclass(slots=True)
 class PendingWrite:
-    """A write of [start, end), or a cut to `start` where `end` is None. `data` is None while the cache still has it."""
+    """A write of [start, end), or a cut to `start` if `end` is None. `data` is None while the cache still has it."""
 
     start: int
     end: int | None

@@ -3,7 +3,7 @@
 ready queue   one FIFO for each life of a host: asyncio's promise inside one process
 choice        of several hosts with something ready, the seed says which runs its next callback
 time          integer nanoseconds; every callback takes CALLBACK_NS, so that even a busy loop ends at the limit;
-              where no callback is ready the clock jumps to the next timer; heap keyed (when, number)
+              if no callback is ready the clock jumps to the next timer; heap keyed (when, number)
 blocking      a call that takes long (a sync on the loop) stops its host, and no other one, for that long
 """
 

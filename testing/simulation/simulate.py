@@ -12,7 +12,7 @@
 The nodes are whole brokers; the event loop, the network, the disks and the clocks are simulated. A minute passes in a
 fraction of a second, and a seed that fails fails again. aiokafka is the installed one. An application must not start
 threads or processes, open sockets or files, or wait in any other way than on its event loop: such a call raises
-`RealityTouched`. Clocks and generators of the modules `time` and `random` are virtual, except where an application
+`RealityTouched`. Clocks and generators of the modules `time` and `random` are virtual, except if an application
 bound them by `from time import time`.
 """
 

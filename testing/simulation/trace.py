@@ -33,7 +33,7 @@ class Trace:
             self.lines.append(line)
 
     def callback(self, now_ns: int, host: str, callback: Callable[..., object]) -> None:
-        """Called for each callback where lines are kept; the digest has it already."""
+        """Called for each callback if lines are kept; the digest has it already."""
         owner = getattr(callback, "__self__", None)
         coroutine = getattr(owner, "get_coro", None)
         called = callback if coroutine is None else coroutine()

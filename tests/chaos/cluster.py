@@ -166,7 +166,7 @@ class Cluster:
         return self._first(ask)
 
     def raise_metadata_version(self, level: int) -> int:
-        """As kafka-features does; the error, -1 where nobody answers."""
+        """As kafka-features does; the error, -1 if nobody answers."""
 
         def ask(client: Client) -> int:
             update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level)

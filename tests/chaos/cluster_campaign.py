@@ -66,7 +66,7 @@ class ClusterResult:
 
 
 class ClusterCampaign:
-    """Three nodes, one topic on all of them, a group that reads it; a Java producer and transactions where wanted."""
+    """Three nodes, one topic on all of them, a group that reads it; a Java producer and transactions if wanted."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class ClusterCampaign:
         return waiting.until_resumed()
 
     def _upgrade(self) -> None:
-        """One level, where there is one above; every node must come to know it."""
+        """One level, if there is one above; every node must come to know it."""
         level, deadline = self._cluster.metadata_version(), time.monotonic() + RESUME_PATIENCE_S
         self.result.metadata_versions.append(level)
         if level == LATEST_METADATA_VERSION:
@@ -273,7 +273,7 @@ class Resumption:
             time.sleep(0.01)
 
     def until_resumed(self) -> float:
-        """Raises `Broken` where it takes too long."""
+        """Raises `Broken` if it takes too long."""
         while self._resumed_s is None:
             if time.time_ns() - self._began > RESUME_PATIENCE_S * 1e9:
                 silent = [partition for partition, at in self._load.latest_sent_ns.items() if at <= self._began]

@@ -43,7 +43,7 @@ class Copies:
     def replace(self, name: str) -> None:
         """Leave a copier behind that hangs, and start another with its transactional id, as for a process that died.
 
-        librdkafka 2.16 hangs in `send_offsets_to_transaction`, whatever its timeout is, where the group's coordinator
+        librdkafka 2.16 hangs in `send_offsets_to_transaction`, whatever its timeout is, if the group's coordinator
         was killed and is not in the cluster's metadata for a while (its issues 5456 and 5511).
         """
         self._copiers[name].is_ending = True

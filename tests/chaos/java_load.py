@@ -18,7 +18,7 @@ TRANSACTIONAL = ("--transactional-id", "chaos-java", "--transaction-duration-ms"
 
 
 class JavaLoad(threading.Thread):
-    """Idempotent, acks=all, in transactions where wanted; what it says it has sent must be there exactly once."""
+    """Idempotent, acks=all, in transactions if wanted; what it says it has sent must be there exactly once."""
 
     topic = "chaos-java"
 

@@ -3,7 +3,7 @@
     python -m tests.conformance.acl_decisions --count 20000 [--seed 7]
 
 It needs Java and Apache Kafka's jars, as `make conformance` does, and no broker. It prints the seed, the number of
-decisions and of differences, and ends with status 1 where there is a difference.
+decisions and of differences, and ends with status 1 if there is a difference.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.conformance.outcome import Failed
 from tests.conformance.toolchain import Toolchain
 
 TRANSACTION_VERSION = 2
-"""The level of `transaction.version` where a run names no other: that of a new cluster."""
+"""The level of `transaction.version` if a run names no other: that of a new cluster."""
 RELEASE = os.environ.get("MOLDAU_KAFKA_RELEASE", "4.3-IV0")
 """The metadata version of new clusters of Apache Kafka."""
 
@@ -119,7 +119,7 @@ class Served(Protocol):
 
     @property
     def directories(self) -> Sequence[Path]:
-        """The log directories of all nodes; none where nobody can look."""
+        """The log directories of all nodes; none if nobody can look."""
 
 
 class Broker:

@@ -118,7 +118,7 @@ class Client:
     def produce(
         self, topic: str, records: Iterable[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False
     ) -> list[int]:
-        """Returns the offset of each record in order, -1 where the client cannot tell."""
+        """Returns the offset of each record in order, -1 if the client cannot tell."""
         wire: list[Json] = [to_wire(record) for record in records]
         offsets = self.call("produce", topic=topic, records=wire, codec=codec, acks=acks, idempotent=idempotent)
         return cast("list[int]", offsets)

@@ -157,7 +157,7 @@ def _all(
 
 
 def first_difference(read: Sequence[object], wanted: Sequence[object]) -> str:
-    """Says where two sequences part; empty where they are equal."""
+    """Says where two sequences part; empty if they are equal."""
     for index, (came, want) in enumerate(zip(read, wanted, strict=False)):
         if came != want:
             return f"number {index} is {came}, not {want}; {len(read)} came of {len(wanted)}"

@@ -4,8 +4,8 @@
 
 It needs Java and the jars of Apache Kafka's client, as `make conformance` does; the broker is a node in memory with
 `--control`. For each action of the page's table it prints what the producer got and how many records the log has more.
-Then a script of faults with seeds runs twice. It ends with status 1 where an effect is not that of the page, where a
-fault has not ended, or where the two timelines differ.
+Then a script of faults with seeds runs twice. It ends with status 1 if an effect is not that of the page, if a
+fault has not ended, or if the two timelines differ.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def produced(client: Client) -> int | str:
 
 
 def difference(node: Served, client: Client, effect: Effect) -> str:
-    """How the effect of an action differs from that of the page; empty where it does not."""
+    """How the effect of an action differs from that of the page; empty if it does not."""
     before = end(node)
     fault = {"scope": {"api": "Produce"}, "when": {"once": True}, "do": effect.action}
     node.add(fault | ({"ends_after_ms": HOLD_MS} if "hold" in effect.action else {}))

@@ -29,7 +29,7 @@ class JavaProcess:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
 
     def check(self) -> None:
-        """Raises `Failed` where it was started and has ended by itself."""
+        """Raises `Failed` if it was started and has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise Failed(f"{self.name} ended with status {self._process.returncode}: {self.last_lines()}")
 
@@ -40,7 +40,7 @@ class JavaProcess:
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM. Raises `Failed` where it does not end."""
+        """SIGTERM. Raises `Failed` if it does not end."""
         if self._process is None:
             return
         process, self._process = self._process, None

@@ -54,7 +54,7 @@ class Sender:
         self.acknowledged: list[int] = []
         self.longest_silence_s = 0.0
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
-        # librdkafka may write a batch again under a new epoch where one behind it was refused out of order.
+        # librdkafka may write a batch again under a new epoch if one behind it was refused out of order.
         self._producer = Producer({**settings, "max.in.flight.requests.per.connection": 1, **QUIET})
         self._topic = topic
         self._ends = threading.Event()
@@ -188,7 +188,7 @@ class Sharers:
 
 
 def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
-    """What the group has committed of each partition, below 0 where it has not."""
+    """What the group has committed of each partition, below 0 if it has not."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
     with closing(consumer):
         places = [TopicPartition(topic, partition) for partition in range(partitions)]

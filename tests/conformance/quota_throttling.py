@@ -3,7 +3,7 @@
     python -m tests.conformance.quota_throttling [case...]
 
 It needs Java and Apache Kafka's jars, as `make conformance` does. Quotas are set with kafka-configs of its
-distribution. For each case it prints what both brokers did; it ends with status 1 where they differ by more than the
+distribution. For each case it prints what both brokers did; it ends with status 1 if they differ by more than the
 case allows. A case is a few requests of known size, one after another as soon as the answer is there, so that throttle
 times follow from the windows alone.
 """

@@ -28,7 +28,7 @@ class Connection:
         self._socket.close()
 
     def log_in(self, user: str, password: str) -> None:
-        """By SASL PLAIN. Raises `Failed` where the broker refuses."""
+        """By SASL PLAIN. Raises `Failed` if the broker refuses."""
         self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         words = f"\0{user}\0{password}".encode()
         answer = self.ask(SaslAuthenticateRequest(auth_bytes=words), 2)

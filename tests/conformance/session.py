@@ -62,7 +62,7 @@ class Session:
                 time.sleep(0.1)
 
     def replicas_on_disk(self, topic: str, partition: int) -> list[Path]:
-        """The partition's directory on every node that has it; empty where nobody can look."""
+        """The partition's directory on every node that has it; empty if nobody can look."""
         found = [directory / f"{topic}-{partition}" for directory in self._served.directories]
         return [path for path in found if path.is_dir()]
 

@@ -41,7 +41,7 @@ class Delivery:
 
 class ShareMember:
     def __init__(self, client: Client, name: str, group: str, topic: str, *, count: int) -> None:
-        """`count`: the records that one poll may bring, where the client has such a limit."""
+        """`count`: the records that one poll may bring, if the client has such a limit."""
         self.name = name
         self.deliveries: list[Delivery] = []
         self.confirmed: list[tuple[Place, int]] = []

@@ -42,7 +42,7 @@ CLASSES = {
 
 
 class Toolbox:
-    """`data` are the log directories of all nodes, none where nobody can look; `directory` is for small files."""
+    """`data` are the log directories of all nodes, none if nobody can look; `directory` is for small files."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the foreign clients need: found on the machine or fetched once into `.tools/`, and said where missing."""
+"""What the foreign clients need: found on the machine or fetched once into `.tools/`, and said if missing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Toolchain:
         ]
 
     def compiled_java(self) -> None:
-        """Compiles `java/*.java` where a class is older than its source."""
+        """Compiles `java/*.java` if a class is older than its source."""
         compiler = self._program("javac", "a JDK of version 17 or later")
         sources = sorted((HERE / "java").glob("*.java"))
         classes = CACHE / "classes"
@@ -99,7 +99,7 @@ class Toolchain:
         return [node, str(home / program)]
 
     def go_command(self, name: str) -> list[str]:
-        """The driver `golang/<name>`, built where it is older than its sources."""
+        """The driver `golang/<name>`, built if it is older than its sources."""
         go = self._program("go", "Go of version 1.26 or later")
         home, driver = HERE / "golang", CACHE / "golang" / name
         sources = [home / "go.mod", *(home / "wire").glob("*.go"), *(home / name).glob("*.go")]

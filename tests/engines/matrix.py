@@ -56,7 +56,7 @@ def shortened(text: str) -> str:
 
 @contextmanager
 def session(environment: str) -> Iterator[Any]:
-    """A session of Spark, where the environment has it."""
+    """A session of Spark, if the environment has it."""
     if not environment.startswith("spark"):
         yield None
         return

@@ -1,6 +1,6 @@
 """Hostile conversations before authentication, each on a connection of its own. A process of its own.
 
-None of them has valid credentials, and each ends with a request that only an authenticated client may send: where that
+None of them has valid credentials, and each ends with a request that only an authenticated client may send: if that
 is answered, the outcome is SERVED.
 """
 

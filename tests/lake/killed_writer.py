@@ -105,7 +105,7 @@ def watch_pyiceberg(killer: Killer) -> None:
 
 
 def run(choices: FollowChoices, step: str | None = None, occurrence: int = 1) -> int:
-    """Follow in a process of its own. Returns its exit code: -9 where it was killed."""
+    """Follow in a process of its own. Returns its exit code: -9 if it was killed."""
     RUNS.set_forkserver_preload([__name__])
     process = RUNS.Process(target=follow, args=(choices, step, occurrence))
     process.start()

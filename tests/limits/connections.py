@@ -74,7 +74,7 @@ def idle_connections(stage: Stage) -> None:
 
 
 def descriptors(stage: Stage) -> None:
-    """Where they run out nobody is accepted for a second; files keep theirs, and all recovers."""
+    """If they run out nobody is accepted for a second; files keep theirs, and all recovers."""
     clients = [stage.connect() for _ in range(220)]
     stage.eventually("accepting fails", lambda: stage.metric("moldau_accept_failures_total") > 0)
     stage.check(stage.create("another", 4) == 0, "a topic cannot be made without descriptors for clients")

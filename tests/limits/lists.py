@@ -143,7 +143,7 @@ class Sender:
             self.exchange(request_frame(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode()), 2))
 
     def exchange(self, frame: bytes) -> bytes | None:
-        """The reply; None where the connection was closed."""
+        """The reply; None if the connection was closed."""
         with contextlib.suppress(ConnectionError):
             self._socket.sendall(frame)
             if len(head := self._receive(4)) == 4:

@@ -56,7 +56,7 @@ class Stage:
         self.directory = directory
         self.port, self.controller_port, self._http_port = ports
         self.login_port = 0
-        """The port of the listener with SASL, where there is one."""
+        """The port of the listener with SASL, if there is one."""
         extra = [f"moldau.http.listener=http://{HOST}:{self._http_port}", *settings]
         self.node = Node(directory, self.port, self.controller_port, extra, prefix, variables)
         self.node.start()
@@ -80,7 +80,7 @@ class Stage:
         self._honest = self._pinger()
 
     def end(self) -> str:
-        """What the honest client saw. Raises `Wrong` where it was not served, or the node complained of itself."""
+        """What the honest client saw. Raises `Wrong` if it was not served, or the node complained of itself."""
         count = len(self._honest.latencies_ms)
         self.eventually("the honest client is served on", lambda: len(self._honest.latencies_ms) > count + 10)
         self._honest.end()
@@ -176,7 +176,7 @@ class Stage:
     # Sockets of others
 
     def connect(self, source: str = HOST, *, receive_buffer: int | None = None) -> socket.socket:
-        """Of another client; a timeout where nobody answers it for a second."""
+        """Of another client; a timeout if nobody answers it for a second."""
         each = socket.socket()
         self._sockets.append(each)
         if receive_buffer is not None:
@@ -187,7 +187,7 @@ class Stage:
         return each
 
     def is_answered(self, client: socket.socket) -> bool:
-        """Whether a question is; raises TimeoutError where nothing happens."""
+        """Whether a question is; raises TimeoutError if nothing happens."""
         try:
             client.sendall(QUESTION)
             (size,) = struct.unpack(">i", _exactly(client, 4))

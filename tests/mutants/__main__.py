@@ -58,7 +58,7 @@ def environment_of(tree: Path) -> dict[str, str]:
 
 
 def hunt(mutant: Mutant, *, is_told: bool = True) -> tuple[str, float]:
-    """What was found, empty where it survived, and how many seconds of machine time it took."""
+    """What was found, empty if it survived, and how many seconds of machine time it took."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         tree = Path(directory)
         copy(tree)

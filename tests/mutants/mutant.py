@@ -42,7 +42,7 @@ class Hunt(Enum):
     REPLICAS = "replicas"
     """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"
-    """Scripted stories, where chance would need too long."""
+    """Scripted stories, if chance would need too long."""
     STORIES = "stories"
     """Files of tests, of whole clusters or nodes."""
 

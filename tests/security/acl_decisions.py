@@ -2,7 +2,7 @@
 
     python -m tests.security.acl_decisions --count 1000000 [--seed 7]
 
-It prints the seed, the number of decisions and of differences, and ends with status 1 where there is a difference.
+It prints the seed, the number of decisions and of differences, and ends with status 1 if there is a difference.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Client:
         self._correlation_id = 0
 
     async def ask(self, request: object, version: int, kind: type[Response]) -> Response:
-        """Send, and wait for the answer; OSError where the connection breaks or no answer comes."""
+        """Send, and wait for the answer; OSError if the connection breaks or no answer comes."""
         try:
             return await asyncio.wait_for(self._ask(request, version, kind), 5)
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:

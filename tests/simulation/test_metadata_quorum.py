@@ -76,7 +76,7 @@ class Story:
     watched: list[tuple[bool, int]] = field(default_factory=list)
 
     async def live(self, environment: SimulatedEnvironment) -> None:
-        """One life: format where needed, lead, check what is remembered, change something, until enough was done."""
+        """One life: format if needed, lead, check what is remembered, change something, until enough was done."""
         quorum = await self.start(environment)
         self.check(quorum.image)
         broker_epoch = await self.join(environment, quorum)
@@ -193,7 +193,7 @@ async def ask(quorum: Quorum, request: object, kind: type[Response]) -> Response
 
 
 def run_lives(seed: str, story: Story, crash_steps: list[int | None]) -> Host:
-    """One life after the other, each crashed at its step of the disk where one is given."""
+    """One life after the other, each crashed at its step of the disk if one is given."""
     with World(seed) as world:
         host = world.add_host("h")
 

@@ -41,7 +41,7 @@ def counters_of(node: ClusterNode) -> CounterShards:
 
 
 async def found(cluster: Cluster) -> int:
-    """The coordinator of the key as FindCoordinator tells it, -1 where there is none yet."""
+    """The coordinator of the key as FindCoordinator tells it, -1 if there is none yet."""
     for node in cluster.nodes.values():
         if node.is_up:
             try:

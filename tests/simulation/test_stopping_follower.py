@@ -44,7 +44,7 @@ def test_a_follower_that_stops_takes_nothing_more(seed: int) -> None:
 
 
 def test_what_the_quorum_says_to_one_that_has_stopped_is_not_heard() -> None:
-    """Also where it is still to close its other logs."""
+    """Also if it is still to close its other logs."""
 
     async def story(cluster: Cluster) -> None:
         await cluster.settled()

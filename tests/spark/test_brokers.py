@@ -82,7 +82,7 @@ def test_a_batch_reads_what_a_consumer_reads(spark: SparkSession, broker: Broker
 
 
 def test_files_and_a_broker_are_joined(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Each offset comes from the files where they have it; the tail, past their checkpoint, from the broker."""
+    """Each offset comes from the files if they have it; the tail, past their checkpoint, from the broker."""
     copied = tmp_path / "data"
     deadline = time.monotonic() + 30
     while read_offsets(LocalFiles(), str(broker.data), HIGH_WATERMARKS).get((topic, 1)) != 50:

@@ -106,7 +106,7 @@ def test_the_rows_are_those_of_a_consumer(
 
 
 def assert_same_rows(place: Place, topic: str, read: Callable[[Place, str], list[Row]] | None = None) -> list[Row]:
-    """Read by both. The consumer reads before and after: where it sees the same, the files said the same between."""
+    """Read by both. The consumer reads before and after: if it sees the same, the files said the same between."""
     for _ in range(ATTEMPTS):
         before = consumed(place.broker.bootstrap, topic)
         await_checkpoints(place.directories, place.broker.bootstrap, topic)
@@ -164,7 +164,7 @@ def played(place: Place, policy: str) -> str:
 
 
 def test_compaction_and_tiering_have_happened(place: Place) -> None:
-    """The rows are compared where the cleaner and the copier have surely been, in both log directories."""
+    """The rows are compared if the cleaner and the copier have surely been, in both log directories."""
     assert all(any(each.glob("plain-*-*")) for each in place.directories)
     before = len(assert_same_rows(place, played(place, "plain")))
     topic = played(place, "compacted")

@@ -61,7 +61,7 @@ class Formatting(NamedTuple):
 
     features: Mapping[str, int]
     voters: VoterSet | None = None
-    """The first voters of a quorum whose log names them; None where the configuration names them."""
+    """The first voters of a quorum whose log names them; None if the configuration names them."""
     credentials: tuple[UserScramCredentialRecord, ...] = ()
     """Of users that can log in from the first start on."""
 
@@ -250,7 +250,7 @@ class Cluster:
         await self.until(holds, "all nodes serve")
 
     async def connect(self, node_id: int, port: int | None = None) -> Client:
-        """Connect to a node, at its listener for clients. Raises OSError or TimeoutError where no process listens."""
+        """Connect to a node, at its listener for clients. Raises OSError or TimeoutError if no process listens."""
         is_broker = "broker" in self.nodes[node_id].properties["process.roles"]
         port = port or (PORT if is_broker else CONTROLLER_PORT)
         connecting = asyncio.open_connection(host_name(node_id), port, limit=1 << 24)

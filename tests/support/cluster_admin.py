@@ -68,7 +68,7 @@ class Administrator:
         disabled: set[str] | None = None,
     ) -> None:
         """`write`: gives a topic records, as far as the cluster takes them. `pause_s`: at most, between two acts.
-        `tiered`: the settings of a topic with remote storage, where topics have it; then it is switched off and on.
+        `tiered`: the settings of a topic with remote storage, if topics have it; then it is switched off and on.
         `disabled`: gets the name of each topic before it is switched off.
         """
         self._settings = {"retention.ms": "-1", **tiered}
@@ -184,7 +184,7 @@ class Administrator:
             self._doubt(name)
 
     async def _delete(self, name: str) -> None:
-        """Delete a topic, by its id where that is known, so that a late request deletes no later topic."""
+        """Delete a topic, by its id if that is known, so that a late request deletes no later topic."""
         if self._bootstrap.random.random() < KEPT_SHARE:
             return
         promised, made = self._promised.get(name), self._made.get(name)

@@ -103,7 +103,7 @@ class Bootstrap:
         return self._brokers.node_ids
 
     async def ask_any(self, request: object, version: int) -> Any:
-        """Ask any broker. Raises `Closed` where the one that was tried does not respond."""
+        """Ask any broker. Raises `Closed` if the one that was tried does not respond."""
         return await self.ask(self.random.choice(self.node_ids), request, version)
 
     async def ask(self, node_id: int, request: object, version: int) -> Any:
@@ -153,7 +153,7 @@ Told: TypeAlias = Callable[[Bootstrap, str, Callable[[MetadataImage], bool]], No
 
 
 def believed(bootstrap: Bootstrap, what: str, holds: Callable[[MetadataImage], bool]) -> None:
-    """Ignore a promise, where no metadata can be checked."""
+    """Ignore a promise, if no metadata can be checked."""
 
 
 class Batch:
@@ -326,7 +326,7 @@ class Producer:
             return
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             # One before it was refused, or this is a deposed leader that does not know it yet. All are sent again, from
-            # the first one on; where a leader has lost something it goes on like that, and the producer never ends.
+            # the first one on; if a leader has lost something it goes on like that, and the producer never ends.
             batch.refused_count += 1
             if batch is self._unacknowledged[0] and batch.is_in_doubt and batch.refused_count >= REFUSED_MAX:
                 # A leader that was started again remembers the last batch alone, as the producer snapshot of Apache
@@ -370,7 +370,7 @@ class Reader:
         self._may_rot = may_rot
         self.offset = 0
         self.told_ends: ToldEnds | None = None
-        """The ends that were reported; where it is given, the reader requests ends from time to time."""
+        """The ends that were reported; if it is given, the reader requests ends from time to time."""
         self.on_end: Callable[[Key, int, Client], None] = lambda key, offset, client: None
         """Called with the last offset before each end that a leader reported, and the connection."""
         self._isolation_level = bootstrap.random.randrange(2)
@@ -522,7 +522,7 @@ class Committer:
         complaints: list[str],
         term_of: Callable[[int, str], int | None] = lambda node_id, group: None,
     ) -> None:
-        """`term_of`: the leader epoch in which a node is a group's coordinator, None where it is not, or not any more
+        """`term_of`: the leader epoch in which a node is a group's coordinator, None if it is not, or not any more
         for all that was ever committed: such a node may answer with what was true then, any other may not."""
         self.group = group
         self._term_of = term_of

@@ -120,7 +120,7 @@ class Member:
     # Entering a generation
 
     async def _enter(self, client: Client) -> bool:
-        """Join and get an assignment; False where that is to be tried again, of another node perhaps."""
+        """Join and get an assignment; False if that is to be tried again, of another node perhaps."""
         joined: JoinGroupResponse = await within(client.ask(self._join(), 5), JOIN_S)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
@@ -169,7 +169,7 @@ class Member:
     # Within a generation
 
     async def _beat(self, client: Client) -> bool:
-        """One heartbeat and the requests with it. False where this coordinator should not be asked any more."""
+        """One heartbeat and the requests with it. False if this coordinator should not be asked any more."""
         watch, random = self._watch, self._bootstrap.random
         for index in self._owned:
             offset = watch.next_offset(index)

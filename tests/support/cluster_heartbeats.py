@@ -90,7 +90,7 @@ class ConsumerMember(Member):
             client.close()
 
     async def _step(self, client: Client) -> bool:
-        """One heartbeat and the requests with it. False where this coordinator should not be asked any more."""
+        """One heartbeat and the requests with it. False if this coordinator should not be asked any more."""
         answer: Any = await within(client.ask(self._heartbeat(), self.version))
         if answer.error_code in LOST:
             self._drop()
@@ -109,7 +109,7 @@ class ConsumerMember(Member):
         return True
 
     def _heartbeat(self) -> object:
-        """Everything in the first one to a coordinator, and where what it owns has changed."""
+        """Everything in the first one to a coordinator, and if what it owns has changed."""
         watch = self._watch
         request = ConsumerGroupHeartbeatRequest(
             group_id=watch.group, member_id=self._member_id, member_epoch=self._generation
@@ -164,7 +164,7 @@ class ShareWatch:
     """What the members of one share group were told."""
 
     def __init__(self, group: str, topic: str, complaints: list[str], epoch_of: Callable[[int, int], int]) -> None:
-        """`epoch_of`: the leader epoch of a partition on a node, -1 where it has none."""
+        """`epoch_of`: the leader epoch of a partition on a node, -1 if it has none."""
         self.group = group
         self.topic = topic
         self.epoch_of = epoch_of

@@ -7,7 +7,7 @@ from moldau.storage.files.memory_file import MemoryFile
 
 
 class ColdFile(MemoryFile):
-    """`warm` fails with `error` where one is given."""
+    """`warm` fails with `error` if one is given."""
 
     def __init__(self, data: bytes, error: OSError | None = None) -> None:
         super().__init__(memoryview(data))

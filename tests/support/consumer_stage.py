@@ -182,7 +182,7 @@ class ConsumerStage(GroupStage):
         return response
 
     def resolve(self) -> bool:
-        """Carry out the next command to resolve regular expressions; False where there is none."""
+        """Carry out the next command to resolve regular expressions; False if there is none."""
         if not self.commands:
             return False
         command = self.commands.pop(0)
@@ -193,7 +193,7 @@ class ConsumerStage(GroupStage):
 
 
 def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
-    """The partitions of an answer by the first letter of the topic; None where the answer has no assignment."""
+    """The partitions of an answer by the first letter of the topic; None if the answer has no assignment."""
     if response.assignment is None:
         return None
     return {topic.topic_id[:1].decode(): sorted(topic.partitions) for topic in response.assignment.topic_partitions}

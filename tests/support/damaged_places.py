@@ -93,7 +93,7 @@ class DamagedCase:
     def do_damage(self) -> str | None:
         """Damage the files.
 
-        Returns what was done; None where nothing has changed, for example a file that was empty is emptied.
+        Returns what was done; None if nothing has changed, for example a file that was empty is emptied.
         """
         if self.damage == "stale replica":
             return self._make_stale()
@@ -218,7 +218,7 @@ def random_history(dice: random.Random) -> TransactionalLog:
 def run_damages(numbers: range, seed: int) -> Counter[str]:
     """Run cases. Returns the number of cases by place, damage and result.
 
-    Raises `AssertionError` that names the case where rows are wrong in silence, or the audit finds nothing.
+    Raises `AssertionError` that names the case if rows are wrong in silence, or the audit finds nothing.
     """
     outcomes: Counter[str] = Counter()
     for number in numbers:

@@ -34,7 +34,7 @@ class DrawnSwarm(ABC):
     def wait(self, ms: int) -> None: ...
 
     def look(self) -> None:
-        """Check what must hold after each step; nothing where rules watch the steps. Raises `Violation`."""
+        """Check what must hold after each step; nothing if rules watch the steps. Raises `Violation`."""
         return
 
     @abstractmethod

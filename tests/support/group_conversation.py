@@ -157,7 +157,7 @@ def join_request(group: str, member: str = "", version: int = 9, **options: obje
 
 
 def ordered(response: object, age: Callable[[str], int]) -> object:
-    """Where the order of a reply says nothing, one order; members by the age of their ids."""
+    """If the order of a reply says nothing, one order; members by the age of their ids."""
     match response:
         case ListGroupsResponse():
             response.groups.sort(key=lambda group: group.group_id)

@@ -29,7 +29,7 @@ async def ask(cluster: Cluster, node_id: int, request: object, version: int) -> 
 
 
 async def coordinator(cluster: Cluster, asked: int | None = None) -> int:
-    """The coordinator's node id, by one node or by the first that responds; -1 where no node knows it."""
+    """The coordinator's node id, by one node or by the first that responds; -1 if no node knows it."""
     for node in cluster.nodes.values():
         if node.is_up and asked in (None, node.id):
             try:

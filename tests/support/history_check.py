@@ -76,7 +76,7 @@ class _Partition:
 
 
 def anomalies(history: History) -> list[Anomaly]:
-    """All violations, partition by partition; empty where there is none."""
+    """All violations, partition by partition; empty if there is none."""
     partitions: dict[Key, _Partition] = {}
     for sent in history.sends:
         partitions.setdefault(sent.key, _Partition(sent.key)).sends.append(sent)

@@ -37,7 +37,7 @@ class LeaderProducer:
     def __init__(
         self, name: str, key: Key, bootstrap: Bootstrap, history: History | None, answers: LeaderAnswers, shape: Shape
     ) -> None:
-        """`history`: None where no reader reads the partition."""
+        """`history`: None if no reader reads the partition."""
         self.is_ending = False
         self._name = name
         self._key = key

@@ -85,7 +85,7 @@ class MixedProducer:
             client.close()
 
     async def _chat(self, client: Client, keys: list[Key]) -> bool:
-        """One request. False where a batch of it was refused."""
+        """One request. False if a batch of it was refused."""
         sent: list[tuple[Key, list[Send]]] = []
         data = []
         more = [self._random.choice(keys) for _ in range(self._random.randint(0, BATCHES_MAX))]

@@ -22,7 +22,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 @cache
 def plain_form(name: str) -> ModuleType:
-    """The module in Python, also where its compiled form is installed. `name` is as in `storage.log.log`."""
+    """The module in Python, also if its compiled form is installed. `name` is as in `storage.log.log`."""
     spec = importlib.util.spec_from_file_location(f"plain.moldau.{name}", source_of(name).with_suffix(".py"))
     assert spec is not None
     assert spec.loader is not None
@@ -33,7 +33,7 @@ def plain_form(name: str) -> ModuleType:
 
 @cache
 def compiled_form(name: str) -> ModuleType | None:
-    """The module in C, compiled for these tests; None where this machine has no C compiler."""
+    """The module in C, compiled for these tests; None if this machine has no C compiler."""
     compiler = shutil.which(c_compiler())
     if compiler is None:
         return None
@@ -58,7 +58,7 @@ def forms_of(name: str) -> list[ModuleType]:
 
 
 def sanitized(source: Path, includes: Path, directory: Path) -> Path:
-    """Compile a program in C with sanitizers. Skips the test where this machine cannot."""
+    """Compile a program in C with sanitizers. Skips the test if this machine cannot."""
     compiler = shutil.which(c_compiler())
     if compiler is None:
         pytest.skip("this machine has no C compiler")

@@ -65,7 +65,7 @@ class Send(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of the transaction of a producer, where it has one."""
+    """The end of the transaction of a producer, if it has one."""
 
     producer: int
     commits: bool

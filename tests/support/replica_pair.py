@@ -163,7 +163,7 @@ class FollowerSide:
                     self.perform(more, leader)
 
     def fetch_from(self, leader: LeaderSide) -> bool:
-        """One fetch. False where there is nothing to fetch, or no response now."""
+        """One fetch. False if there is nothing to fetch, or no response now."""
         request = self.request()
         if request is None:
             return False

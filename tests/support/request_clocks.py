@@ -12,5 +12,5 @@ from moldau.broker.runtime.loop_steps import LoopSteps
 
 
 def request_clock(loop: Any = None, time_ns: Callable[[], int] = lambda: 1, slow_ms: int = -1) -> RequestClock:
-    """A clock that stands still where no other is given. No request is slow where `slow_ms` is negative."""
+    """A clock that stands still if no other is given. No request is slow if `slow_ms` is negative."""
     return RequestClock(time_ns, SlowRequests(cast("asyncio.AbstractEventLoop", loop), slow_ms), LoopSteps())

@@ -25,7 +25,7 @@ async def scram_log_in(
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256,
     extensions: str = "",
 ) -> SaslAuthenticateResponse:
-    """The last answer of the server; it has an error where the login failed."""
+    """The last answer of the server; it has an error if the login failed."""
     return await log_in_as(client, ScramLogin(mechanism, user, password), random, extensions)
 
 

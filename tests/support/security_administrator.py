@@ -1,6 +1,6 @@
 """An administrator of users and quotas in a simulated cluster: what was acknowledged is in every image at the end.
 
-Each user and each entity is a register. Where nothing was answered, the change may still come, late: such a name is
+Each user and each entity is a register. If nothing was answered, the change may still come, late: such a name is
 not used any more, and nothing is promised of it.
 """
 

@@ -117,7 +117,7 @@ class ShareTalk:
 
 
 def ordered(response: object) -> object:
-    """Where the order of a reply says nothing, one order."""
+    """If the order of a reply says nothing, one order."""
     match response:
         case ShareGroupHeartbeatResponse(assignment=assignment) if assignment is not None:
             assignment.topic_partitions.sort(key=lambda topic: topic.topic_id)

@@ -42,7 +42,7 @@ TOPICS: Final[Mapping[str, int]] = {"in": 4, "left": 2, "right": 3, "c": 4}
 
 
 class StreamsTalk(Conversation):
-    """Asks about streams groups. Where the order of a reply says nothing, it is sorted."""
+    """Asks about streams groups. If the order of a reply says nothing, it is sorted."""
 
     def ask(self, request: object, version: int) -> Generator[Question, object, object]:
         response = yield MAIN, request, version

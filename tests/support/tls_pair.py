@@ -68,7 +68,7 @@ class Side:
         self.talker = talker
         self.stream: TlsStream | None = None
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Empty where the handshake succeeded, else the error."""
+        """Empty if the handshake succeeded, else the error."""
 
     def secured(self, stream: TlsStream) -> None:
         self.stream = stream

@@ -34,7 +34,7 @@ def value_of(made: Made, version: int, count: int) -> bytes:
 
 
 def misplaced(value: bytes, topic_id: bytes, names: Mapping[bytes, str]) -> str | None:
-    """Why a record does not belong into its topic; None where it does. `names`: the names of topics by id."""
+    """Why a record does not belong into its topic; None if it does. `names`: the names of topics by id."""
     what, meant_for, how, _ = value.decode().split(SEPARATOR)
     if what != "meant for":
         return f"{value!r} was written by nobody"

@@ -90,7 +90,7 @@ class Coordinator(Protocol):
     def end(self, tid: str, producer_id: int, epoch: int, *, commits: bool, protocol: int) -> ProducerIdAnswer: ...
 
     def seen(self, tid: str) -> Seen:
-        """Once the markers of the transaction are written, where its partitions take them."""
+        """Once the markers of the transaction are written, if its partitions take them."""
 
     def exhaust(self, tid: str) -> int:
         """Give a producer the last epoch of its id. Returns the id."""
@@ -223,7 +223,7 @@ class Apache:
         assert isinstance(created, CreateTopicsResponse), created
 
     def init(self, tid: str, producer_id: int = -1, epoch: int = -1) -> ProducerIdAnswer:
-        """Asked again where the broker is not ready, and where the answer says so and the transaction goes on."""
+        """Asked again if the broker is not ready, and if the answer says so and the transaction goes on."""
         request = InitProducerIdRequest(
             transactional_id=tid, transaction_timeout_ms=TIMEOUT_MS, producer_id=producer_id, producer_epoch=epoch
         )

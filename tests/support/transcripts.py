@@ -64,7 +64,7 @@ def transcripts_in(directory: str) -> list[str]:
 
 
 def check_transcript(name: str, respond: Respond) -> None:
-    """Run the commands of a transcript and compare their effects with the text; rewrite the text where asked to."""
+    """Run the commands of a transcript and compare their effects with the text; rewrite the text if asked to."""
     path = DIRECTORY / f"{name}.txt"
     written = path.read_text()
     happened = replay(written, respond)

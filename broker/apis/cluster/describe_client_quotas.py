@@ -91,7 +91,7 @@ def _matches_name(component: ComponentData, name: str | None) -> bool:
 
 
 def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
-    """Why the filter is refused: the refusal of its first invalid component; None where the filter is valid."""
+    """Why the filter is refused: the refusal of its first invalid component; None if the filter is valid."""
     seen: list[str] = []
     for component in components:
         kind = component.entity_type
@@ -116,7 +116,7 @@ def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
 
 
 def _match_problem(component: ComponentData) -> str:
-    """The message of the refusal where match type and match string contradict each other; empty where they agree."""
+    """The message of the refusal if match type and match string contradict each other; empty if they agree."""
     match component.match_type, component.match:
         case MatchType.EXACT, None:
             return "Request specified MATCH_TYPE_EXACT, but set match string to null."

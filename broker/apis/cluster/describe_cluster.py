@@ -1,7 +1,7 @@
 """DescribeCluster (API key 60, versions 0-2; KIP-700, KIP-919, KIP-1073): the cluster's id and its nodes.
 
 Behind a broker's listener the nodes are brokers, behind a controller's they are controllers (version 1); a request
-for the other kind is refused. Version 2 includes fenced brokers where the client asks for them.
+for the other kind is refused. Version 2 includes fenced brokers if the client asks for them.
 """
 
 from __future__ import annotations

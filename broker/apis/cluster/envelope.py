@@ -178,7 +178,7 @@ def _opened(
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
-    """Put a response into the envelope's response. Where this node does not lead, the error stands in the envelope
+    """Put a response into the envelope's response. If this node does not lead, the error stands in the envelope
     itself, because the broker that sent it has to look for the leader.
     """
     if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:

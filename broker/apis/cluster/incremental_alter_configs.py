@@ -82,7 +82,7 @@ def _own(
     resource: AlterConfigsResource,
     validate_only: bool,
 ) -> Verdict | None:
-    """The result for a resource that this node itself alters; None where the controller alters it."""
+    """The result for a resource that this node itself alters; None if the controller alters it."""
     changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
     refusal = refusal_of_changes(changes)
     if refusal is not None:

@@ -3,7 +3,7 @@
 1: the member makes its id itself, and may subscribe by a regular expression (KIP-1082). The reply waits until what the
 heartbeat changes is committed. Topics of a regular expression are filtered by the ACLs when it is resolved.
 
-DIVERGES: a client without rights on the group or the topics is told so also where group.version is 0; Apache Kafka
+DIVERGES: a client without rights on the group or the topics is told so also if group.version is 0; Apache Kafka
 answers UNSUPPORTED_VERSION before it asks the ACLs.
 """
 

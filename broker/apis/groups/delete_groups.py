@@ -2,7 +2,7 @@
 
 The groups of a request may belong to several shards of this broker: the reply waits for all of them. The state of a
 share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew. Before that
-the group notes it: where it stays, because a member joined meanwhile or a coordinator failed, it initializes its state
+the group notes it: if it stays, because a member joined meanwhile or a coordinator failed, it initializes its state
 anew.
 """
 

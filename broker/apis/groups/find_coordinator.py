@@ -85,7 +85,7 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
 
 
 def _leader(services: Services, context: RequestContext, topic: InternalTopic, index: int) -> NodeAddress | None:
-    """The address of the leader of a partition; None where there is none yet, or it cannot be reached."""
+    """The address of the leader of a partition; None if there is none yet, or it cannot be reached."""
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
         services.topics.create_internal(topic)

@@ -87,7 +87,7 @@ def with_unknown(
 
 
 def identify(cluster: ClusterView, topic: OffsetFetchResponseTopics) -> bool:
-    """Add the topic's id; False where the topic does not exist any more."""
+    """Add the topic's id; False if the topic does not exist any more."""
     known = cluster.image.topics.by_name(topic.name)
     if known is None:
         return False

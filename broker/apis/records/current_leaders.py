@@ -21,7 +21,7 @@ NO_EPOCH: Final = -1
 
 
 class CurrentLeader(NamedTuple):
-    """The leader and its epoch; both -1 where there is no leader, or the partition is not known."""
+    """The leader and its epoch; both -1 if there is no leader, or the partition is not known."""
 
     id: int
     epoch: int
@@ -66,7 +66,7 @@ def add_to_fetch(services: Services, listener_name: str, response: fetch.FetchRe
 
 
 def current_leader(services: Services, key: tuple[str | bytes, int]) -> CurrentLeader:
-    """The leader as this broker's replica knows it; where the broker has no replica, as the metadata says."""
+    """The leader as this broker's replica knows it; if the broker has no replica, as the metadata says."""
     partition = services.replicas.find(key)
     if partition is not None:
         return CurrentLeader(partition.leader_id, partition.leader_epoch)

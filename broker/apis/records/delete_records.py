@@ -47,7 +47,7 @@ class DeletionUnderWay(NamedTuple):
 def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
-    """Delete records. The response is there at once where no other replica has to delete them too."""
+    """Delete records. The response is there at once if no other replica has to delete them too."""
     waiting: list[DeletionUnderWay] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:
@@ -119,7 +119,7 @@ def _wait(
 
 
 def _settle(services: Services, deleted: DeletionUnderWay) -> bool:
-    """Put the low watermark, or an error, into the answer; False where a live replica still has some of the records."""
+    """Put the low watermark, or an error, into the answer; False if a live replica still has some of the records."""
     partition, answer = deleted.partition, deleted.answer
     if partition not in services.replicas:
         _refuse(answer, services.replicas.error_of(partition.topic, partition.index))

@@ -72,7 +72,7 @@ COLD_LOOKUPS_MAX: Final = 16
 def handle(
     services: Services, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Pending[FetchResponse]:
-    """Fetch: the response at once where enough bytes are there, otherwise later."""
+    """Fetch: the response at once if enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
@@ -121,11 +121,11 @@ class Fetch:
         self._fetch = fetch
         self._replica = replica_of(request)
         self._permissions: FetchPermissions | None = None
-        """None where nothing is restricted."""
+        """None if nothing is restricted."""
         if not context.access.is_unrestricted:
             self._restrict(context.access)
         self._quota = services.quotas.fetch if self._replica is None else None
-        """The byte rates of consumers; None where there are none, and for a follower."""
+        """The byte rates of consumers; None if there are none, and for a follower."""
         self._lookups_left = COLD_LOOKUPS_MAX
         self._remote_deadline_ms: int | None = None
         """When the fetch waits no longer for remote storage; None before the first such wait."""
@@ -185,7 +185,7 @@ class Fetch:
         return True
 
     def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
-        """The response; None where there are fewer bytes than the client asks for and its wait is not over."""
+        """The response; None if there are fewer bytes than the client asks for and its wait is not over."""
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
         fetch.refresh_wanted()
         waits, agreeing, self._agreeing = self._lookups_left == 0, self._agreeing, {}
@@ -306,7 +306,7 @@ def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """How long the client has to wait, in ms. Where the result is 0, the bytes of the response are counted in
+    """How long the client has to wait, in ms. If the result is 0, the bytes of the response are counted in
     its rate.
     """
     user, client_id = context.principal.name, context.client_id or ""

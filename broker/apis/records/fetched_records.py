@@ -1,6 +1,6 @@
-"""The records of a planned fetch: read at once where the page cache has them, otherwise by an executor thread.
+"""The records of a planned fetch: read at once if the page cache has them, otherwise by an executor thread.
 
-sent from its file 32 KiB and more, where the connection supports it: only the page cache is checked
+sent from its file 32 KiB and more, if the connection supports it: only the page cache is checked
 copied all other records
 checked first records that a client requests twice in a row, because it may have found them damaged
 """
@@ -42,7 +42,7 @@ def read_records(
     reads: list[PlannedRead],
     respond: Callable[[], FetchResponse],
 ) -> FetchResponse | Pending[FetchResponse]:
-    """Fill in the records, or the error where they cannot be read; then `respond` makes the response."""
+    """Fill in the records, or the error if they cannot be read; then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []
     # Entries are kept: a follower that refused a batch fetches other partitions before it fetches that one again.
@@ -73,7 +73,7 @@ def read_records(
 
 
 def _cached(connection: ClientConnection, place: FileSlice) -> FetchedRecords | None:
-    """The records for the reply; None where the page cache lacks some of them. Raises OSError."""
+    """The records for the reply; None if the page cache lacks some of them. Raises OSError."""
     if sends_from_file(connection, place):
         return place if place.file.is_cached(place.size, place.position) else None
     return place.file.pread_cached(place.size, place.position)

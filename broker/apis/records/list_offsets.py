@@ -68,7 +68,7 @@ NO_OFFSET: Final = -1
 def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
-    """Find the offsets. The response is there at once where no partition needs remote storage."""
+    """Find the offsets. The response is there at once if no partition needs remote storage."""
     remote: list[RemoteSearch] = []
     asked = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
@@ -160,7 +160,7 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
 
 
 def _earliest_pending_upload(log: Log) -> int:
-    """The first offset that is not in remote storage; -1 where the topic is not tiered, and while it is not known what
+    """The first offset that is not in remote storage; -1 if the topic is not tiered, and while it is not known what
     is in remote storage.
     """
     if not log.config.is_tiered or (not log.tiered_end_offset and log.local_start_offset > log.log_start_offset):
@@ -201,7 +201,7 @@ def _answer(
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
     answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-    # The high watermark counts also where the consumer reads to the last stable offset: a transaction may stay open.
+    # The high watermark counts also if the consumer reads to the last stable offset: a transaction may stay open.
     # A new leader does not know yet up to where its log is committed: an offset from it could later decrease.
     is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
     if requested.timestamp == LATEST and is_behind:

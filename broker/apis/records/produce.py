@@ -62,7 +62,7 @@ def handle(
     services: Services, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
     """All batches are appended before this returns, except those that an executor thread examines because of their
-    size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync where
+    size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync if
     flush.messages asks for one.
     """
     return Produce(services, context, request).answer()
@@ -233,7 +233,7 @@ class Produce:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on each topic, and on the transactional id where any batch belongs to a transaction: every batch of a
+    """WRITE on each topic, and on the transactional id if any batch belongs to a transaction: every batch of a
     partition is examined (CVE-2018-17196). For an unknown topic id the answer is the usual error, because it reveals no
     topic.
     """

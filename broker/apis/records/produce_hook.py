@@ -66,7 +66,7 @@ class ProduceHook(FrameHook):
         self._repeated: RepeatedProduce | None = None
         """The common parts of the last produces."""
         self._last_place: Place | None = None
-        """The partition of the last decoded produce; None where it had several."""
+        """The partition of the last decoded produce; None if it had several."""
 
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
         repeated = self._repeated
@@ -258,7 +258,7 @@ def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProd
 def repeated_produce_of(
     frame: memoryview, version: int, request: ProduceRequest, partition: Partition, generation: int
 ) -> RepeatedProduce | None:
-    """The common parts of further requests like this one; None where they could not be recognised without decoding."""
+    """The common parts of further requests like this one; None if they could not be recognised without decoding."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     records = data.records

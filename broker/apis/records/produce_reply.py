@@ -41,7 +41,7 @@ def finish(
     parked: list[AppendedRecords],
     has_failed: bool,
 ) -> ProduceResponse | Pending[ProduceResponse] | None:
-    """Answer, or wait in the purgatory until the records are committed, or durable where a topic asks for that."""
+    """Answer, or wait in the purgatory until the records are committed, or durable if a topic asks for that."""
     if has_failed:
         context.route.count_errors(
             each.error_code for topic in responses for each in topic.partition_responses if each.error_code
@@ -81,7 +81,7 @@ def finish(
 
 
 def _add_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
-    """Name the current leaders in a response with errors, where the client's version knows them."""
+    """Name the current leaders in a response with errors, if the client's version knows them."""
     if context.version >= FIRST_PRODUCE_VERSION:
         add_to_produce(services, context.listener.name, response)
 

@@ -1,4 +1,4 @@
-"""The selector that sends consumers to an in-sync follower in their own rack, where there is one (KIP-392)."""
+"""The selector that sends consumers to an in-sync follower in their own rack, if there is one (KIP-392)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ partition.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
 coordinator would end. The log provides a guard (`batch_verification`), the broker asks the coordinator, and
-then appends the records with the guard: the log refuses them where a marker was appended meanwhile. The connection is
+then appends the records with the guard: the log refuses them if a marker was appended meanwhile. The connection is
 not read until then, so that a producer's batches stay in order. Later records of the same transaction need no
 verification.
 """
@@ -50,7 +50,7 @@ class UnverifiedBatch:
         self.partition = partition
         self.records = bytearray(records)
         self.guard = guard
-        """The guard; None where the batch is refused already."""
+        """The guard; None if the batch is refused already."""
         self.answer = PartitionProduceResponse(index=partition.index, error_code=error, base_offset=-1)
         self.producer_id = self.producer_epoch = -1
         if guard is not None:
@@ -67,7 +67,7 @@ def unverified_batch(
 ) -> UnverifiedBatch | None:
     """The batch, if it cannot be appended before a verification.
 
-    None where it can, or where the log itself refuses it.
+    None if it can, or if the log itself refuses it.
     """
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -78,7 +78,7 @@ def unverified_batch(
 class Verification:
     """The question of a request to the transaction coordinator, and its answer.
 
-    The coordinator answers within the constructor where it is on this broker and its record is committed at once.
+    The coordinator answers within the constructor if it is on this broker and its record is committed at once.
     """
 
     __slots__ = ("_answer", "_answered", "_asked")
@@ -88,7 +88,7 @@ class Verification:
     ) -> None:
         self._answer: Answer | None = None
         self._answered: asyncio.Future[None] | None = None
-        """Set by the answer; None where no task waits for it."""
+        """Set by the answer; None if no task waits for it."""
         self._asked = asked_together(batches)
         if not self._asked:
             self._answer = {}

@@ -39,7 +39,7 @@ def decide(services: Services, context: RequestContext, request: CreateDelegatio
 
 
 def refusal_of(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | None:
-    """The answer to a principal that may not create the token; None where it may."""
+    """The answer to a principal that may not create the token; None if it may."""
     requester, access = context.principal, context.access
     owner = owner_of(request, requester)
     if not may_hold_tokens(requester):

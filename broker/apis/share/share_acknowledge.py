@@ -128,7 +128,7 @@ def acknowledge(
             wanted[partition] = batches
         yield
     if not any(wanted.values()):
-        # Where nothing is acknowledged, partitions without batches are not answered.
+        # If nothing is acknowledged, partitions without batches are not answered.
         wanted.clear()
     open_count = len(wanted)
     if not open_count:

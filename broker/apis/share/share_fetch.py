@@ -79,7 +79,7 @@ CONSUMER_VERSION: Final = 10
 PLANNED_MAX: Final = 128
 """The most share partitions that are read at once. Each request begins with another partition of its session."""
 NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
-"""The leader where a response names none.
+"""The leader if a response names none.
 
 DIVERGES: Apache Kafka leaves zeros, here and in ShareAcknowledge. franz-go follows them beside any error, such as that
 of a late acknowledgement: its member fetches from a broker 0 from then on, which may not exist.
@@ -293,7 +293,7 @@ class ShareFetch:
         self._fetched[partition] = empty(partition, error)
 
     def _attempt(self, is_last: bool) -> Fetched | Pending[Fetched] | None:
-        """What is fetched; None where there are fewer bytes than the client asks for and its wait is not over."""
+        """What is fetched; None if there are fewer bytes than the client asks for and its wait is not over."""
         if not self._has_session:
             return self._fetched
         for partition, shared in [*self._shared.items()]:

@@ -2,7 +2,7 @@
 
 The reply waits until what the heartbeat changes is committed.
 
-DIVERGES: a client without rights on the group or the topics is told so also where share.version is 0; Apache Kafka
+DIVERGES: a client without rights on the group or the topics is told so also if share.version is 0; Apache Kafka
 answers UNSUPPORTED_VERSION before it asks the ACLs.
 """
 

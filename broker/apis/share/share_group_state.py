@@ -87,7 +87,7 @@ def handle(services: Services, context: RequestContext, request: Request) -> Pen
 
 
 def partitions_of(request: Request) -> Iterator[tuple[ShareKey, object]]:
-    """The keys of a request with their entries; none where a part of the request is empty."""
+    """The keys of a request with their entries; none if a part of the request is empty."""
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return
     for topic in request.topics:

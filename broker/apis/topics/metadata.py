@@ -225,7 +225,7 @@ def _partition(
 def _missing(
     question: MetadataQuery, requested_topic: MetadataRequestTopic, missing: list[str] | None
 ) -> MetadataResponseTopic:
-    """`missing` collects the names of topics to be created; it is None where the request creates none."""
+    """`missing` collects the names of topics to be created; it is None if the request creates none."""
     if _is_by_id(requested_topic) or requested_topic.name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested_topic.topic_id

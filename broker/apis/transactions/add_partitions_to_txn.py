@@ -70,7 +70,7 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 def add_partitions(
     services: Services, version: int, transaction: AddPartitionsToTxnTransaction
 ) -> Errors | Pending[Errors]:
-    """Ask the coordinator to add the partitions of one transaction. Where one of them does not exist none is added."""
+    """Ask the coordinator to add the partitions of one transaction. If one of them does not exist, none is added."""
     partitions = partitions_of(transaction.topics)
     if not transaction.transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
@@ -133,7 +133,7 @@ def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitions
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
     """In the versions for brokers (4 and later) CLUSTER_ACTION; in those for clients WRITE on the transactional id and
-    on each topic. Where one topic is refused, none is added.
+    on each topic. If one topic is refused, none is added.
     """
     assert isinstance(request, AddPartitionsToTxnRequest)
     access = context.access

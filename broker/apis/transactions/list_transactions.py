@@ -51,7 +51,7 @@ def _listed(services: Services, request: ListTransactionsRequest, is_wanted: Cal
 
 
 def filter_of(pattern: str | None) -> Callable[[str], object] | None:
-    """The filter for transactional ids; None where RE2 cannot compile its pattern."""
+    """The filter for transactional ids; None if RE2 cannot compile its pattern."""
     if not pattern:
         return lambda transactional_id: True
     return linear_match(pattern)

@@ -146,7 +146,7 @@ def divide(cluster: ClusterView, request: TxnOffsetCommitRequest, *, by_id: bool
 def guard_for(
     services: Services, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
-    """The guard with which the log appends the first offsets of a transaction; None where the coordinator need not be
+    """The guard with which the log appends the first offsets of a transaction; None if the coordinator need not be
     asked, or the group is not here.
     """
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)

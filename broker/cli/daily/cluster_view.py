@@ -132,7 +132,7 @@ def _release_of(level: int) -> str | None:
 
 
 def _described(client: Client) -> DescribeClusterResponse:
-    """The brokers, the fenced ones too where the user may see them. Raises `Failure`."""
+    """The brokers, the fenced ones too if the user may see them. Raises `Failure`."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
     reply = client.ask(request, DescribeClusterResponse)
     client.check(reply.error_code, reply.error_message, "the cluster")

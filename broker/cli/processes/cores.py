@@ -5,7 +5,7 @@
 | node.id | that of the file | k - 1 more |
 | process.roles | those of the file | broker |
 | listeners | those of the file | those of clients and brokers, each at the next port that the machine has not used |
-| controller.quorum.bootstrap.servers | those of the file | the first process too, where it is a controller |
+| controller.quorum.bootstrap.servers | those of the file | the first process too, if it is a controller |
 | log.dirs, metadata.log.dir | those of the file | the directory core.k in each of them |
 | broker.rack | the machine's name, unless it is set | the same |
 | moldau.http.listener | that of the file, which answers for all | a socket between the processes |
@@ -72,7 +72,7 @@ class Machine:
             )
 
     def warnings(self, cpus: int | None) -> Iterator[str]:
-        """What the operator should know of the configuration. `cpus`: the number of cores, where it is known."""
+        """What the operator should know of the configuration. `cpus`: the number of cores, if it is known."""
         count = len(self.cores)
         if cpus is not None and count > cpus:
             yield f"{count} processes run on {cpus} cores: more processes than cores make nothing faster"

@@ -101,7 +101,7 @@ class Policy:
     stopping: str
     """What the operator is told at the first signal."""
     remedies: Mapping[int, str]
-    """For each node id the command that starts the node again, where the policy does not."""
+    """For each node id the command that starts the node again, if the policy does not."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TOPIC_ROWS = """
 cleanup.policy  list  delete  list:compact,delete  honoured  log.cleanup.policy
-    What happens to old segments: delete, compact, both, or nothing where empty.
+    What happens to old segments: delete, compact, both, or nothing if empty.
 compression.gzip.level  int  -1  1..9|-1  honoured  compression.gzip.level
     Level where the broker compresses with gzip.
 compression.lz4.level  int  9  1..17  honoured  compression.lz4.level

@@ -158,7 +158,7 @@ log.retention.check.interval.ms  long  300000  1..  honoured  read-only
 log.initial.task.delay.ms  long  30000  0..  honoured  read-only internal
     Time after start before the first background task of the log, for tests.
 log.cleanup.policy  list  delete  list:compact,delete  honoured  cluster-wide
-    What happens to old segments: delete, compact, both, or nothing where empty.
+    What happens to old segments: delete, compact, both, or nothing if empty.
 log.index.interval.bytes  int  4096  0..  honoured  cluster-wide
     Bytes of log between two index entries.
 log.index.size.max.bytes  int  10485760  4..  honoured  cluster-wide

@@ -71,7 +71,7 @@ def count_batches(
     """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
     `counted.end`.
 
-    Raises `MalformedMessage`; and `RecordsNeeded`, with half of the work done, where no records may be decoded.
+    Raises `MalformedMessage`; and `RecordsNeeded`, with half of the work done, if no records may be decoded.
     """
     open_aborts: dict[int, list[int]] = {}
     for each in sorted(aborted, key=lambda each: each.first_offset):

@@ -4,7 +4,7 @@
 
 TOPICS is a name with wildcards; a topic whose name begins with two underscores is meant only by a rule that begins so
 too. PART is key, value or headers. FIELD names a field of JSON, of Avro or of Protobuf, at any index of the lists on
-the way; `*` is any name. Without FIELD the whole part is masked, as it is where it cannot be parsed.
+the way; `*` is any name. Without FIELD the whole part is masked, as it is if it cannot be parsed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def shown_bytes(data: bytes | None) -> Json:
-    """The bytes as text where they are printable text, else as {"base64": …}."""
+    """The bytes as text if they are printable text, else as {"base64": …}."""
     if data is None:
         return None
     try:

@@ -20,7 +20,7 @@ class State(NamedTuple):
     """What the process keeps between questions."""
 
     schemas: Schemas | None
-    """None where no registry is set."""
+    """None if no registry is set."""
 
 
 Question: TypeAlias = Callable[[State], object]

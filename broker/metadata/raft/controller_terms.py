@@ -74,7 +74,7 @@ class ControllerTerms:
 
     @property
     def active(self) -> ActiveController | None:
-        """The controller of the current term; None where this node does not lead."""
+        """The controller of the current term; None if this node does not lead."""
         return self._active
 
     def disconnected(self, broker_id: int) -> None:
@@ -85,7 +85,7 @@ class ControllerTerms:
             self._active.disconnected(broker_id)
 
     def lead(self, epoch: int) -> None:
-        """Begin a term. Where there are many partitions to index, that is done in an executor thread first; until then
+        """Begin a term. If there are many partitions to index, that is done in an executor thread first; until then
         brokers' requests to the controller are refused and tried again.
         """
         image = self._committed.nearest_image
@@ -95,7 +95,7 @@ class ControllerTerms:
             self._lead(epoch, None)
 
     def follow(self, epoch: int, leader_id: int) -> None:
-        """End the term, if this node led, and follow `leader_id`; -1 where the epoch has no known leader."""
+        """End the term, if this node led, and follow `leader_id`; -1 if the epoch has no known leader."""
         if self._active is not None:
             log.info("node %d has resigned as leader of the metadata quorum, epoch %d", self._raft.node_id, epoch)
             self._active.resign()
@@ -153,7 +153,7 @@ class LastContact(NamedTuple):
 
     node_id: int
     heard_ms: int | None
-    """The time (ms, the loop's clock) of its last response; None where its connection broke since."""
+    """The time (ms, the loop's clock) of its last response; None if its connection broke since."""
 
 
 class FormerLeader:
@@ -170,7 +170,7 @@ class FormerLeader:
 
     @property
     def node_id(self) -> int:
-        """The id of the former leader; -1 where no other node has led since this one did."""
+        """The id of the former leader; -1 if no other node has led since this one did."""
         return self._node_id
 
     def followed(self, node_id: int) -> None:
@@ -187,7 +187,7 @@ class FormerLeader:
         self._heard_ms = None
 
     def take_contact(self) -> LastContact | None:
-        """Return the former leader, once for each term of this node; None where there is none."""
+        """Return the former leader, once for each term of this node; None if there is none."""
         if self._node_id == NO_NODE:
             return None
         contact, self._node_id = LastContact(self._node_id, self._heard_ms), NO_NODE

@@ -104,7 +104,7 @@ class MetadataLogWriter:
         self._appended([(base_offset, description)] if description is not before else [])
 
     def append_fetched(self, fetched: BytesLike, leader_epoch: int) -> None:
-        """Append the leader's batches as they are. Where the disk is full, the follower fetches them again later."""
+        """Append the leader's batches as they are. If the disk is full, the follower fetches them again later."""
         now_ms = self._environment.wall_ms()
         try:
             described = self._log.append_fetched(fetched, leader_epoch, self._history.description, now_ms)

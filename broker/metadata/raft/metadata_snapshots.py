@@ -1,4 +1,4 @@
-"""Snapshots of the metadata: written when due, sent to followers, fetched where the leader's log begins after this
+"""Snapshots of the metadata: written when due, sent to followers, fetched if the leader's log begins after this
 node's log ends.
 
 Files are read, written and removed in an executor thread; the log and the image change on the loop alone (KIP-630).

@@ -7,7 +7,7 @@
                                       └───────────────────────────────────────────────────┘ handshake
 
 A failure in GREETING, TOKENS or RAW ends the connection (FAILED). A wrong request of a client that has authenticated is
-answered with ILLEGAL_SASL_STATE and changes nothing. A client can renew its session where this session expires: by
+answered with ILLEGAL_SASL_STATE and changes nothing. A client can renew its session if this session expires: by
 `connections.max.reauth.ms` of its mechanism, or with its credential (a token). The responses are those of Apache Kafka
 4.3.1, as observed. The state does not change while a mechanism waits for a lookup, whose result is passed to `found`.
 """

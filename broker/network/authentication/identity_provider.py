@@ -160,7 +160,7 @@ class ProviderKeys:
                 pause_ms = min(2 * pause_ms, endpoint.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
-        """The keys after a new fetch; the known keys where the last fetch ended less than `LOOKUP_MS_MIN` ago."""
+        """The keys after a new fetch; the known keys if the last fetch ended less than `LOOKUP_MS_MIN` ago."""
         now_ms = self._environment.monotonic_ms()
         if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOKUP_MS_MIN:
             await self._fetch()

@@ -140,7 +140,7 @@ class SaslAuthentication:
         self._request_size_max = connection.request_size_max
         self._session_timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = gate.loop.call_later(LOGIN_S, self._time_out)
-        """The end of the time for the login; None where none is under way."""
+        """The end of the time for the login; None if none is under way."""
         self._serve_only(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
@@ -191,7 +191,7 @@ class SaslAuthentication:
     def raw_token(self, token: bytes) -> bytes | None:
         """Handle a message that came without a header.
 
-        Returns the answer; None where there is none and the connection ends.
+        Returns the answer; None if there is none and the connection ends.
         """
         outcome = self._exchange.token(token, self._gate.environment.wall_ms())
         if isinstance(outcome, ServerChallenge):

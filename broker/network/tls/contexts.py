@@ -57,12 +57,12 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
-    """The pair of contexts. `server` is None where the listener has no key: then this node only connects to it."""
+    """The pair of contexts. `server` is None if the listener has no key: then this node only connects to it."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext
     trusted: frozenset[bytes] | None
-    """The trusted certificates in DER; None where the system's are trusted."""
+    """The trusted certificates in DER; None if the system's are trusted."""
     names: CertificateNames | None
     """The names in this node's own certificate."""
 
@@ -103,7 +103,7 @@ def _context(
     elif protocol is ssl.PROTOCOL_TLS_CLIENT:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     elif settings.client_auth is not ClientAuth.NONE:
-        # Not where no client is verified: OpenSSL would read the system's directory of authorities in each handshake,
+        # Not if no client is verified: OpenSSL would read the system's directory of authorities in each handshake,
         # to complete the chain of this node's own certificate. The key store has the chain.
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context
@@ -128,7 +128,7 @@ def _choose_suites(
 ) -> list[ssl.TLSVersion]:
     """Set the suites of TLS 1.2, and leave out the version that has none.
 
-    DIVERGES: the suites of TLS 1.3 cannot be chosen one by one; where one is named, all three are offered.
+    DIVERGES: the suites of TLS 1.3 cannot be chosen one by one; if one is named, all three are offered.
     """
     old = [openssl_name(each) for each in settings.cipher_suites if each not in SUITES_OF_TLS_1_3]
     if old:
@@ -167,11 +167,11 @@ class PeerChain(NamedTuple):
     """The chain of a peer's certificate, as a handshake left it."""
 
     verified: tuple[bytes, ...]
-    """The certificates in DER, the trusted one last. Empty where the handshake resumed a session: OpenSSL verifies
+    """The certificates in DER, the trusted one last. Empty if the handshake resumed a session: OpenSSL verifies
     nothing then.
     """
     session_id: bytes
-    """The id by which the peer may resume the session; empty where it cannot."""
+    """The id by which the peer may resume the session; empty if it cannot."""
 
 
 class TrustedConnection(Protocol):
@@ -191,7 +191,7 @@ class VerifiedChain(NamedTuple):
 
 
 class ReloadingTls:
-    """The current contexts of one listener. Raises `InvalidStore` where the stores cannot be used at first."""
+    """The current contexts of one listener. Raises `InvalidStore` if the stores cannot be used at first."""
 
     def __init__(self, settings: TlsSettings, wall_clock_ms: Callable[[], int]) -> None:
         self.settings = settings
@@ -221,7 +221,7 @@ class ReloadingTls:
 
     def register(self, connection: TrustedConnection, presented: PeerChain | None) -> str | None:
         """Register a connection that its certificate authenticated, until `forget`. Returns why it is refused; None
-        where it is not.
+        if it is not.
         """
         if presented is None:
             return None
@@ -240,7 +240,7 @@ class ReloadingTls:
         return None
 
     def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> VerifiedChain:
-        """The chain of a full handshake, which is remembered where the client can resume the session."""
+        """The chain of a full handshake, which is remembered if the client can resume the session."""
         anchor = self._anchors.setdefault(certificates[-1], certificates[-1])
         try:
             ends_at_ms = min(map(validity_end_ms, certificates))
@@ -257,7 +257,7 @@ class ReloadingTls:
         self._trusting.pop(connection, None)
 
     async def check_files(self, offload: Offload) -> None:
-        """Check the files, and renew the contexts where one has changed."""
+        """Check the files, and renew the contexts if one has changed."""
         stamp = await offload(self._file_stamps)
         if stamp == self._stamp:
             return
@@ -296,7 +296,7 @@ class ReloadingTls:
     def _refusal(self, contexts: TlsContexts) -> str | None:
         """Why a new certificate is refused: its names differ from those of the current one.
 
-        None where it is accepted.
+        None if it is accepted.
         """
         before, after = self._contexts.names, contexts.names
         if before is None or after is None:

@@ -1,7 +1,7 @@
 """Key stores and trust stores: read from a file or a setting, and converted to PEM.
 
     PEM       in a file, or in the settings themselves
-    PKCS12    in a file; the default of Java's keytool, also where the setting calls it JKS
+    PKCS12    in a file; the default of Java's keytool, also if the setting calls it JKS
     JKS       refused with the command that converts it
 
 The library `cryptography` reads PKCS12, and the names in certificates.
@@ -48,7 +48,7 @@ class OwnKey(NamedTuple):
 
 
 def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
-    """The key of a key store; None where there is no store. Raises `InvalidStore`."""
+    """The key of a key store; None if there is no store. Raises `InvalidStore`."""
     if store.certificates is not None:
         key = store.key.reveal() if store.key is not None else ""
         return OwnKey(f"{_pem(key)}\n{_pem(store.certificates.reveal())}\n".encode(), key_password)
@@ -65,7 +65,7 @@ def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
 def trusted_certificates(store: StoreSettings) -> tuple[bytes, ...] | None:
     """The trusted certificates of a trust store in DER, each once.
 
-    None where there is no store, and the system's certificates are trusted. Raises `InvalidStore`.
+    None if there is no store, and the system's certificates are trusted. Raises `InvalidStore`.
     """
     where = f"{store.location_name}={store.location}"
     if store.certificates is not None:

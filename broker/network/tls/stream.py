@@ -3,7 +3,7 @@
     transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
                                                               other
 
-    HANDSHAKE   steps run in executor threads (`Handshakes`), but for the last one where it is short; the transport is
+    HANDSHAKE   steps run in executor threads (`Handshakes`), but for the last one if it is short; the transport is
                 not read during one
     OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the
                 peer reads
@@ -129,11 +129,11 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     # The peer
 
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER; None where it presented none."""
+        """The peer's certificate in DER; None if it presented none."""
         return self._ssl.getpeercert(binary_form=True)
 
     def peer_chain(self) -> PeerChain | None:
-        """The chain of the peer's certificate; None where it presented none."""
+        """The chain of the peer's certificate; None if it presented none."""
         if self._ssl.getpeercert(binary_form=True) is None:
             return None
         session = self._ssl.session if self._is_server else None
@@ -318,7 +318,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._send_encrypted()
 
     def _go_on(self) -> None:
-        """Continue to encrypt; the protocol may write again where all unsent bytes have left."""
+        """Continue to encrypt; the protocol may write again if all unsent bytes have left."""
         self._encrypt()
         if self._is_writable and not self._is_warming and self._state is StreamState.OPEN:
             self._inner.resume_writing()
@@ -476,7 +476,7 @@ class UnsentBytes:
     def take_piece(self) -> BytesLike | FileSlice:
         """Take the next piece. Raises OSError.
 
-        Where the disk would have to be read, nothing is taken, and the slice that has to be warmed before is returned.
+        If the disk would have to be read, nothing is taken, and the slice that has to be warmed before is returned.
         """
         chunks = self._chunks
         first = chunks[0]

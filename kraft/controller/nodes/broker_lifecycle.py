@@ -123,7 +123,7 @@ def next_state(
     brokers know their new leaders.
 
     DIVERGES: Apache Kafka unfences a broker that was told to exit if an earlier heartbeat of the broker arrives after
-    that; it then elects the broker for partitions where it is in sync.
+    that; it then elects the broker for partitions for which it is in sync.
     """
     after = NEXT_STATE[state, requested]
     may_serve = is_caught_up and not broker.in_controlled_shutdown

@@ -54,7 +54,7 @@ def assign(
 ) -> PartitionChangeRecord | ErrorCode:
     """Assign a replica to a log directory.
 
-    The error is NONE also where the metadata already has that directory. A replica in an offline directory loses
+    The error is NONE also if the metadata already has that directory. A replica in an offline directory loses
     leadership; one in an online directory may be elected.
     """
     topic = view.image.topics.by_id.get(topic_id)
@@ -83,7 +83,7 @@ def without(
 ) -> RequestedChange:
     """The partition without a replica that cannot serve.
 
-    The replica stays in sync only where it is the last in-sync replica. A damaged replica is not an eligible leader
+    The replica stays in sync only if it is the last in-sync replica. A damaged replica is not an eligible leader
     replica either, because the broker is going to fetch it anew from the log start. The last in-sync replica stays
     eligible: no other replica has its records.
     """

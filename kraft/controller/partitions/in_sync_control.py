@@ -27,7 +27,7 @@ from moldau.protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""The broker epoch of a follower where the leader does not know it, as with brokers before 3.5."""
+"""The broker epoch of a follower if the leader does not know it, as with brokers before 3.5."""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:

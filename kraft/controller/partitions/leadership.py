@@ -16,7 +16,7 @@ MayLead = Callable[[int], bool]
 def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
     """The rules for a partition of the topic.
 
-    `min_in_sync` is 0 where the cluster keeps no eligible leader replicas.
+    `min_in_sync` is 0 if the cluster keeps no eligible leader replicas.
     """
     has_eligible = view.has_eligible_replicas
     return PartitionRules(
@@ -57,7 +57,7 @@ def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
 def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
     """The changes for a broker that comes back and may have lost records.
 
-    The broker leaves the eligible leader replicas and every in-sync set, even where it was the last member.
+    The broker leaves the eligible leader replicas and every in-sync set, even if it was the last member.
     """
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(

@@ -6,7 +6,7 @@
     eligible leader replicas (KIP-966): none while enough are in sync; else those that left the set with all records
       ▼
     the leader: the current one, while it may lead; else the first replica in sync, or eligible, that may lead;
-                else the last known leader, where it is the only one; else, where allowed, any replica: an unclean
+                else the last known leader, if it is the only one; else, if allowed, any replica: an unclean
                 election
       ▼
     one record of the differences, or none
@@ -34,7 +34,7 @@ class Election(Enum):
     PREFERRED = auto()
     """Elect an in-sync replica, the preferred leader rather than the current one."""
     UNCLEAN = auto()
-    """Elect an in-sync replica; where none may lead, a replica that is not in sync."""
+    """Elect an in-sync replica; if none may lead, a replica that is not in sync."""
 
 
 class PartitionRules(NamedTuple):
@@ -82,7 +82,7 @@ class ElectionResult(NamedTuple):
 def change_of(
     topic_id: bytes, partition_id: int, partition: PartitionRegistration, wanted: RequestedChange, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """The record that changes the partition to its new state; None where nothing differs."""
+    """The record that changes the partition to its new state; None if nothing differs."""
     target = target_of(partition, wanted, rules)
     elected = elect(partition, target, wanted.election, rules)
     record = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id)
@@ -147,9 +147,9 @@ def with_eligible(
 
 
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
-    """The target where the elected leader was an eligible leader replica.
+    """The target if the elected leader was an eligible leader replica.
 
-    Where the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack.
+    If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack.
     """
     target = target._replace(isr=[leader])
     eligible = [replica for replica in target.eligible if replica != leader]
@@ -164,7 +164,7 @@ def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
 def elect(
     partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules
 ) -> ElectionResult:
-    """Elect an in-sync replica; an eligible leader replica only where no replica is in sync."""
+    """Elect an in-sync replica; an eligible leader replica only if no replica is in sync."""
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader

@@ -80,7 +80,7 @@ def begun(
     current replicas: a replica that was being added and is not in the new target is removed; one that was being
     removed and is in it stays.
 
-    DIVERGES: in Apache Kafka, where the second target itself adds (or removes) nothing, the additions (or removals) of
+    DIVERGES: in Apache Kafka, if the second target itself adds (or removes) nothing, the additions (or removals) of
     the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
     replica is removed.
     """
@@ -100,7 +100,7 @@ def begun(
 def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
     """The partition after its reassignment is cancelled: without the added replicas.
 
-    Where no remaining replica is in sync, this takes an unclean election.
+    If no remaining replica is in sync, this takes an unclean election.
     """
     if not is_under_way(partition):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)

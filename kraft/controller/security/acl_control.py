@@ -70,8 +70,8 @@ def binding_of(creation: AclCreation) -> AclBinding:
 
 
 def refusal_of(binding: AclBinding) -> ApiError | None:
-    """Why this ACL cannot be created; None where it can."""
-    # DIVERGES: Apache Kafka closes the connection where a code is 0, and answers UNKNOWN_SERVER_ERROR to the code of
+    """Why this ACL cannot be created; None if it can."""
+    # DIVERGES: Apache Kafka closes the connection if a code is 0, and answers UNKNOWN_SERVER_ERROR to the code of
     # ANY.
     if binding.kind not in KNOWN_KINDS - {ResourceKind.ANY}:
         return invalid(f"Invalid resourceType {name_of_code(ResourceKind, binding.kind)}")
@@ -94,7 +94,7 @@ def refusal_of(binding: AclBinding) -> ApiError | None:
 
 
 def refusal_of_host(host: str, metadata_version: int) -> ApiError | None:
-    """Why an ACL cannot have this host; None where it can. A host with a slash is a network, which nodes of older
+    """Why an ACL cannot have this host; None if it can. A host with a slash is a network, which nodes of older
     metadata versions would take for an address that no client has.
     """
     knows_networks = metadata_version >= NETWORK_ACLS_VERSION

@@ -28,7 +28,7 @@ Response = TypeVar("Response", RenewDelegationTokenResponse, ExpireDelegationTok
 
 
 def refusal_of_requester(context: DecisionContext) -> ErrorCode | None:
-    """Why the requester may not create, renew, expire or describe tokens; None where it may."""
+    """Why the requester may not create, renew, expire or describe tokens; None if it may."""
     if not may_hold_tokens(context.principal):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if context.settings.security.token_key is None:
@@ -80,7 +80,7 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 
 
 def refused(owner: Principal, requester: Principal, error: ErrorCode) -> CreateDelegationTokenResponse:
-    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester where the request
+    """The response that refuses. As in Apache Kafka it names the requested owner, or the requester if the request
     names none.
     """
     return CreateDelegationTokenResponse(
@@ -130,7 +130,7 @@ def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest
 
 
 def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
-    """The token with this HMAC, where the requester may renew it.
+    """The token with this HMAC, if the requester may renew it.
 
     The secrets are not stored, so the function computes the HMAC of every token.
     """

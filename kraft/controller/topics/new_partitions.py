@@ -2,8 +2,8 @@
 
 The controller spreads leaders evenly over brokers and replicas over racks, and prefers unfenced brokers.
 
-DIVERGES: where racks are machines that each run several brokers (`moldau serve --cores`), a partition has no two
-replicas in one rack, also where the request names them. Apache Kafka places replicas in one rack when there are fewer
+DIVERGES: if racks are machines that each run several brokers (`moldau serve --cores`), a partition has no two
+replicas in one rack, also if the request names them. Apache Kafka places replicas in one rack when there are fewer
 racks than replicas.
 """
 
@@ -26,7 +26,7 @@ APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in d
 
 
 def refusal_of_assignment(view: View, broker_ids: Sequence[int]) -> ApiError | None:
-    """Why the replicas of a partition cannot be these; None where they can."""
+    """Why the replicas of a partition cannot be these; None if they can."""
     image = view.image
     if not broker_ids:
         return ApiError(
@@ -108,7 +108,7 @@ def place_replicas(
 ) -> list[list[int]]:
     """The replicas of each partition, the preferred leader first.
 
-    `replication_factor` is at most the count of brokers. A fenced broker gets a replica only where the others do not
+    `replication_factor` is at most the count of brokers. A fenced broker gets a replica only if the others do not
     suffice. Placement begins at a random broker, so that the leaders of many topics with one partition spread over
     brokers.
     """

@@ -7,7 +7,7 @@ prospective.
 
 An observer (a node that is not a voter) does the same; without a response in time it looks for the leader again.
 
-A snapshot is fetched in parts (KIP-630) where the log of this node ends before the leader's log starts.
+A snapshot is fetched in parts (KIP-630) if the log of this node ends before the leader's log starts.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class FollowerRole(RaftRole):
         member.peers.send(self._leader, request)
 
     def _change_of_itself(self) -> ChangeOfItself | None:
-        """The request by which a voter corrects its own entry in the voters record; None where the entry is right. The
+        """The request by which a voter corrects its own entry in the voters record; None if the entry is right. The
         entry is checked once in each fetch timeout (KIP-853)."""
         member = self.member
         if not self._has_fetched or member.now_ms < self._update_deadline_ms:
@@ -269,14 +269,14 @@ class FollowerRole(RaftRole):
 
 
 def leader_address(member: QuorumMember, endpoints: Mapping[str, Address]) -> Address:
-    """The leader's address at the quorum's listener; any of its addresses where it has no listener of that name."""
+    """The leader's address at the quorum's listener; any of its addresses if it has no listener of that name."""
     return endpoints.get(member.identity.listener) or next(iter(endpoints.values()))
 
 
 class SnapshotFetch:
     """The fetch of one snapshot.
 
-    The follower begins another fetch where the response names another snapshot id or position.
+    The follower begins another fetch if the response names another snapshot id or position.
     """
 
     def __init__(self, member: QuorumMember, snapshot_id: SnapshotId) -> None:
@@ -290,7 +290,7 @@ class SnapshotFetch:
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
     def append_part(self, partition: ResponsePartitionSnapshot) -> bool:
-        """Take the next part. False where the response is not the next part of this snapshot: the caller begins another
+        """Take the next part. False if the response is not the next part of this snapshot: the caller begins another
         fetch."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)

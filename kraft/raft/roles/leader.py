@@ -55,7 +55,7 @@ class LeaderRole(RaftRole):
         """Write the first batch of the term, which names the leader. Records of earlier terms are committed together
         with it.
 
-        `format --standalone` leaves the voters in the bootstrap checkpoint. Where no other node has read them yet, the
+        `format --standalone` leaves the voters in the bootstrap checkpoint. If no other node has read them yet, the
         batch carries the voters too.
         """
         member = self.member

@@ -20,7 +20,7 @@ class ResignedRole(RaftRole):
     __slots__ = ("_acknowledged", "_election_deadline_ms", "_is_stopped", "_preferred", "_stop_deadline_ms")
 
     def __init__(self, member: QuorumMember, preferred: tuple[ReplicaKey, ...], stop_timeout_ms: int | None) -> None:
-        """`stop_timeout_ms`: how long a node that stops tries to tell the other voters; None where the node does not
+        """`stop_timeout_ms`: how long a node that stops tries to tell the other voters; None if the node does not
         stop.
         """
         super().__init__(member)

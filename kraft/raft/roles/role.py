@@ -40,7 +40,7 @@ class RaftRole:
         return None
 
     def leader_deadline_ms(self) -> int | None:
-        """The time (ms) until which this role waits for a leader; None where it does not wait. A later epoch does not
+        """The time (ms) until which this role waits for a leader; None if it does not wait. A later epoch does not
         extend the wait: otherwise a candidate that cannot win could keep this node from ever holding an election."""
         return None
 
@@ -73,7 +73,7 @@ class RaftRole:
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None where it can."""
+        """Why kraft.version cannot become `version`; None if it can."""
         return "Upgrade kraft version failed because the replica is not the current leader"
 
     def raise_version(self, version: int) -> None:

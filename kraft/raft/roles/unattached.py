@@ -25,7 +25,7 @@ class UnattachedRole(RaftRole):
     __slots__ = ("_ask_ms", "_election_deadline_ms")
 
     def __init__(self, member: QuorumMember, election_deadline_ms: int | None = None) -> None:
-        """`election_deadline_ms`: the deadline of the earlier role, where that role waited for a leader too."""
+        """`election_deadline_ms`: the deadline of the earlier role, if that role waited for a leader too."""
         super().__init__(member)
         self._ask_ms = member.now_ms
         """The time (ms) from which on this node may ask again.

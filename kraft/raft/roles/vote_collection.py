@@ -74,7 +74,7 @@ class VoteCollection:
                 member.peers.send(to, vote_request(member, voter, is_pre_vote=self._is_pre_vote))
 
     def retry_ms(self) -> int | None:
-        """The time (ms) at which the next voter may be asked again; None where all have responded."""
+        """The time (ms) at which the next voter may be asked again; None if all have responded."""
         peers = self._member.peers
         times = [peers.ready_ms(voter.id) for voter in self._open() if not peers.is_waiting(voter.id)]
         return min([*times, self._ask_again_ms] if self._may_ask_again_later() else times, default=None)

@@ -27,7 +27,7 @@ class VersionUpgrade:
         self._described[voter.id] = voter
 
     def refusal(self, version: int) -> str | None:
-        """Why kraft.version cannot become `version`; None where it can, or already is."""
+        """Why kraft.version cannot become `version`; None if it can, or already is."""
         before = self._member.history.kraft_version
         if version < before:
             return (
@@ -40,7 +40,7 @@ class VersionUpgrade:
         return None
 
     def write(self, version: int) -> None:
-        """Write the version and the voters; write nothing where the log has that version already."""
+        """Write the version and the voters; write nothing if the log has that version already."""
         member = self._member
         assert self.refusal(version) is None, "an upgrade that was refused"
         if version > member.history.kraft_version:

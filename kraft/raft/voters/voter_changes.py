@@ -188,7 +188,7 @@ class VoterChanges:
     # Rules
 
     def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
-        """Why no change may begin now; None where one may.
+        """Why no change may begin now; None if one may.
 
         `doing`: names a change that needs a quorum with dynamic voters.
         """

@@ -23,8 +23,8 @@ def describes_voter(member: QuorumMember) -> bool:
 
 
 def change_of_itself(member: QuorumMember) -> ChangeOfItself | None:
-    """The request that corrects this node's entry in the voters record; None where the entry is right. A controller
-    with controller.quorum.auto.join.enable adds itself. Where the voter set has the same node id with another
+    """The request that corrects this node's entry in the voters record; None if the entry is right. A controller
+    with controller.quorum.auto.join.enable adds itself. If the voter set has the same node id with another
     directory id, the controller removes that voter first."""
     if member.history.kraft_version == 0:
         return update_voter_request(member) if member.is_voter else None

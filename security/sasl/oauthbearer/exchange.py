@@ -70,7 +70,7 @@ def parse_bearer(message: bytes) -> BearerMessage:
 
 
 def bearer_message(token: str, extensions: dict[str, str]) -> bytes:
-    """Build the client's message. Raises ValueError where an extension cannot be written."""
+    """Build the client's message. Raises ValueError if an extension cannot be written."""
     for name, value in extensions.items():
         if name == "auth" or not EXTENSION_NAME.fullmatch(name) or not EXTENSION_VALUE.fullmatch(value):
             raise ValueError(f"{name} is not the name of an extension, or its value cannot be sent")
@@ -191,7 +191,7 @@ class BearerClient(ClientMechanism):
     name = NAME
 
     def __init__(self, token: str, extensions: dict[str, str] | None = None) -> None:
-        """Build the message. Raises ValueError where an extension cannot be sent."""
+        """Build the message. Raises ValueError if an extension cannot be sent."""
         self._message = bearer_message(token, extensions or {})
 
     def first(self) -> bytes:

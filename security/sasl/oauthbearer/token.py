@@ -28,9 +28,9 @@ class TokenRules(NamedTuple):
     """The rules for accepting a token."""
 
     issuer: str | None = None
-    """`sasl.oauthbearer.expected.issuer`; None where any issuer is accepted."""
+    """`sasl.oauthbearer.expected.issuer`; None if any issuer is accepted."""
     audiences: frozenset[str] = frozenset()
-    """`sasl.oauthbearer.expected.audience`: the token must name one of them; empty where none is required."""
+    """`sasl.oauthbearer.expected.audience`: the token must name one of them; empty if none is required."""
     subject_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ def accept(token: str, rules: TokenRules, keys: KeySet, now_ms: int) -> Accepted
 
 
 def expiry_ms(token: str) -> int:
-    """The expiry of a token that this node uses for its own logins, in ms since the epoch. Raises `InvalidToken` where
+    """The expiry of a token that this node uses for its own logins, in ms since the epoch. Raises `InvalidToken` if
     the token has no expiry.
     """
     expires_ms = _time_ms(parse(token).claims, "exp")

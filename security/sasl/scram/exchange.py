@@ -12,7 +12,7 @@ A client that cannot log in does not learn whether the user exists:
 
     first message   for an unknown user, salt and iterations are derived from its name and a secret of the cluster. They
                     have the form of a credential: iterations, and size and alphabet of the salt, are as frequent among
-                    unknown users as among the users of the mechanism, and stay the same while the credentials do. Where
+                    unknown users as among the users of the mechanism, and stay the same while the credentials do. If
                     credentials of other forms come or go, a small share of the unknown users gets another form.
     proof           is computed for a credential that no proof satisfies; the error is that for a wrong password
     work            is the same for both: what an unknown user needs is computed for each user
@@ -234,7 +234,7 @@ class ScramUsers(Protocol):
     """Looks up the current SCRAM credentials of users and delegation tokens."""
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        """The credential of a user; None where it has none of this mechanism."""
+        """The credential of a user; None if it has none of this mechanism."""
 
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
         """The form of one of the credentials of a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses it: each
@@ -242,7 +242,7 @@ class ScramUsers(Protocol):
         """
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
-        """The login of a delegation token; None where it does not exist or has expired."""
+        """The login of a delegation token; None if it does not exist or has expired."""
 
 
 class ScramServer(Mechanism):

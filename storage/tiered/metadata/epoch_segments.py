@@ -35,7 +35,7 @@ class EpochSegments:
 
     @property
     def first_offset(self) -> int:
-        """The first offset of this epoch that is read; NO_OFFSET where none is."""
+        """The first offset of this epoch that is read; NO_OFFSET if none is."""
         return self._starts[0] if self._starts else NO_OFFSET
 
     def note_unreferenced(self, row: int) -> None:
@@ -69,7 +69,7 @@ class EpochSegments:
         return displaced
 
     def unreference(self, start_offset: int, row: int) -> bool:
-        """Stop reading a row, and keep it for its deletion; False where it was not read in this epoch."""
+        """Stop reading a row, and keep it for its deletion; False if it was not read in this epoch."""
         slot = bisect_left(self._starts, start_offset)
         is_read = slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row
         if is_read:
@@ -90,12 +90,12 @@ class EpochSegments:
         self.unreferenced.discard(row)
 
     def forget_highest(self) -> None:
-        """Forget the highest copied offset where the epoch has no row any more."""
+        """Forget the highest copied offset if the epoch has no row any more."""
         if self.is_empty:
             self.highest_offset = NO_OFFSET
 
     def at_or_before(self, offset: int) -> int | None:
-        """The row with the largest start offset that is not above `offset`; None where there is none."""
+        """The row with the largest start offset that is not above `offset`; None if there is none."""
         slot = bisect_right(self._starts, offset) - 1
         return self._rows[slot] if slot >= 0 else None
 
@@ -107,7 +107,7 @@ class EpochSegments:
         self, timestamp: int, offset: int, timestamp_of: Callable[[int], int], last_offset_of: Callable[[int], int]
     ) -> int | None:
         """The first row whose largest timestamp is at or after `timestamp`; the search begins at the row that holds
-        `offset`. None where there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its
+        `offset`. None if there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its
         last offset."""
         latest = self._latest
         for row in self._rows[len(latest) :]:
@@ -121,7 +121,7 @@ class EpochSegments:
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The rows that begin before `start_offset`; all rows where `highest_offset` is at or past `end_offset`."""
+        """The rows that begin before `start_offset`; all rows if `highest_offset` is at or past `end_offset`."""
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])

@@ -35,7 +35,7 @@ class Lineage(NamedTuple):
 
 
 def read_lineage(custom_metadata: bytes | None) -> Lineage | None:
-    """Decode the lineage in custom metadata; None where there is none, or another program wrote it."""
+    """Decode the lineage in custom metadata; None if there is none, or another program wrote it."""
     if custom_metadata is None or len(custom_metadata) != FORMAT.size:
         return None
     magic, *fields = FORMAT.unpack(custom_metadata)
@@ -78,7 +78,7 @@ class CleanedEnds:
             self._least = None
 
     def least(self, default: int) -> int:
-        """The lowest cleaned end offset; `default` where no segment is read."""
+        """The lowest cleaned end offset; `default` if no segment is read."""
         if self._least is None and self._counts:
             self._least = min(self._counts)
         return default if self._least is None else self._least

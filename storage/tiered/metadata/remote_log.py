@@ -12,12 +12,12 @@ a replica may delete its local segment.
     segment, copy started        known, not read
     update, copy finished        read in each of its epochs, from the first offset it has there (`EpochSegments`)
     update, delete started       not read any more; kept for the deletion of its objects
-      of an unfinished copy      the same; no effect where the copy is finished
+      of an unfinished copy      the same; no effect if the copy is finished
     update, delete finished      forgotten
     partition delete             `delete_state`; the segments stay until their own records say otherwise
-      finished                   nothing counts as copied any more: where the topic is tiered again, all is copied anew
+      finished                   nothing counts as copied any more: if the topic is tiered again, all is copied anew
 
-Memory: 95 to 110 bytes a segment (measured), and some 250 more where it has custom metadata or several epochs
+Memory: 95 to 110 bytes a segment (measured), and some 250 more if it has custom metadata or several epochs
 (`bench/micro/remote_segments.py`). A lookup takes a few microseconds, whatever the number.
 """
 
@@ -74,7 +74,7 @@ class RemoteLog:
         self._spanning: set[int] = set()
         """The rows of the segments that are read and have several leader epochs."""
         self.delete_state: PartitionDeleteState | None = None
-        """The state of the last removal of the partition; None where there was none."""
+        """The state of the last removal of the partition; None if there was none."""
         self._superseded_ms: dict[int, int] = {}
         """The finished copies that are not read in any epoch, by row, with the time (ms) of the record that replaced
         them.
@@ -87,7 +87,7 @@ class RemoteLog:
     # Records
 
     def replay(self, change: RemoteChange) -> bool:
-        """Apply a record. False where the record may not follow the records before it, and has no effect."""
+        """Apply a record. False if the record may not follow the records before it, and has no effect."""
         match change:
             case RemoteSegment():
                 return self._replay_segment(change)
@@ -184,7 +184,7 @@ class RemoteLog:
     def _ancestors(self, segment: RemoteSegment, lineage: Lineage) -> dict[int, RemoteSegment] | None:
         """The ancestors of a cleaned segment, by row.
 
-        None where the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
+        None if the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
         during the cleaning. The cleaned segment must then never be read.
         """
         ancestors: dict[int, RemoteSegment] = {}
@@ -235,7 +235,7 @@ class RemoteLog:
     # Lookups
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The segment to read an offset of a leader epoch from; None where none has it."""
+        """The segment to read an offset of a leader epoch from; None if none has it."""
         row = self._row_at(epoch, offset)
         return None if row is None else self._segments.get(row)
 
@@ -245,7 +245,7 @@ class RemoteLog:
         return None if row is None or offset > self._segments.last_offset_in(row, epoch) else row
 
     def highest_offset(self, epoch: int) -> int | None:
-        """The last offset (inclusive) of a leader epoch that was ever copied; None where none was."""
+        """The last offset (inclusive) of a leader epoch that was ever copied; None if none was."""
         segments = self._epochs.get(epoch)
         return None if segments is None or segments.highest_offset == NO_OFFSET else segments.highest_offset
 
@@ -257,7 +257,7 @@ class RemoteLog:
 
     def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
         """The first segment with a transaction index, from the one that has an offset of a leader epoch on, within that
-        epoch; None where there is none, or no segment has the offset."""
+        epoch; None if there is none, or no segment has the offset."""
         row = self._row_at(epoch, offset)
         while row is not None:
             if self._segments.has_transaction_index(row):
@@ -270,7 +270,7 @@ class RemoteLog:
 
     def first_from_time(self, epoch: int, timestamp: int, offset: int) -> RemoteSegment | None:
         """The first segment of a leader epoch, from the one that has an offset on, that may have a record at or after a
-        timestamp (ms); None where there is none."""
+        timestamp (ms); None if there is none."""
         segments = self._epochs.get(epoch)
         if segments is None:
             return None
@@ -356,7 +356,7 @@ class RemoteLog:
 
     def cleaned_end_offset(self) -> int:
         """The offset (exclusive) below which every remote segment of a compacted topic is cleaned: no tombstone at or
-        past it may get its delete horizon. 0 where a segment was never cleaned, `OFFSET_MAX` without remote segments.
+        past it may get its delete horizon. 0 if a segment was never cleaned, `OFFSET_MAX` without remote segments.
         """
         return self._cleaned_ends.least(OFFSET_MAX)
 

@@ -90,7 +90,7 @@ class Copying:
         self.worker_of(name, self.workers[0])
 
     def worker_of(self, name: str, asked: Worker) -> Worker:
-        """The worker that runs the connector's task. Raises `Failed` where none does in time."""
+        """The worker that runs the connector's task. Raises `Failed` if none does in time."""
         deadline = time.monotonic() + CATCH_UP_S
         while not (running := asked.running_tasks(name)):
             if time.monotonic() > deadline:
@@ -143,7 +143,7 @@ class Copying:
         self.judge([record.value for record in self.reader.records["lines"]])
 
     def judge(self, values: list[str]) -> None:
-        """Raises `Failed` where the topic or the sink holds what it must not."""
+        """Raises `Failed` if the topic or the sink holds what it must not."""
         wrong = difference(values, self.sunk(), self.lines)
         expect(not wrong, wrong)
 

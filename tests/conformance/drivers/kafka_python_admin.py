@@ -33,7 +33,7 @@ def refusal(error: kafka.errors.KafkaError) -> Refused:
 
 
 def check(error: type[kafka.errors.KafkaError] | kafka.errors.KafkaError) -> None:
-    """Some calls return an error class or an error where others raise."""
+    """Some calls return an error class or an error if others raise."""
     if getattr(error, "errno", 0) != 0:
         raise refusal(error if isinstance(error, Exception) else error())
 

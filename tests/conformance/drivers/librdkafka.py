@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 STRATEGIES = {"range": "range", "roundrobin": "roundrobin", "cooperative": "cooperative-sticky"}
 
-# librdkafka's own spelling where it differs from Kafka's, and its local errors that stand for a broker's answer.
+# librdkafka's own spelling if it differs from Kafka's, and its local errors that stand for a broker's answer.
 _KAFKA_NAMES = {
     "_AUTO_OFFSET_RESET": "OFFSET_OUT_OF_RANGE",
     "_UNKNOWN_TOPIC": "UNKNOWN_TOPIC_OR_PARTITION",

@@ -105,7 +105,7 @@ PHASES: Final[dict[str, tuple[Rule, ...]]] = {
 
 
 def broker_settings(port: int, secured: int) -> dict[str, str]:
-    """A listener more, where users log in; on the plain one everybody is a super user."""
+    """A listener more, if users log in; on the plain one everybody is a super user."""
     own, more = f"PLAINTEXT://127.0.0.1:{port}", f"USERS://127.0.0.1:{secured}"
     return {
         "listeners": f"{own},CONTROLLER://127.0.0.1:{port + 1},{more}",
@@ -240,7 +240,7 @@ def epoch_of_broker(port: int) -> int:
 
 
 def told(port: int, ids: Ids, questions: Iterable[Asked], *, logs_in: bool = True) -> dict[str, object]:
-    """What the user is told, request by request; `closed` where the broker closes the connection instead."""
+    """What the user is told, request by request; `closed` if the broker closes the connection instead."""
     found: dict[str, object] = {}
     connection: Connection | None = None
     for number, asked in enumerate(questions):

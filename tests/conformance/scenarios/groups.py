@@ -33,7 +33,7 @@ class Crowd:
         client: Client | None = None,
         strategy: str = "",
     ) -> Member:
-        """`strategy`: of this member, where it is not that of the group; `consumer` for a member with the consumer
+        """`strategy`: of this member, if it is not that of the group; `consumer` for a member with the consumer
         protocol (KIP-848).
         """
         full_name = self.session.name(name)

@@ -123,7 +123,7 @@ class Attempts:
         self.libraries = (*self._commands, JAVA)
 
     def run(self, tried: Mapping[str, Case], libraries: tuple[str, ...]) -> None:
-        """Leaves the outcomes in the facts. Raises `Failed` where one is not what the case demands."""
+        """Leaves the outcomes in the facts. Raises `Failed` if one is not what the case demands."""
 
         def attempt(pair: tuple[str, str]) -> str:
             library, name = pair

@@ -79,7 +79,7 @@ class Change:
         self.slowest_s: dict[str, float] = {}
 
     async def is_followed(self, what: str, on: Callable[[int], Coroutine[object, object, bool]]) -> None:
-        """Raises `Failed` where a node does not follow in time, or a client notices that should not."""
+        """Raises `Failed` if a node does not follow in time, or a client notices that should not."""
         began = time.monotonic()
         followed = await asyncio.gather(*(is_in_force(lambda port=port: on(port), IN_FORCE_S) for port in self.loads))  # type: ignore[misc]
         self.slowest_s[what] = time.monotonic() - began

@@ -56,7 +56,7 @@ def described(box: Toolbox, id: str) -> list[list[str]]:
 
 
 def aborted(box: Toolbox) -> None:
-    """Of a producer that was killed, the tool aborts the transaction where it is open."""
+    """Of a producer that was killed, the tool aborts the transaction if it is open."""
     topic, id = box.create_topic(), box.name("x")
     place = ("--topic", topic, "--partition", "0")
 

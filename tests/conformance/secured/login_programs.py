@@ -64,7 +64,7 @@ def lacks_scram(library: str, command: list[str]) -> bool:
 
 
 def login(library: str, command: list[str], address: str, security: Mapping[str, object]) -> str:
-    """How the login ended: `ok`, `refused` or `no answer`. Raises `Failed` where the program itself did."""
+    """How the login ended: `ok`, `refused` or `no answer`. Raises `Failed` if the program itself did."""
     line = [*command, address, json.dumps(security)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode != 0:

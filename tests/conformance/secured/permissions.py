@@ -57,7 +57,7 @@ def grant(bootstrap: str, user: str, permissions: Iterable[Permission]) -> int:
 
 
 def withdraw(bootstrap: str, user: str, permission: Permission) -> None:
-    """Removes the ACLs. Raises `Failed` where not each of them was there."""
+    """Removes the ACLs. Raises `Failed` if not each of them was there."""
     bindings = permission.bindings(user)
     filters = [
         AclBindingFilter(

@@ -129,7 +129,7 @@ class Shop:
         return time.monotonic() - written
 
     def catch_up(self) -> None:
-        """Raises `Failed` where records are missing in the end, or more are there than there must be."""
+        """Raises `Failed` if records are missing in the end, or more are there than there must be."""
         deadline = time.monotonic() + CATCH_UP_S
         wanted = self.truth.counts()
         while True:

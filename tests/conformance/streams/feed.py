@@ -26,7 +26,7 @@ class Feed:
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                # librdkafka may write a batch again under a new epoch where one behind it was refused out of order.
+                # librdkafka may write a batch again under a new epoch if one behind it was refused out of order.
                 "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 20,
                 "message.timeout.ms": ACKNOWLEDGED_S * 1000,

@@ -85,7 +85,7 @@ class Truth:
 
 
 def additions(totals: Sequence[str]) -> list[str]:
-    """What was added from each of "count:sum" to the next; the counts are kept where they are not 1, 2, 3."""
+    """What was added from each of "count:sum" to the next; the counts are kept if they are not 1, 2, 3."""
     added, before = [], 0
     for number, each in enumerate(totals, 1):
         count, total = map(int, each.split(":"))

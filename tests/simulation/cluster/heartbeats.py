@@ -83,7 +83,7 @@ class Heartbeats:
         return {index for each in self._sharers for index in each.assigned} == {*range(self._partitions)}
 
     async def end(self, patience_s: float) -> None:
-        """Raises TimeoutError where a member is stuck, or a record is not delivered."""
+        """Raises TimeoutError if a member is stuck, or a record is not delivered."""
         for each in self._members:
             each.is_ending = True
         await asyncio.wait_for(asyncio.gather(*self._working), patience_s)

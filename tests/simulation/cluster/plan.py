@@ -11,7 +11,7 @@ from tests.support.security.token_holder import TOKEN_PROPERTIES
 
 
 class Fault(Enum):
-    """What may strike. `POWER_CUT_ALL` only where every acknowledgement is flushed: else nothing is promised."""
+    """What may strike. `POWER_CUT_ALL` only if every acknowledgement is flushed: else nothing is promised."""
 
     POWER_CUT = "power cut"
     POWER_CUT_ALL = "power cut of all"
@@ -62,7 +62,7 @@ STORAGE_FAULTS = (
     Fault.STORAGE_LAG,
     Fault.SWITCH_COPIES,
 )
-"""Only where topics are tiered."""
+"""Only if topics are tiered."""
 
 DRAWN_ALONE = (
     Fault.BIT_ROT,
@@ -135,7 +135,7 @@ class Plan:
     churns_topics: bool
     small_segments: bool
     nodes: int = 3
-    """The fourth, where there is one, has replicas and no vote at first."""
+    """The fourth, if there is one, has replicas and no vote at first."""
     has_eligible_replicas: bool = False
     """KIP-966 is on."""
     names_voters: bool = False
@@ -156,7 +156,7 @@ class Plan:
     administrators: int = 1
     """Of topics that come and go."""
     retains: str = ""
-    """By what the topic is retained of which nobody reads: "bytes", "time", or not at all where there is none."""
+    """By what the topic is retained of which nobody reads: "bytes", "time", or not at all if there is none."""
     careless: int = 0
     """Producers that ask for the acknowledgement of the leader alone."""
     mixed: int = 0
@@ -164,15 +164,15 @@ class Plan:
     loop_records_max: int = 50_000
     """Of a batch that is examined on the loop of its broker; others are examined beside it."""
     partitions_at_once_max: int = 10
-    """So many are made or deleted where the metadata is followed; more become jobs."""
+    """So many are made or deleted if the metadata is followed; more become jobs."""
     churn_pause_s: float = 0.8
     """Between two of their acts, at the most."""
     transactional: int = 0
-    """Transactional ids of each protocol. Only where wall clocks agree: they tell when a transaction times out."""
+    """Transactional ids of each protocol. Only if wall clocks agree: they tell when a transaction times out."""
     transforms: bool = False
     """What is written in transactions is read, and written elsewhere, in transactions with the offsets."""
     table_keys: int = 0
-    """Of each partition of a compacted topic, where there is one; the internal topics are compacted as eagerly then."""
+    """Of each partition of a compacted topic, if there is one; the internal topics are compacted as eagerly then."""
     tombstones_ms: int = 1000
     """How long deletions of keys are kept."""
     is_tiered: bool = False
@@ -180,9 +180,9 @@ class Plan:
     tiered_segment_bytes: int = 1000
     local_retention_bytes: int = 1000
     table_policy: str = ""
-    """`cleanup.policy` of the compacted topic where it is tiered as well; "": it is not."""
+    """`cleanup.policy` of the compacted topic if it is tiered as well; "": it is not."""
     table_retains: str = ""
-    """By what the tiered compacted topic is retained where "delete" is in its policy: "bytes", "time", or not at all.
+    """By what the tiered compacted topic is retained if "delete" is in its policy: "bytes", "time", or not at all.
     """
     pass_bytes: int = 1 << 30
     """At most so many bytes of remote segments are cleaned in one pass."""

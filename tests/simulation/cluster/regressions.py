@@ -104,7 +104,7 @@ def an_empty_answer_does_not_forget_the_last_epoch(seed: int) -> None:
 
 
 def a_cut_below_the_high_watermark_is_told(seed: int) -> None:
-    """KAFKA-19474: what was committed is not there any more where an unclean leader was elected. Whoever runs the
+    """KAFKA-19474: what was committed is not there any more if an unclean leader was elected. Whoever runs the
     cluster is to read that, and not only that something was truncated."""
     ours, theirs = grown((0, 0, 1), values="abx"), grown((0, 2, 2), values="apq")
     leader, follower = LeaderSide(theirs), FollowerSide(ours)

@@ -1,4 +1,4 @@
-"""Scripted stories, where random faults would need too long to meet the one moment that matters."""
+"""Scripted stories, if random faults would need too long to meet the one moment that matters."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def a_follower_truncates_by_epoch_and_not_to_its_high_watermark(seed: int) -> No
 
 def a_follower_flushes_what_it_brought_along_before_it_fetches(seed: int) -> None:
     """P2: killed, or deposed, it has a tail in its page cache that its next leader would count as durable: with the
-    power of all gone at once, an acknowledged record would be gone where only this one comes back in sync."""
+    power of all gone at once, an acknowledged record would be gone if only this one comes back in sync."""
     follower, machine = partition(), ReplicaFetcher(2, FetcherSettings())
     follower.log.config = replace(follower.log.config, flush_messages=1)
     follower.become_follower(1, 3)

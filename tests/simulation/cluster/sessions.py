@@ -103,7 +103,7 @@ class Session:
 
     @staticmethod
     async def _answer(asking: Awaitable[Any]) -> Any:
-        """The response; None where the broker closes the connection."""
+        """The response; None if the broker closes the connection."""
         try:
             return await asyncio.wait_for(asking, 2)
         except Closed:

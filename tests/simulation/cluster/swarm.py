@@ -89,7 +89,7 @@ class Run:
     ledger: Ledger = field(default_factory=Ledger)
     """Of transactions."""
     table_history: History = field(default_factory=History)
-    """Of the compacted topic, where not everything that was acknowledged is read."""
+    """Of the compacted topic, if not everything that was acknowledged is read."""
     complaints: list[str] = field(default_factory=list)
     struck: dict[str, int] = field(default_factory=dict)
     simulated_s: float = 0.0
@@ -151,7 +151,7 @@ class Swarm:
         self._readers: list[Reader] = []
         self._table = KeyedTable(Random(f"{seed}/table"), plan.table_keys)
         self._table_starts: dict[Key, int] = {}
-        """Where the log of a partition of the compacted topic begins at the end, where retention has moved it."""
+        """If the log of a partition of the compacted topic begins at the end, if retention has moved it."""
         self._told_ends = ToldEnds(self.run.complaints)
         self._transactional = Transactional(self.cluster, plan, self.bootstrap, self.run.ledger)
         self._heartbeats = Heartbeats(
@@ -193,7 +193,7 @@ class Swarm:
         return Bootstrap(self, Random(f"{self.run.seed}/{name}"))
 
     def _term_of(self, node_id: int, group: str) -> int | None:
-        """The leader epoch in which a node coordinates a group, where nobody has heard of a later one."""
+        """The leader epoch in which a node coordinates a group, if nobody has heard of a later one."""
         brokers = {node.id: node.broker for node in self.cluster.nodes.values() if node.is_up}
         broker, images = brokers.get(node_id), [each.image for each in brokers.values() if each is not None]
         if broker is None:
@@ -384,7 +384,7 @@ class Swarm:
             yield LeaderProducer("r", (RETAINED, 0), self.bootstrap("r"), None, self._answers, shape)
 
     def _mixed_producers(self) -> Iterator[MixedProducer]:
-        """Their large batches are examined in an executor thread where the plan's limit is small."""
+        """Their large batches are examined in an executor thread if the plan's limit is small."""
         run, large = self.run, min(self.plan.loop_records_max + 1, MIXED_RECORDS_MAX)
         for number in range(self.plan.mixed):
             name = f"m{number}"

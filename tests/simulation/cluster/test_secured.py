@@ -108,7 +108,7 @@ def test_an_acl_that_is_not_in_the_metadata_is_flagged() -> None:
 
     complaints = secured(story)
     assert len(complaints) == 4
-    assert sum("allowed CREATE of TOPIC" in each for each in complaints) == 1, "also where the controller decides"
+    assert sum("allowed CREATE of TOPIC" in each for each in complaints) == 1, "also if the controller decides"
 
 
 def test_an_acl_that_a_node_has_forgotten_is_flagged() -> None:

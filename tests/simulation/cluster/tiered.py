@@ -26,7 +26,7 @@ URL: Final = "s3://bucket/prefix"
 COPIED_S: Final = 240.0
 """How long a healed cluster may take until all is copied that can be, and nothing else is in the bucket.
 
-A copy takes two seconds where another node leads its partition of the metadata, and a strike leaves fifty segments.
+A copy takes two seconds if another node leads its partition of the metadata, and a strike leaves fifty segments.
 """
 PAUSE_S: Final = 1.0
 """Between two readings of a partition from its beginning."""
@@ -64,7 +64,7 @@ class Tiered:
     # What is owed at last
 
     async def settled(self) -> None:
-        """Raises `Violation` where copying does not catch up, or something is left in the bucket that no copy is."""
+        """Raises `Violation` if copying does not catch up, or something is left in the bucket that no copy is."""
         try:
             await self._cluster.until(lambda: not any(self._behind()), "copies", COPIED_S)
         except AssertionError as error:

@@ -114,7 +114,7 @@ class Transactional:
         return all(each.committed_count > before for each, before in zip(self._applications, self._before, strict=True))
 
     async def end(self, patience_s: float) -> None:
-        """Raises AssertionError and TimeoutError where a client or the last stable offset is stuck."""
+        """Raises AssertionError and TimeoutError if a client or the last stable offset is stuck."""
         for application in self._applications:
             application.is_ending = True
         await asyncio.wait_for(asyncio.gather(*self._working), patience_s)

@@ -75,7 +75,7 @@ class TransactionalTable:
         )
 
     async def stop(self, patience_s: float) -> None:
-        """No more transactions begin. Raises TimeoutError where a client is stuck."""
+        """No more transactions begin. Raises TimeoutError if a client is stuck."""
         for application in self._applications:
             application.is_ending = True
         await asyncio.wait_for(asyncio.gather(*self._working), patience_s)

@@ -32,12 +32,12 @@ PRODUCER_IDS: Final = (9000, 9001, 9002)
 
 @dataclass(slots=True)
 class Consumer:
-    """`since_s`: from when on its leader could have answered it; None where it cannot."""
+    """`since_s`: from when on its leader could have answered it; None if it cannot."""
 
     client: Client
     isolation: int
     offsets: dict[int, int]
-    """By partition, where it goes on."""
+    """By partition, if it goes on."""
     since_s: float | None = None
     answers: int = 0
 

@@ -164,7 +164,7 @@ class Process:
         await self.checkpoints.write({(each.topic, 0): each.high_watermark for each in self.partitions}.get)
 
     async def truncate(self, partition: Partition, offset: int, *, is_emptied: bool = False) -> None:
-        """Make an offset the end of a log, durably; where it is emptied, its start as well."""
+        """Make an offset the end of a log, durably; if it is emptied, its start as well."""
         log, now_ms = partition.log, self.environment.wall_ms()
         log.lower_recovery_point(offset)
         await self.checkpoints.write()

@@ -68,7 +68,7 @@ class View:
 
     @property
     def first_open_offset(self) -> int:
-        """The first offset of a transaction without a marker; where there is none, the end."""
+        """The first offset of a transaction without a marker; if there is none, the end."""
         begun = [each.opened[0].base_offset for each in self.producers.values() if each.opened]
         return min(begun, default=self.end_offset)
 
@@ -118,7 +118,7 @@ class Oracle:
         self.committed_end = 0
         """The largest high watermark. Another replica has what is before it: a log that loses it gets it again."""
         self.start_offset = 0
-        """Where the log began, or began anew."""
+        """If the log began, or began anew."""
         self.view = View(0)
         self.cleanable_end = 0
         """No log may have been cleaned at or past this offset: it was above the last stable offset, or active."""
@@ -176,5 +176,5 @@ class Oracle:
             self.cleanable_since.append((end_offset, now_ms))
 
     def cleanable_since_ms(self, offset: int) -> int | None:
-        """Since when a record may have been cleaned; None where it may not."""
+        """Since when a record may have been cleaned; None if it may not."""
         return next((since_ms for end_offset, since_ms in self.cleanable_since if offset < end_offset), None)

@@ -4,7 +4,7 @@ each batch     is one that was appended, with its offsets, producer, sequences a
 untouched      what was never cleanable, or is younger than min.compaction.lag.ms, is there whole
 latest         the latest committed record of each key is there; a tombstone for delete.retention.ms at least
 horizons       that of a batch never changes
-nothing back   where a tombstone is gone, no older record of its key is there
+nothing back   if a tombstone is gone, no older record of its key is there
 clean part     before the first dirty offset each key has one committed record
 transactions   while records of one are there, so is its marker; a read_committed consumer gets no aborted record,
                from no offset; the last stable offset is not past an open transaction

@@ -508,7 +508,7 @@ class Swarm:
             await self._until_tidy(process, each)
 
     async def _clean_anew(self, process: Process) -> None:
-        """As where the checkpoint of the cleaner was lost, while a deletion is the last record: it goes, and the offset
+        """As if the checkpoint of the cleaner was lost, while a deletion is the last record: it goes, and the offset
         behind it stays the end of the log."""
         self._end_all(process, commits=True)
         deletion = self._record(process)._replace(value=None)

@@ -1,7 +1,7 @@
 """When each broker was last heard from in this term, by heartbeats of its registered incarnation alone.
 
 A broker that is not fenced was heard from within its session, whatever else arrives in its name. One whose connection
-broke is fenced sooner, where the controller hurries; one that was heard from in time is not fenced.
+broke is fenced sooner, if the controller hurries; one that was heard from in time is not fenced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Contact:
 
 
 class Contacts:
-    """`hurries`: the controller does not wait for the end of a session where a broker seems gone before."""
+    """`hurries`: the controller does not wait for the end of a session if a broker seems gone before."""
 
     def __init__(self, session_ms: int, *, hurries: bool) -> None:
         self._session_ms = session_ms

@@ -95,7 +95,7 @@ class Data:
     proposed_in: int = -1
     """The partition epoch of that."""
     asked: tuple[altering.AlterPartitionRequest, Callable[[Any], None]] | None = None
-    """For that set; it is asked again where the answer is lost."""
+    """For that set; it is asked again if the answer is lost."""
     is_answer_lost: bool = False
 
 
@@ -271,7 +271,7 @@ class Swarm:
         self.uncommitted.append(Entry(decision.records, provenance, tell))
 
     def _check_election(self, name: str, before: Assigned, after: Assigned) -> None:
-        """An eligible leader replica is elected where no in-sync replica can be."""
+        """An eligible leader replica is elected if no in-sync replica can be."""
         cluster = self.controller.image.cluster
         left_out = {*before.isr} & {*after.replicas} - {*after.isr, *after.eligible_leader_replicas}
         if after.leader in before.eligible_leader_replicas and any(map(cluster.is_active, left_out)):
@@ -498,7 +498,7 @@ class Swarm:
 
     def repeat(self) -> None:
         """A request that was sent long ago arrives once more; no node waits for its response. One for an in-sync set
-        only where that has changed since: else its leader would ask for it still."""
+        only if that has changed since: else its leader would ask for it still."""
         if self.late:
             request = self.random.choice(self.late[self.random.choice([*self.late])])
             if not isinstance(request, altering.AlterPartitionRequest) or self._is_over(request):
@@ -513,7 +513,7 @@ class Swarm:
     # Leaders and followers
 
     def _leader(self, key: Key) -> tuple[Node, Assigned] | None:
-        """As the metadata has it, where it lives and is the same process."""
+        """As the metadata has it, if it lives and is the same process."""
         topic = self.committed.image.topics.by_id.get(key[0])
         assigned = topic.partitions.get(key[1]) if topic is not None else None
         if assigned is None or assigned.leader == NO_LEADER:
@@ -526,7 +526,7 @@ class Swarm:
         return self.random.choice([*self.data]) if self.data else None
 
     def write(self) -> None:
-        """What everybody who counts, or may count, has taken is committed, where they are enough."""
+        """What everybody who counts, or may count, has taken is committed, if they are enough."""
         key = self._any_key()
         led = self._leader(key) if key is not None else None
         if key is None or led is None:

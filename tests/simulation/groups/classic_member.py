@@ -74,7 +74,7 @@ class ClassicMember:
         self.owned: Named = NOTHING
         self.is_joined = self.is_synced = False
         self._followers: dict[str, ConsumerProtocolSubscription] | None = None
-        """The members with what they said, where this one leads."""
+        """The members with what they said, if this one leads."""
 
     @property
     def protocol(self) -> str:

@@ -69,7 +69,7 @@ def join_request(of: ClassicIdentity, protocols: Mapping[str, bytes], fresh_id: 
 
 
 def sync_request(of: ClassicIdentity, protocol: str, planned: Mapping[str, bytes]) -> Sent:
-    """`planned`: the assignments by member id, where the member leads."""
+    """`planned`: the assignments by member id, if the member leads."""
     request = partial(
         SyncGroupRequest,
         group_id=of.group_id,
@@ -120,7 +120,7 @@ class Client:
         self.member_id = ""
         self.generation = -1
         self.others: list[tuple[str, str]] | None = None
-        """Members with their places, where this one leads."""
+        """Members with their places, if this one leads."""
         self.is_joined = self.is_synced = self.is_waiting = False
         self._plans = 0
         self._planned: dict[str, str] = {}

@@ -104,7 +104,7 @@ class ConsumerMember:
     # What it sends
 
     def heartbeat(self) -> Sent:
-        """Everything in the first one, and where the coordinator may know less than the member; else what is new."""
+        """Everything in the first one, and if the coordinator may know less than the member; else what is new."""
         request = partial(
             ConsumerGroupHeartbeatRequest,
             group_id=self.group_id,

@@ -144,7 +144,7 @@ class ConsumerRules(HeartbeatRules[ConsumerPlace]):
                 raise Violation(f"{member.member_id} and {other.member_id} own {other.owned & taken}")
 
     def is_settled(self, partitions: dict[str, Owned]) -> str:
-        """Why the groups are not settled; nothing where they are. `partitions`: those of each topic."""
+        """Why the groups are not settled; nothing if they are. `partitions`: those of each topic."""
         for group_id, group in self.latest.items():
             if group.target_epoch != group.epoch and group.members:
                 return f"group {group_id} is at epoch {group.epoch}, its assignment at {group.target_epoch}"

@@ -1,7 +1,7 @@
 """One group of consumers whose members change between the classic and the consumer protocol, each by itself.
 
 A seed draws `group.consumer.migration.policy`, whether the members of the classic protocol are eager or cooperative,
-and how the log behaves. In the end all members are of one protocol, or stay mixed where the
+and how the log behaves. In the end all members are of one protocol, or stay mixed if the
 policy allows it, and the group settles.
 """
 

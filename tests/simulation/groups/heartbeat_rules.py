@@ -145,7 +145,7 @@ class HeartbeatRules(ABC, Generic[PlaceT]):
         self._before[id(event.waiter.token)] = self.group(event.group_id).places.get(member_id)
 
     def _commit_fault(self, event: events.CommitOffsets) -> str:
-        """Why a commit must not be accepted; nothing where it may."""
+        """Why a commit must not be accepted; nothing if it may."""
         member_id, epoch = event.request.member_id, event.request.generation_id_or_member_epoch
         place = self.group(event.group_id).places.get(member_id)
         if place is None:

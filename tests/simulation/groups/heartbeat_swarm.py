@@ -162,7 +162,7 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
         self.settle()
 
     def settle(self) -> None:
-        """Heartbeats in rounds until the groups are settled. Raises `Violation` where they never are."""
+        """Heartbeats in rounds until the groups are settled. Raises `Violation` if they never are."""
         why = ""
         for _ in range(QUIET_ROUNDS):
             for member in self.members:
@@ -185,7 +185,7 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
 
     @abstractmethod
     def why_unsettled(self) -> str:
-        """Why the groups are not settled; nothing where they are."""
+        """Why the groups are not settled; nothing if they are."""
 
     # Watching
 

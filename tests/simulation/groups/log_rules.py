@@ -103,7 +103,7 @@ class Replayed:
         self._positions[place] = placed.position
 
     def pending_places(self) -> dict[Place, int]:
-        """Where an offset is pending in a transaction, with the end of the batch of the first."""
+        """If an offset is pending in a transaction, with the end of the batch of the first."""
         found: dict[Place, int] = {}
         for offsets in self.pending.values():
             for place, placed in offsets.items():
@@ -120,7 +120,7 @@ class LogRules(Watcher):
         self._ever: dict[int, set[tuple[Place, int, str]]] = {}
         """All that was ever committed, by its offset."""
         self._empty_since: dict[str, int | None] = {}
-        """Wall clock; None where no record tells."""
+        """Wall clock; None if no record tells."""
         self._states: dict[str, object] = {}
         self._topics: dict[str, tuple[int, set[str]]] = {}
         """Generation of a group, and what its members subscribed to when it began."""

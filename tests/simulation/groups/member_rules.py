@@ -433,7 +433,7 @@ class MemberRules(Watcher):
                 parked_ms = now_ms - self._parked_ms.get(group_id, now_ms)
                 if (
                     parked_ms > 2 * patience_ms + config.initial_rebalance_delay_ms
-                ):  # twice where no member was there first
+                ):  # twice if no member was there first
                     raise Violation(f"members of {group_id} have waited {parked_ms} ms for others")
             if group.state is COMPLETING and now_ms - since_ms > patience_ms + config.offsets_commit_timeout_ms:
                 raise Violation(f"generation {group.generation} of {group_id} is made for {now_ms - since_ms} ms")

@@ -71,7 +71,7 @@ class StreamsMember:
         self._told = None
 
     def heartbeat(self) -> Sent:
-        """Everything in the first one; its tasks where they are others, or the coordinator may know others."""
+        """Everything in the first one; its tasks if they are others, or the coordinator may know others."""
         request = partial(
             StreamsGroupHeartbeatRequest,
             group_id=self.group_id,

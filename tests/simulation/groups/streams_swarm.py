@@ -135,7 +135,7 @@ class StreamsRules(HeartbeatRules[StreamsPlace]):
                 raise Violation(f"{member.member_id} and {other.member_id} process {other.owned.active & taken}")
 
     def is_settled(self, sizes: dict[str, int], standbys: int) -> str:
-        """Why the groups are not settled; nothing where they are. `sizes`: partitions of each topic."""
+        """Why the groups are not settled; nothing if they are. `sizes`: partitions of each topic."""
         for group_id, group in self.latest.items():
             members = [each for each in self.members if each.group_id == group_id]
             if group.members and group.target_epoch != group.epoch:
@@ -218,7 +218,7 @@ class StreamsSwarm(HeartbeatSwarm[StreamsMember]):
         self.stage.image = self.topics.image()
 
     def change_topics(self) -> None:
-        """Where an input grows, its changelog is too small: an operator makes it anew."""
+        """If an input grows, its changelog is too small: an operator makes it anew."""
         super().change_topics()
         for group_id in GROUPS:
             changelog = self.topics.by_name.get(f"{group_id}-{CHANGELOG}")

@@ -12,7 +12,7 @@ def check_acknowledged(
     cluster: Cluster, key: Key, last_offset: int, client: Client, what: str = "acknowledged"
 ) -> None:
     """Of whoever leads at that moment and has the record in its log. A leader that has died says nothing any more, nor
-    does one whose replica was moved away: then nothing is said. Nor where it is back meanwhile, before its answer was
+    does one whose replica was moved away: then nothing is said. Nor if it is back meanwhile, before its answer was
     read: a new process begins with the high watermark of its last checkpoint."""
     if not client.is_peer_alive():
         return

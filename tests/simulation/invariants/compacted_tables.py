@@ -146,7 +146,7 @@ class CompactedTables:
                 self._compare_key(key, replica, table, offsets, held, had)
 
     def table(self, key: PartitionKey) -> Table | None:
-        """What was ever committed of a partition; None where nothing is known yet."""
+        """What was ever committed of a partition; None if nothing is known yet."""
         return self._tables.get(key)
 
     def is_missed(self, key: PartitionKey, record_key: bytes) -> bool:
@@ -218,7 +218,7 @@ def is_rotten_anywhere(seen: Observation, replica: Replica) -> bool:
 
 
 def keyed_records(replica: Replica, batch: StoredBatch) -> Iterator[tuple[int, Keyed]]:
-    """The records of a batch with their offsets; of none where the page cache has lost it."""
+    """The records of a batch with their offsets; of none if the page cache has lost it."""
     path = f"{replica.partition.log.directory}/{batch.segment_offset:020d}.log"
     stored = bytes(replica.disk.peek(path)[batch.position : batch.position + batch.size])
     if stored and batch.is_sound:

@@ -61,7 +61,7 @@ class ControllerState:
 
 
 def last_known(before: Assigned, after: Assigned) -> tuple[int, ...]:
-    """Who led last is elected where nobody else is left, be it that it lost its power meanwhile (KIP-966); the last
+    """Who led last is elected if nobody else is left, be it that it lost its power meanwhile (KIP-966); the last
     eligible one may go in the same step."""
     is_left_over = not before.isr and not after.eligible_leader_replicas and len(before.last_known_elr) == 1
     return before.last_known_elr if is_left_over else ()

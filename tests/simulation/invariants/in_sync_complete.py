@@ -1,4 +1,4 @@
-"""I3, I7: every living member of the in-sync set, as the controller has it, holds all that was committed, durably where
+"""I3, I7: every living member of the in-sync set, as the controller has it, holds all that was committed, durably if
 that is asked: each of them may lead next.
 """
 

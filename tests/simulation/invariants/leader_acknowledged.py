@@ -1,4 +1,4 @@
-"""acks=1: when a leader says so, its log has the record at the offset that it tells, durable where its topic asks for
+"""acks=1: when a leader says so, its log has the record at the offset that it tells, durable if its topic asks for
 that; a broker that does not lead says nothing of the kind.
 
 Looked at when the broker hands the answer over, which is before anybody can know of it.

@@ -106,7 +106,7 @@ class LogContent:
                 self._read_segment(base, files[base], start, segments[base].size, end_offset)
 
     def _forget_cleaned(self, log: Log) -> None:
-        """Read all of a compacted log again where a segment is not what it was."""
+        """Read all of a compacted log again if a segment is not what it was."""
         sizes = {each.base_offset: each.size for each in log.segments[:-1]}
         if any(sizes.get(base) != size for base, size in self._sizes.items()):
             self.batches.clear()

@@ -2,7 +2,7 @@
 watermark; and no record of an epoch that a marker has ended lies behind that marker.
 
 A transaction is decided once its marker lies below the high watermark: a marker above it may yet be lost. A replica
-that was loaded, or truncated, may take it for decided where a producer snapshot covers the marker, as in Apache Kafka:
+that was loaded, or truncated, may take it for decided if a producer snapshot covers the marker, as in Apache Kafka:
 snapshots do not say how far the high watermark was. The outcome cannot become another one: the coordinator has
 committed it before.
 

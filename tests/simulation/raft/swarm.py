@@ -136,7 +136,7 @@ class Swarm:
                 network.stray(asker, answerer, vote_request(asker, answerer))
 
     def replace_disk(self) -> None:
-        """Of one node in a run, where the voters stay the same: the others have what it had, and are still enough."""
+        """Of one node in a run, if the voters stay the same: the others have what it had, and are still enough."""
         if self._may_replace_disk:
             self._may_replace_disk = False
             host = self.world.random.choice(list(self.world.hosts.values()))
@@ -167,7 +167,7 @@ def vote_request(asker: Host, answerer: Host) -> VoteRequest:
 
 
 def voters_may_lose_one(world: World, kinds: list[Callable[[], None]], *changes: Callable[[], None]) -> bool:
-    """Where the log names the voters, they are at least three, and no request changes them."""
+    """If the log names the voters, they are at least three, and no request changes them."""
     initial = world.hosts[1].initial
     is_named = initial is not None and initial.voters is not None and len(initial.voters.by_id) >= VOTERS_MIN
     return is_named and not any(change in kinds for change in changes)

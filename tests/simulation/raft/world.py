@@ -59,7 +59,7 @@ class World:
         self.at(self.now_ms + delay_ms, host, action)
 
     def run_until(self, is_done: Callable[[], bool], timeout_ms: int) -> None:
-        """Raises AssertionError where it is not done in this time: liveness."""
+        """Raises AssertionError if it is not done in this time: liveness."""
         end_ms = self.now_ms + timeout_ms
         while not is_done():
             assert self._queue and self._queue[0][0] <= end_ms, f"not done in {timeout_ms} ms: {self.states()}"

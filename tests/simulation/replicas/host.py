@@ -191,7 +191,7 @@ class Host(LeaderSide):
             self.effects.append((fetcher, effect))
 
     def perform(self, bounds: tuple[int, int] | None) -> None:
-        """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, where
+        """The next effect, as `broker/replicas/replica_fetchers.py` does. `bounds`: of the leader's log, if
         it can be asked."""
         fetcher, effect = self.effects.pop(0)
         partition = effect.partition if not isinstance(effect, LogWarning) else self.partition

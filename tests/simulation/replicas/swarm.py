@@ -2,8 +2,8 @@
 holds thousands of steps.
 
 Requests arrive late, twice removed from their senders, or never; bits flip on the way; leaders change; disks refuse;
-processes are killed, stopped and lose their power, which takes what was not synced where a topic promises the disk, or
-where the others have everything. After every step the invariants are looked at; at the end everything heals, and all
+processes are killed, stopped and lose their power, which takes what was not synced if a topic promises the disk, or
+if the others have everything. After every step the invariants are looked at; at the end everything heals, and all
 replicas must hold the same.
 """
 
@@ -582,7 +582,7 @@ class Swarm:
             self._is_missed(host)
 
     def cut_power(self) -> None:
-        """Where nothing is flushed, only of one whose place in the set the others can take."""
+        """If nothing is flushed, only of one whose place in the set the others can take."""
         up = self._shuffled()
         is_safe = len(up) == len(NODE_IDS) == len(self.controller.newest.assigned.isr)
         for host in up[:1] if self.flushes or is_safe else []:

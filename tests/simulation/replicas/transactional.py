@@ -245,7 +245,7 @@ class TransactionalClients:
     # The coordinator
 
     def end(self) -> None:
-        """Decide: commit where everything is acknowledged, abort at any time."""
+        """Decide: commit if everything is acknowledged, abort at any time."""
         producer = self._random.choice(self._producers)
         if producer.unacknowledged and self._random.random() < 0.85:
             return
@@ -256,7 +256,7 @@ class TransactionalClients:
         assert producer.transaction is not None
         producer.transaction.commits = commits
         epoch = next_epoch = producer.epoch + (1 if producer.version == 2 else 0)
-        # Under transaction.version 1 the epoch moves where a producer is fenced, and, after the marker, where it gives
+        # Under transaction.version 1 the epoch moves if a producer is fenced, and, after the marker, if it gives
         # up what it has sent: that may arrive after the marker of its epoch.
         if producer.version == 1 and not commits and self._random.random() < 0.3:
             epoch, next_epoch = epoch + 1, epoch + 2
@@ -307,7 +307,7 @@ class TransactionalClients:
 
     def repeat_marker(self) -> None:
         """A marker comes once more, long after its transaction. Under transaction.version 2 its epoch tells; under
-        version 1 its coordinator's, where the next coordinator has ended the transaction, and the log was not deleted
+        version 1 its coordinator's, if the next coordinator has ended the transaction, and the log was not deleted
         up to that marker."""
         host = self._swarm.leading()
         markers = [(each, each.coordinator_epoch) for each in self._old_markers[-6:] if each.producer.version == 2]
@@ -379,7 +379,7 @@ class TransactionalClients:
     # The end
 
     def finish(self, leader: Host) -> bool:
-        """At rest: every transaction ends; False where there is none that has not."""
+        """At rest: every transaction ends; False if there is none that has not."""
         unfinished = [each for each in self._producers if each.transaction is not None]
         for producer in unfinished:
             if producer.ending is None:

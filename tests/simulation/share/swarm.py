@@ -379,7 +379,7 @@ class ShareRecordsSwarm(DrawnSwarm):
         if not kinds:
             return
         for offset in kinds.keys() & self.log.unread:
-            kinds[offset] = GAP  # So does a client where it got no record.
+            kinds[offset] = GAP  # So does a client if it got no record.
         runs: list[list[int]] = []
         for offset in sorted(kinds):
             if runs and runs[-1][-1] == offset - 1:

@@ -1,7 +1,7 @@
 """A local segment is deleted only after its copy is finished: what a log has no file of, and is not before its start,
 lies in segments whose COPY_SEGMENT_FINISHED is committed, and that are not being deleted.
 
-Where retention or a client deletes records, a replica may lag behind with the start of its log, and what lies between
+If retention or a client deletes records, a replica may lag behind with the start of its log, and what lies between
 is in no file and no copy. The rule looks at topics that keep everything.
 """
 

@@ -68,7 +68,7 @@ class LeadersSeen:
         self._present.clear()
 
     def is_current(self, seen: Observation, key: PartitionKey) -> bool:
-        """A node outside of an observation has not moved since it was in one; where its log has failed, it may have."""
+        """A node outside of an observation has not moved since it was in one; if its log has failed, it may have."""
         assigned = seen.assigned(key)
         if assigned is None:
             return False

@@ -22,7 +22,7 @@ async def damaged(
     stage: Stage, damage: Callable[[Segment, Callable[[str, int], object]], None], *, moves: bool
 ) -> Node:
     """Damage the second segment of the leader, node 1, while the storage is away. Then all is copied, by another leader
-    where the first one gives its place up (`moves`), local segments are deleted everywhere, and all is read."""
+    if the first one gives its place up (`moves`), local segments are deleted everywhere, and all is read."""
     cluster = stage.cluster
     await lead_by(stage, 1)
     for faults in stage.faults():

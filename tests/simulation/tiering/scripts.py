@@ -335,7 +335,7 @@ def _while_struck(
 
 
 def retention_counts_each_byte_once(seed: int) -> None:
-    """`retention.bytes` of both tiers, where much of what is copied is still local."""
+    """`retention.bytes` of both tiers, if much of what is copied is still local."""
 
     async def story(stage: Stage) -> None:
         await stage.fill(40)

@@ -77,7 +77,7 @@ def test_a_planted_violation_is_flagged(made: Callable[[Stage], Rule], plant: Ca
         assert seen is not None
         metadata.learn(seen)
         made(stage).check(seen, metadata)
-        if not isinstance(rule, CountedOnce):  # which looks again only where something was read
+        if not isinstance(rule, CountedOnce):  # which looks again only if something was read
             rule.check(seen, metadata)
         stage.is_watched = False
         plant(stage)

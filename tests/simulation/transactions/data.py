@@ -46,7 +46,7 @@ class Partition:
         return True
 
     def mark(self, command: SendMarkers) -> list[Effort] | None:
-        """The transactions that a marker ends; None where the partition refuses it."""
+        """The transactions that a marker ends; None if the partition refuses it."""
         producer_id, epoch = command.producer_id, command.producer_epoch
         if command.coordinator_epoch < self.coordinator_epochs.get(producer_id, 0):
             return None

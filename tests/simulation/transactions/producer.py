@@ -40,7 +40,7 @@ AGAIN: Final = frozenset(
 )
 """After these errors the client asks the same again."""
 RECOVERS: Final = 0.03
-"""How often a client asks for another epoch (KIP-360), where it might do something else."""
+"""How often a client asks for another epoch (KIP-360), if it might do something else."""
 ENDS_NOTHING: Final = 0.05
 PROTOCOL_1: Final = 0
 PROTOCOL_2: Final = 2
@@ -91,7 +91,7 @@ class Producer:
     # What it asks
 
     def request(self) -> Sent | None:
-        """The request that it makes next, or repeats; None where it has none."""
+        """The request that it makes next, or repeats; None if it has none."""
         match self.phase:
             case Phase.STARTING:
                 return self._init()

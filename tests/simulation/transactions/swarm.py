@@ -47,7 +47,7 @@ class Flight(NamedTuple):
 
 
 def confirmed_for(tid: str, producer: tuple[int, int], place: TopicPartition, known: Transaction | None) -> None:
-    """Raises `Violation` where a coordinator that knew this transaction must not have confirmed the partition to the
+    """Raises `Violation` if a coordinator that knew this transaction must not have confirmed the partition to the
     producer id and epoch: what is open in a log is among the partitions of its coordinator."""
     if known is None or known.state is not ONGOING or (known.producer_id, known.producer_epoch) != producer:
         raise Violation(f"{tid}: {place} is confirmed for {producer}, and the log has {known}")
@@ -223,7 +223,7 @@ class Swarm(DrawnSwarm, Watcher):
             self._ask(sender._replace(number=UNHEARD), sent)
 
     def write(self) -> None:
-        """A record of a transaction, verified where it is the first in its partition (KIP-890)."""
+        """A record of a transaction, verified if it is the first in its partition (KIP-890)."""
         clients = [each for each in self.producers if each.phase is Phase.OPEN and each.added]
         if not clients:
             return

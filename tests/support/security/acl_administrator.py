@@ -1,6 +1,6 @@
 """An administrator of ACLs in a simulated cluster: what was acknowledged is in every image at the end.
 
-Each ACL is a register with two values, there and removed. Where nothing was answered, the change may still come, late:
+Each ACL is a register with two values, there and removed. If nothing was answered, the change may still come, late:
 nothing is promised of such an ACL any more, though it is still created and removed.
 """
 
@@ -61,7 +61,7 @@ class AclAdministrator:
         self._present: dict[AclBinding, None] = {}
         """The ACLs that the administrator believes to be there."""
         self._promised: dict[AclBinding, bool] = {}
-        """Whether an ACL is there, where that is certain."""
+        """Whether an ACL is there, if that is certain."""
         self._doubtful: set[AclBinding] = set()
         self.acknowledged_count = 0
 

@@ -1,6 +1,6 @@
 """The ACLs that each node of a simulated cluster has at a moment, and the decisions that follow from them.
 
-A decision is judged only where no node's ACLs changed between the request and its response: then the deciding node had
+A decision is judged only if no node's ACLs changed between the request and its response: then the deciding node had
 the ACLs that the view shows.
 """
 
@@ -72,14 +72,14 @@ class AclView(NamedTuple):
 def decisions_of_broker(
     before: AclView, after: AclView, node_id: int, principal: Principal, wanted: Wanted
 ) -> set[bool] | None:
-    """The decisions that a broker may have made between two moments; None where its ACLs changed meanwhile."""
+    """The decisions that a broker may have made between two moments; None if its ACLs changed meanwhile."""
     if not before.is_same_at(after, node_id):
         return None
     return {decision(before.nodes[node_id].acls, principal, wanted)}
 
 
 def decisions_of_controller(before: AclView, after: AclView, principal: Principal, wanted: Wanted) -> set[bool] | None:
-    """The decisions that the active controller may have made between two moments; None where ACLs changed meanwhile.
+    """The decisions that the active controller may have made between two moments; None if ACLs changed meanwhile.
 
     A controller that was deposed and does not know it yet decides too, but cannot commit anything.
     """

@@ -22,7 +22,7 @@ class EnvelopedUser:
         self._principal = principal
 
     async def ask_any(self, request: object, version: int) -> Any:
-        """Raises `NotAsked`, or `Closed` where the request may have been carried out."""
+        """Raises `NotAsked`, or `Closed` if the request may have been carried out."""
         reply = await self._bootstrap.ask_any(sealed(request, version, self._principal), 0)
         return opened(reply, request, version)
 
@@ -47,7 +47,7 @@ def sealed(request: object, version: int, principal: Principal) -> EnvelopeReque
 
 
 def opened(reply: EnvelopeResponse, request: object, version: int) -> Any:
-    """Raises `Closed` where the node does not lead (any more): what it did with the request is not known."""
+    """Raises `Closed` if the node does not lead (any more): what it did with the request is not known."""
     if reply.error_code != ErrorCode.NONE:
         raise Closed
     return opened_response(reply, type(request), version)

@@ -1,7 +1,7 @@
 """Logins of users and of bearers of delegation tokens at the brokers of a simulated cluster, each judged by what the
 metadata of the asked broker says.
 
-A login is judged where that metadata was the same before and after. A token is judged by the wall clock of the broker.
+A login is judged if that metadata was the same before and after. A token is judged by the wall clock of the broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Doors:
         self.bootstrap = bootstrap
 
     def moment(self, node_id: int) -> Moment | None:
-        """None where the broker does not run."""
+        """None if the broker does not run."""
         node = self._cluster.nodes[node_id]
         if node.broker is None or not node.is_up or not node.broker.quorum.is_open:
             return None
@@ -59,7 +59,7 @@ class Doors:
     async def log_in(
         self, node_id: int, login: ScramLogin, extensions: str = ""
     ) -> tuple[Client, SaslAuthenticateResponse]:
-        """The connection, and the last answer, which has an error where the login failed. Raises `Closed`."""
+        """The connection, and the last answer, which has an error if the login failed. Raises `Closed`."""
         try:
             client: Client = await within(self._cluster.connect(node_id, LOGIN_PORT), CONNECT_S)
         except (OSError, TimeoutError) as error:
@@ -90,7 +90,7 @@ class LoggedInUser:
         self._login = login
 
     async def ask_any(self, request: object, version: int) -> object:
-        """Raises `NotAsked`, or `Closed` where the request may have been carried out."""
+        """Raises `NotAsked`, or `Closed` if the request may have been carried out."""
         bootstrap = self._doors.bootstrap
         try:
             client = await self._doors.opened(bootstrap.random.choice(bootstrap.node_ids), self._login)

@@ -42,7 +42,7 @@ class Asker(Protocol):
     """The way in which a user that has authenticated reaches the controller."""
 
     async def ask_any(self, request: object, version: int) -> Any:
-        """Raises `NotAsked`, or `Closed` where the request may have been carried out."""
+        """Raises `NotAsked`, or `Closed` if the request may have been carried out."""
 
 
 class HeldToken(NamedTuple):

@@ -104,7 +104,7 @@ class TransactionalApplication:
             pass
 
     async def _transaction(self, producer: TransactionalProducer, random: Random, *, may_die: bool) -> None:
-        """One transaction. An error of a record aborts it; the process goes on where it still has the id."""
+        """One transaction. An error of a record aborts it; the process goes on if it still has the id."""
         attempt = producer.begin()
         try:
             await self._write(producer, attempt, random)

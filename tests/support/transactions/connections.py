@@ -1,4 +1,4 @@
-"""The connections of a client of transactions: one to each broker, given up after an error or where an answer is late.
+"""The connections of a client of transactions: one to each broker, given up after an error or if an answer is late.
 
 A request may also be held back: the client gives its connection up at once, and the request arrives later on that
 connection, while the client goes on over another one. This is how a late EndTxn comes about (KAFKA-17754).

@@ -5,7 +5,7 @@
 
 Under protocol 1 nothing tells a late request of one transaction from a request of the next one. After a request whose
 answer it did not get, such a producer therefore asks for a new epoch before its next transaction (KIP-360), as the Java
-client does where it gave a batch up.
+client does if it gave a batch up.
 """
 
 from __future__ import annotations

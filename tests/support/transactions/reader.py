@@ -121,6 +121,6 @@ def told_apart(stored: bytes, data: PartitionData) -> Iterator[tuple[int, BatchH
 
 
 def marker_of(stored: bytes, place: int, header: BatchHeader) -> ControlRecordType | None:
-    """The marker in a control batch. None where it is not a marker, or where compaction has left only the header."""
+    """The marker in a control batch. None if it is not a marker, or if compaction has left only the header."""
     record = next(iter(records_of(stored, place, header)), None)
     return None if record is None else control_record_type(record.key)

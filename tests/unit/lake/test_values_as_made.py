@@ -224,7 +224,7 @@ def set_fields(message: Any, kind: Kind, value: dict[str, Any]) -> None:
 
 
 def with_enums_present(kind: Kind, value: Any) -> Any:
-    """An enum without presence is its first value where it is absent; the keys of maps come in their order."""
+    """An enum without presence is its first value if it is absent; the keys of maps come in their order."""
     if kind.name == "optional":
         if value is None and kind.inner.name == "enum":
             return "A"

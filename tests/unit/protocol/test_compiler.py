@@ -1,4 +1,4 @@
-"""The compiler on declarations that use all of the language, also where no message of Kafka's does so yet."""
+"""The compiler on declarations that use all of the language, also if no message of Kafka's does so yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every declaration is what Apache Kafka 4.3.1 says of the message, in every version; of 4.4.0 where it says so."""
+"""Every declaration is what Apache Kafka 4.3.1 says of the message, in every version; of 4.4.0 if it says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.protocol.facts.reading import FieldFact, MessageFact, declared, 
 F = TypeVar("F", FieldFact, Field)
 
 UNSTABLE_VERSIONS = {"InitProducerIdRequest": 6, "InitProducerIdResponse": 6}
-"""The last version where the release does not serve it unless told to."""
+"""The last version if the release does not serve it unless told to."""
 
 TYPES = {
     Wire.BOOL: "bool",

@@ -1,4 +1,4 @@
-"""The data source without a JVM: its columns, its tasks, and what it shows where files go away."""
+"""The data source without a JVM: its columns, its tasks, and what it shows if files go away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a Java runtime for Spark: the machine's where it will do, else the one of a package."""
+"""Finding a Java runtime for Spark: the machine's if it will do, else the one of a package."""
 
 from __future__ import annotations
 

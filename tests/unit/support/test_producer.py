@@ -1,4 +1,4 @@
-"""What the simulated producer does where a leader refuses a sequence again and again."""
+"""What the simulated producer does if a leader refuses a sequence again and again."""
 
 from __future__ import annotations
 

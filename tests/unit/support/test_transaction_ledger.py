@@ -1,4 +1,4 @@
-"""The ledger of transactions finds each anomaly that is planted, and nothing where all is as it should be."""
+"""The ledger of transactions finds each anomaly that is planted, and nothing if all is as it should be."""
 
 from __future__ import annotations
 

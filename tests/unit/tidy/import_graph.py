@@ -2,7 +2,7 @@
 
 Every import counts alike: at the top of a module, inside a function (lazy) and under `if TYPE_CHECKING`. A module that
 is imported by a string at run time (`importlib`) does not count. That a module imports its own package counts only
-where it says so.
+if it says so.
 """
 
 from __future__ import annotations

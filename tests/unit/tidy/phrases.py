@@ -63,6 +63,9 @@ PHRASES: Final = (
     _phrase("did not come to|comes? to nothing|came to nothing", "did not reach, fails"),
     _phrase("so to speak|as it were", "nothing"),
     _phrase("is (?:no )?news", "is (not) a change that the session has not sent"),
+    # "Where" names a place.
+    _phrase("(?:none|false|true|empty|nothing|effect|only|also|even|at once) where", "if, when, for which"),
+    _phrase(r"raises `?\w+`? where", "raises … if"),
     _opening("So (?:many|much|long|often|far)", "The number, the size, the time: what it measures, with its unit"),
 )
 
@@ -168,6 +171,17 @@ def names_in(identifier: str) -> list[str]:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower().strip("_")
     words = words.replace(_SETTING, "")
     return sorted(name for name in NAMES if f"_{name}_" in f"_{words}_")
+
+
+def wheres(text: str) -> int:
+    """How often the docstrings and the comments of a module say "if"."""
+    docstrings = (
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    comments = (comment for _, comment in _comments(text))
+    return sum(len(re.findall(r"(?i)\bwhere\b", prose)) for prose in (*docstrings, *comments))
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ def opening_of(api: Api[Any]) -> tuple[str, int, int, int]:
 
 
 def said(docstring: str) -> tuple[str, int, int, int] | None:
-    """(name, key, first and last version) as a docstring says them; None where it opens otherwise."""
+    """(name, key, first and last version) as a docstring says them; None if it opens otherwise."""
     match = OPENING.match(" ".join(docstring.split()))
     return match and (match[1], int(match[2]), int(match[3]), int(match[4] or match[3]))
 

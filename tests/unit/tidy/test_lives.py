@@ -31,7 +31,7 @@ ROW: Final = re.compile(r"\| `([\w/]+\.py)` \| (?:`(\w+)`)? ?\|")
 
 
 class Station(NamedTuple):
-    """One row: a file, and the name by which it is reached where that is no import."""
+    """One row: a file, and the name by which it is reached if that is no import."""
 
     path: Path
     handed_over: str | None

@@ -62,7 +62,7 @@ def test_product_code_is_finished_and_named() -> None:
 
 
 def judge(kind: str, found: Mapping[str, object], excused: Mapping[str, str]) -> None:
-    """Fails where something offends without an excuse, where an excuse is not needed, or where too many are kept."""
+    """Fails if something offends without an excuse, if an excuse is not needed, or if too many are kept."""
     print(f"{kind} above the bound: {len(found)}")
     for name, measure in sorted(found.items()):
         print(f"  {measure} {name}: {excused.get(name, 'no exception')}")

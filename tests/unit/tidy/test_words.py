@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tidy.phrases import Finding, in_document, in_module, in_names, names_in
-from tests.unit.tidy.sources import product, text_of, tracked
+from tests.unit.tidy.phrases import Finding, in_document, in_module, in_names, names_in, wheres
+from tests.unit.tidy.sources import product, sources, text_of, tracked
 
 COMPUTED = {
     Path("docs") / f"{name}.md" for name in ("configuration", "divergence", "map", "metrics", "protocol-support")
@@ -37,6 +37,20 @@ def test_no_phrase_is_banned() -> None:
     assert not found, "banned phrases; docs/glossary.md has the terms"
 
 
+WHERE_MAX = 216
+"""How often docstrings and comments may say "if", which names a place: a condition is an "if", a "when" or a "for
+which". The number falls and does not rise."""
+WHERE_SLACK = 10
+
+
+def test_conditions_are_no_places() -> None:
+    counts = {path: wheres(text_of(path)) for path in sources()}
+    total = sum(counts.values())
+    most = sorted(counts, key=counts.__getitem__)[-20:]
+    assert total <= WHERE_MAX, f"{total} times, most often in {[*map(str, most)]}: say if, when, for which"
+    assert total >= WHERE_MAX - WHERE_SLACK, f"lower WHERE_MAX to {total}"
+
+
 @pytest.mark.parametrize(
     ("prose", "words"),
     [
@@ -44,6 +58,7 @@ def test_no_phrase_is_banned() -> None:
         ("The requests of clients that wait are answered; nobody\nis disconnected.", ["nobody"]),
         ("Recovered beside the loop.", ["beside the loop"]),
         ("So many bytes leave at once. This is so much.", ["So many"]),
+        ("None where it is absent; the file where it is.", ["None where"]),
         ("An address is no port. There is no port.", ["is no port"]),
         ("It is no longer there; is no more than 5.", []),
         ("Requests are answered in the order of arrival, whose bytes are views.", []),

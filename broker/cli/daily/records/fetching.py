@@ -52,7 +52,7 @@ def fetch(
 
 
 def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = False) -> Iterator[Record]:
-    """The records of a fetched part from an offset on, without markers, and without those of aborted transactions where
+    """The records of a fetched part from an offset on, without markers, and without those of aborted transactions if
     the read is committed. Raises `MalformedMessage`.
     """
     from moldau.tables.origins.broker_batches import committed
@@ -74,7 +74,7 @@ def bytes_of(fetched: PartitionData) -> bytes:
 
 
 def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The timestamp (ms) of the first record at or after each position; none where there is no such record, or the
+    """The timestamp (ms) of the first record at or after each position; none if there is no such record, or the
     user may not read it. Raises `Failure`.
     """
     found: dict[Partition, int] = {}
@@ -101,7 +101,7 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
 
 
 def _first_record(fetched: PartitionData, offset: int) -> tuple[Record | None, int | None]:
-    """The first record of a fetched part, else the offset at which the next fetch begins; None where there is none."""
+    """The first record of a fetched part, else the offset at which the next fetch begins; None if there is none."""
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < fetched.log_start_offset:
         return None, fetched.log_start_offset
     if fetched.error_code:

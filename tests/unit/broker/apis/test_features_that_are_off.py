@@ -1,4 +1,4 @@
-"""APIs of features that this node does not have: each answers as Apache Kafka 4.3.1 does where they are off.
+"""APIs of features that this node does not have: each answers as Apache Kafka 4.3.1 does if they are off.
 
 The expected answers were observed there, on a node without an authorizer, over PLAINTEXT.
 """

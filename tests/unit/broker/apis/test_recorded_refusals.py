@@ -209,7 +209,7 @@ def encoded(answer: object, version: int) -> bytes:
 
 
 def digest(api: Api[Any], refuse: Refuse, version: int) -> str:
-    """A digest of the answers in a version; of None where the connection ends in place of an answer."""
+    """A digest of the answers in a version; of None if the connection ends in place of an answer."""
     told = sha256()
     for request in requests(api, version):
         answer = refuse(request, version)

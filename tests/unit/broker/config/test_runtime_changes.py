@@ -344,7 +344,7 @@ LOCAL = "Invalid value {} for configuration log.local.retention.{}: Value must n
     ],
 )
 def test_a_step_that_is_too_far_is_refused_as_by_apache_kafka(changed: dict[str, str], message: str | None) -> None:
-    """Observed of 4.3.1, but for 0 cleaner threads, where it says "/ by zero"."""
+    """Observed of 4.3.1, but for 0 cleaner threads, if it says "/ by zero"."""
     for at_default_level in (False, True):
         if not at_default_level or not any(name.startswith("listener.name") for name in changed):
             assert broker_refusal(LAYERS, changed, at_default_level=at_default_level) == message

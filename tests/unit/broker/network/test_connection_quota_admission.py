@@ -21,7 +21,7 @@ PATIENCE_S = 3
 
 
 async def is_served(client: Client) -> bool | None:
-    """None where nothing is answered and the connection stays."""
+    """None if nothing is answered and the connection stays."""
     try:
         await asyncio.wait_for(client.ask(MetadataRequest(topics=[]), 12), PATIENCE_S)
     except Closed:

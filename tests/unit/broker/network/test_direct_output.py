@@ -66,7 +66,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def fetch_frame(correlation_id: int, position: int, size: int, *, is_copied: bool = False) -> bytes:
-    """A request for a part of the file; where it is to be copied, by its isolation level."""
+    """A request for a part of the file; if it is to be copied, by its isolation level."""
     request = FetchRequest(max_wait_ms=position, min_bytes=0, max_bytes=size, isolation_level=int(is_copied))
     return sized(request_frame(request, VERSION, correlation_id))
 

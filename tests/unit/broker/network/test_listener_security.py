@@ -37,7 +37,7 @@ class Client:
         await self._do(self.tls.do_handshake)
 
     async def is_served(self) -> bool:
-        """Whether the listener answers a request; False where it has closed the connection."""
+        """Whether the listener answers a request; False if it has closed the connection."""
         pieces: list[Chunk] = []
         encoder_of(HeartbeatRequest, 0)(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), pieces)
         body = b"".join(bytes(cast("bytes", each)) for each in pieces)

@@ -77,7 +77,7 @@ class Transport:
 
 
 class Wire:
-    """A connection whose clock passes only where a test says so."""
+    """A connection whose clock passes only if a test says so."""
 
     def __init__(self, slow_ms: int = -1) -> None:
         self.now_ns = 1_000 * MS

@@ -15,7 +15,7 @@ from moldau.broker.runtime.tasks import Tasks
 
 
 class Clock:
-    """Passes only where a step says so."""
+    """Passes only if a step says so."""
 
     def __init__(self) -> None:
         self.now_ns = 0

@@ -124,7 +124,7 @@ async def is_finished(node: Node, consumer: Consumer) -> bool:
 
 
 async def counted() -> dict[str, float]:
-    """The metrics of dead letters of the group, by the end of their names; 0 where there is no sample."""
+    """The metrics of dead letters of the group, by the end of their names; 0 if there is no sample."""
     samples = await scrape()
     return {name: samples.get(f'{METRIC}{name}{{group="{GROUP}"}}', 0) for name in COUNTED}
 

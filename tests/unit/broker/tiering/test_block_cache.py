@@ -1,4 +1,4 @@
-"""Blocks are read once, ahead where there is room, and pushed out at the limit."""
+"""Blocks are read once, ahead if there is room, and pushed out at the limit."""
 
 from __future__ import annotations
 

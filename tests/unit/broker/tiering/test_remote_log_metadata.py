@@ -1,4 +1,4 @@
-"""The records of the metadata topic are decoded only where they are whole and in order, and each remote log gets all of
+"""The records of the metadata topic are decoded only if they are whole and in order, and each remote log gets all of
 its own.
 """
 

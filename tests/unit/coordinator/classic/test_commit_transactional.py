@@ -28,7 +28,7 @@ WAYS = {
     COMPLETING: JOINED,
     STABLE: [*JOINED, *SYNCED],
 }
-"""How a group comes into each state; where it has members, a-1 leads, and s-2 is static."""
+"""How a group comes into each state; if it has members, a-1 leads, and s-2 is static."""
 
 FINE, GENERATION, MEMBER, FENCED = "NONE", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"
 ANSWERS = {
@@ -43,7 +43,7 @@ ANSWERS = {
     "member=a-1 instance=z generation=1": (GENERATION, MEMBER, MEMBER),
     "instance=z": (FINE, FINE, MEMBER),
 }
-"""By what the producer says: the answer where the group does not exist, where it is empty, and where it has members."""
+"""By what the producer says: the answer if the group does not exist, if it is empty, and if it has members."""
 
 
 def in_state(state: GroupState) -> GroupScribe:

@@ -18,7 +18,7 @@ WAYS = {
     COMPLETING: ["join g client=a v=3", "wait 0"],
     STABLE: ["join g client=a v=3", "wait 0", "sync g member=a-1 generation=1"],
 }
-"""How a group comes into each state; where it has members, a-1 is one of them, in generation 1."""
+"""How a group comes into each state; if it has members, a-1 is one of them, in generation 1."""
 
 ME = "member=a-1"
 REQUESTS = {

@@ -27,7 +27,7 @@ WAYS: Final = {
     COMPLETING: JOINED,
     STABLE: [*JOINED, *SYNCED],
 }
-"""How a group comes into each state; where it has members, a-1 leads and b-2 follows, and s-3 is static."""
+"""How a group comes into each state; if it has members, a-1 leads and b-2 follows, and s-3 is static."""
 
 JOINS: Final = {
     Joiner.UNNAMED: "join g client=n v=4",
@@ -55,7 +55,7 @@ def group_of(scribe: GroupScribe) -> ClassicGroup:
 
 
 def told(scribe: GroupScribe, text: str) -> str:
-    """The answer to a request, empty where it is parked."""
+    """The answer to a request, empty if it is parked."""
     lines = scribe.respond(Command(f"{text} as=me"))
     return next((line.removeprefix("tell me: ") for line in lines if line.startswith("tell me: ")), "")
 

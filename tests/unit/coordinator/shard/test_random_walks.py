@@ -138,7 +138,7 @@ def check_shard_against_its_log(walk: Walk) -> None:
         if group is None or group.visible_from is None:
             assert name not in classic_groups(again)
             continue
-        # Where the log refused to hear that a group is empty, its last members come back, and time out again.
+        # If the log refused to hear that a group is empty, its last members come back, and time out again.
         if group.state is GroupState.STABLE or (group.state is GroupState.EMPTY and not walk.log_refuses):
             stored = classic_groups(again)[name]
             if group.state is GroupState.STABLE:

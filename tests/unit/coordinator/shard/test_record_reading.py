@@ -34,7 +34,7 @@ ALL_COMMITTED = 1 << 60
 
 
 def some_record(random: Random, *, is_sound: bool) -> Record:
-    """Of few groups and topics, in every version and shape; where `is_sound` is false now and then damaged."""
+    """Of few groups and topics, in every version and shape; if `is_sound` is false now and then damaged."""
     partition = random.choice((0, 1, 0x7FFFFFFF, -1))
     group = random.choice(("g", "group", "", "g" * 100))
     topic = random.choice(("t", "topic", "tt\0"))

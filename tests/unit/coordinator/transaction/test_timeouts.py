@@ -29,7 +29,7 @@ def test_a_transaction_is_aborted_after_its_timeout() -> None:
 
 
 def test_under_protocol_2_the_producer_learns_that_its_transaction_is_aborted() -> None:
-    """It is told no newer producer where there is none, and goes on with the epoch of the abort."""
+    """It is told no newer producer if there is none, and goes on with the epoch of the abort."""
     stage = TransactionStage()
     stage.init()
     stage.add(1_000, 0, A)

@@ -2,7 +2,7 @@
 
 `schemas.txt` has a line for each message (name, kind, API key or record type, versions, flexible versions) and below it
 a line for each field, indented by nesting, in wire order: name, type (`[]` an array, `{}` a struct), versions, then
-`null VERSIONS`, `tag NUMBER` and `= DEFAULT` where they apply. Ranges are cut to the message's own versions. A default
+`null VERSIONS`, `tag NUMBER` and `= DEFAULT` if they apply. Ranges are cut to the message's own versions. A default
 that is zero, empty, or a struct of defaults is not written. The messages and versions that 4.3.1 lacks are those of
 4.4.0, as are the error codes from 134 on.
 

@@ -2,9 +2,9 @@
 
 A counter runs through the message in wire order, tagged fields last and by number; "draw" adds one to it and gives it.
 
-    nullable      draw n: null where 5 divides n
-    tagged        draw n: left at its default where 3 divides n
-    array         draw n: no items where 9 divides n, else 1 + n % 2
+    nullable      draw n: null if 5 divides n
+    tagged        draw n: left at its default if 3 divides n
+    array         draw n: no items if 9 divides n, else 1 + n % 2
     struct        its fields
     bool          draw n: n is odd
     int8          draw n: n * 37 % 256 - 128
@@ -15,7 +15,7 @@ A counter runs through the message in wire order, tagged fields last and by numb
     int64         draw n: n * 0x9E3779B97F4A7C15 - 2^63, wrapped to 64 bits
     float64       draw n: n / 4
     uuid          draw n: the bytes n, n + 1 ... n + 15, modulo 256
-    string        draw n: "s" and n in decimal; then "ž" where 7 divides n; then 130 times "x" where 31 divides n
+    string        draw n: "s" and n in decimal; then "ž" if 7 divides n; then 130 times "x" if 31 divides n
     bytes         as a string, with "b"
     records       as a string, with "r"
 

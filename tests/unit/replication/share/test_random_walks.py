@@ -51,7 +51,7 @@ class Walk:
         self.dead: Counter[int] = Counter()
         """The dead letters of each offset."""
         self.to_be_dead: dict[int, bool | None] = {}
-        """The offsets that need a dead letter, each with whether a member rejected it; None where that is not known."""
+        """The offsets that need a dead letter, each with whether a member rejected it; None if that is not known."""
         self.leaders = 1
 
     def step(self) -> None:
@@ -138,7 +138,7 @@ class Walk:
                     self.accepted.add(offset)
 
     def look_for_holders(self, undone: StateWrite) -> None:
-        """After an undone write the members hold their records again, until the locks that they had. Where a lock was
+        """After an undone write the members hold their records again, until the locks that they had. If a lock was
         over during the write, its records are available, or archived after their last delivery.
         """
         in_flight = {

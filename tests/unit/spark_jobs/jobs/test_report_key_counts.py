@@ -1,4 +1,4 @@
-"""Counting keys in bounded memory: bounds that hold for any order of keys, and exact counts where there is room."""
+"""Counting keys in bounded memory: bounds that hold for any order of keys, and exact counts if there is room."""
 
 from __future__ import annotations
 

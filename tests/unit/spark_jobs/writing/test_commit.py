@@ -1,4 +1,4 @@
-"""What the driver does with the transactions of a batch, also where Spark runs the batch again."""
+"""What the driver does with the transactions of a batch, also if Spark runs the batch again."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def apply(known: dict[bytes, bytes], records: Iterable[Record]) -> dict[bytes, b
 
 
 def part_of(log: Log, now_ms: int = NOW_MS) -> CleanablePart:
-    """What can be cleaned where everything is replicated."""
+    """What can be cleaned if everything is replicated."""
     return cleanable_part(log, log.first_dirty_offset, log.last_stable_offset(log.end_offset), now_ms)
 
 
@@ -156,7 +156,7 @@ def request_of(log: Log, now_ms: int = NOW_MS, limits: CleanerLimits = LIMITS) -
 def clean_log(
     fs: FileSystem, log: Log, now_ms: int = NOW_MS, limits: CleanerLimits = LIMITS, owner: LogDirectory | None = None
 ) -> CleaningDone | None:
-    """One round, as a broker drives it: flush, clean, swap, sync, note, checkpoint. None where nothing is dirty."""
+    """One round, as a broker drives it: flush, clean, swap, sync, note, checkpoint. None if nothing is dirty."""
     log.flush(now_ms)
     if owner is not None:
         checkpoint(owner)

@@ -31,12 +31,12 @@ def encoded(chosen: list[Record], base_offset: int) -> tuple[bytes, bytes]:
 
 
 def plain_form() -> ModuleType:
-    """The module in Python, also where its compiled form is installed."""
+    """The module in Python, also if its compiled form is installed."""
     return modules_in_c.plain_form(MODULE)
 
 
 def compiled_form() -> ModuleType | None:
-    """The module in C, compiled for these tests; None where this machine has no C compiler."""
+    """The module in C, compiled for these tests; None if this machine has no C compiler."""
     return modules_in_c.compiled_form(MODULE)
 
 

@@ -54,7 +54,7 @@ def test_a_directory_comes_back_with_its_partitions_and_offsets(tmp_path: Path) 
 
 
 def test_what_a_killed_process_left_to_the_page_cache_is_synced_before_anybody_reads_it() -> None:
-    """Where the topic asks for syncs: else a reader sees it, and the power takes it away."""
+    """If the topic asks for syncs: else a reader sees it, and the power takes it away."""
     disk = SimulatedDisk("a seed")
     config = replace(SMALL, flush_messages=1)
     log = LogDirectory.open(disk, "/data", ignore).create("orders", 0, TOPIC_ID, config, NOW_MS)
@@ -258,7 +258,7 @@ def test_after_a_truncation_below_its_start_a_log_hides_nothing_that_was_appende
     first.checkpointed(work)
 
     log.lower_recovery_point(end_offset)
-    assert log.log_start_offset == 3, "consumers get what was deleted only where the truncation never comes"
+    assert log.log_start_offset == 3, "consumers get what was deleted only if the truncation never comes"
     first.checkpoint().run()
     log.truncate_to(end_offset, NOW_MS)
     append(log, "new")

@@ -272,7 +272,7 @@ def test_recovery_reads_past_the_page_cache_where_the_disk_was_promised(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_topic_id_is_durable_with_the_first_flush(seed: int) -> None:
-    """Also where a process before, or a failed sync, left it in the page cache alone: a start sets aside what has
+    """Also if a process before, or a failed sync, left it in the page cache alone: a start sets aside what has
     records and no topic id."""
     config = LogConfig(flush_messages=1)
     disk = SimulatedDisk(seed)

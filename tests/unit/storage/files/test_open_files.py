@@ -140,7 +140,7 @@ def test_many_logs_work_with_few_open_files() -> None:
 
 
 def test_without_descriptors_an_append_is_refused_and_nothing_is_lost() -> None:
-    """At each place in the life of a log: also where a new segment is due, or an index entry."""
+    """At each place in the life of a log: also if a new segment is due, or an index entry."""
     disk = SimulatedDisk()
     log = new_log(disk)
     taken: list[str] = []

@@ -182,7 +182,7 @@ def test_a_former_log_s_offset_is_not_applied_to_a_new_one(disk: SimulatedDisk) 
 
 @pytest.mark.parametrize("policy", [("compact",), ("delete",), ()])
 def test_gaps_between_cleaned_segments_survive_a_crash(disk: SimulatedDisk, policy: tuple[str, ...]) -> None:
-    """Also where the topic is not compacted any more when the broker starts."""
+    """Also if the topic is not compacted any more when the broker starts."""
     owner, log = filled(disk)
     for number in range(80):
         send(log, (f"k{number % 2}", f"{number:030}"))

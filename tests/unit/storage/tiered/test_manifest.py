@@ -1,4 +1,4 @@
-"""Manifests: read as they were written, and refused with a named error where they do not hold."""
+"""Manifests: read as they were written, and refused with a named error if they do not hold."""
 
 from __future__ import annotations
 

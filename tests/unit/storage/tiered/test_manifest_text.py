@@ -44,7 +44,7 @@ def key_of(manifest: SegmentManifest) -> str:
 
 
 def by_json(key: str, data: bytes) -> ListedManifest | None:
-    """What the JSON parser and the checks say; None where they refuse it."""
+    """What the JSON parser and the checks say; None if they refuse it."""
     try:
         manifest = decode_manifest(key, data)
         check_manifest(manifest, CLUSTER, key)

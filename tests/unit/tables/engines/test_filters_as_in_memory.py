@@ -112,7 +112,7 @@ def test_pyarrow(directory: Path, whole: pa.Table, drawn: Filter) -> None:
     ours = answer(
         lambda: rows_of(moldau.read_topic(directory, "t", columns=COLUMNS, filter=wanted).read_all()), Refused
     )
-    # Where PyArrow refuses some rows, those that are left may hold none of them.
+    # If PyArrow refuses some rows, those that are left may hold none of them.
     assert ours == in_memory or in_memory is None
 
 

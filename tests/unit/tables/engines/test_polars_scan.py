@@ -65,6 +65,6 @@ def test_predicates_bound_the_plan() -> None:
 
 
 def test_the_form_in_which_polars_writes_a_predicate_is_the_known_one() -> None:
-    """Where a release of Polars changes it, predicates bound nothing any more: the rows are right, and slower."""
+    """If a release of Polars changes it, predicates bound nothing any more: the rows are right, and slower."""
     written = json.loads((pl.col("offset") >= 5).meta.serialize(format="json"))
     assert written["BinaryExpr"]["left"] == {"Column": "offset"} and written["BinaryExpr"]["op"] == "GtEq"

@@ -92,7 +92,7 @@ def test_two_histories_of_one_epoch_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("leader", "values"), [(1, "kept"), (2, "lost"), (None, "lost")])
 def test_the_metadata_of_the_cluster_name_the_leader(tmp_path: Path, leader: int | None, values: str) -> None:
-    """Both replicas have begun epoch 2. The high watermark decides only where no metadata are there."""
+    """Both replicas have begun epoch 2. The high watermark decides only if no metadata are there."""
     one = write_replica(tmp_path, 1, [(0, 10, "both"), (2, 8, "kept")], 18)
     two = write_replica(tmp_path, 2, [(0, 10, "both"), (1, 10, "lost"), (2, 2, "not replicated")], 20)
     if leader is not None:

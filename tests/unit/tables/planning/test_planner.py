@@ -206,7 +206,7 @@ def test_what_is_being_deleted_is_no_partition(directory: Path) -> None:
 
 
 def test_planning_reads_no_more_than_a_few_batches(directory: Path) -> None:
-    """The tasks come from the names, the sizes and the indexes; a batch is looked at only where a range ends inside."""
+    """The tasks come from the names, the sizes and the indexes; a batch is looked at only if a range ends inside."""
     for log in (directory / "t-0").glob("*.log"):
         log.write_bytes(bytes(log.stat().st_size))
     write_checkpoints(directory, {("t", 0): 400, ("t", 1): 390})

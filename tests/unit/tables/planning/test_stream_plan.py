@@ -128,7 +128,7 @@ def test_a_checkpoint_tells_that_the_topic_was_created_again(directory: Path) ->
 
 
 def test_a_trigger_after_the_topic_was_created_again(directory: Path) -> None:
-    """Where the ends are equal by chance, the new topic is read all the same."""
+    """If the ends are equal by chance, the new topic is read all the same."""
     name_topic(directory, NEW)
     given = {"path": str(directory), "subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"}
     reader = TopicStreamReader(parse_options(given, "stream"), ["offset"])

@@ -1,4 +1,4 @@
-"""The memory of a scan does not grow with the topic, also where the caller is slower than the threads."""
+"""The memory of a scan does not grow with the topic, also if the caller is slower than the threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value is refused before a library decodes it where it is nested too deeply or claims too many values."""
+"""A value is refused before a library decodes it if it is nested too deeply or claims too many values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from moldau.tables.values.shapes import shape_of
 
 
 def file(text: str, **named: str) -> bytes:
-    """A FileDescriptorProto as text; `label: LABEL_OPTIONAL` is added where a field has none."""
+    """A FileDescriptorProto as text; `label: LABEL_OPTIONAL` is added if a field has none."""
     found = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
     left = [*found.message_type]
     for each in found.extension:

@@ -1,4 +1,4 @@
-"""A schema registry that is asked over HTTP: what it is asked, what it answers, and what is said where it does not."""
+"""A schema registry that is asked over HTTP: what it is asked, what it answers, and what is said if it does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Answers(BaseHTTPRequestHandler):
     codes: ClassVar[list[int]] = []
     """The answers before those that are known, the last one first."""
     bare: ClassVar[bytes] = b""
-    """Every answer, where it is given."""
+    """Every answer, if it is given."""
     moved: ClassVar[str] = ""
     """Where every request is redirected to; nowhere if empty."""
 

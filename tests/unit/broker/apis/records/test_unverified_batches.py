@@ -21,7 +21,7 @@ NONE = ErrorCode.NONE
 
 
 class Coordinator:
-    """Answers each question with `error`: at once, or where that is None when the test asks it to."""
+    """Answers each question with `error`: at once, or if that is None when the test asks it to."""
 
     def __init__(self, error: ErrorCode | None = None) -> None:
         self.questions: list[TransactionQuestion] = []

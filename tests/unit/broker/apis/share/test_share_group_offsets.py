@@ -1,4 +1,4 @@
-"""The lag of share groups (KIP-1226): what is left to deliver, told only where both of its ends are known."""
+"""The lag of share groups (KIP-1226): what is left to deliver, told only if both of its ends are known."""
 
 from __future__ import annotations
 

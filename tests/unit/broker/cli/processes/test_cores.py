@@ -95,7 +95,7 @@ def test_a_node_without_a_file_becomes_several_with_one_replica_of_internal_topi
 
 
 def test_further_processes_find_the_quorum_at_the_first_one() -> None:
-    """Also where the file names an address that only the first one could do without."""
+    """Also if the file names an address that only the first one could do without."""
     moved = single_node_defaults("/d") | {"listeners": "PLAINTEXT://:19092,CONTROLLER://:19093"}
     second = Machine(checked_config(moved), "host-7", (1, 2)).checked(2)
     assert second.controller_quorum_bootstrap_servers == ("127.0.0.1:19093", "127.0.0.1:9093")

@@ -1,4 +1,4 @@
-"""The merged output: lines with their node, in colour on a terminal, as JSON where the logs are."""
+"""The merged output: lines with their node, in colour on a terminal, as JSON if the logs are."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_a_connection_that_ended_is_freed_without_a_garbage_collection(sent: byt
 
 @pytest.mark.parametrize(("protocol", "wants", "steps"), [("TLSv1.3", 0, 1), ("TLSv1.3", 1, 2), ("TLSv1.2", 0, 2)])
 def test_only_a_short_step_of_a_handshake_runs_on_the_loop(protocol: str, wants: int, steps: int) -> None:
-    """The last one of TLS 1.3, where the client presents no certificate that has to be verified."""
+    """The last one of TLS 1.3, if the client presents no certificate that has to be verified."""
     counted = 0
 
     class Counted(Handshakes):
