@@ -1,0 +1,31 @@
+"""A seed is one story: in the swarms of groups that heartbeats keep up, and in that of share records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation.groups.consumer_swarm import ConsumerSwarm
+from tests.simulation.groups.conversion_swarm import ConversionSwarm
+from tests.simulation.groups.share_swarm import ShareSwarm
+from tests.simulation.groups.streams_swarm import StreamsSwarm
+from tests.simulation.share.swarm import ShareRecordsSwarm
+
+
+def story_of(swarm: Any) -> object:
+    """The log that a swarm leaves, when it ended, and what its next draw would be."""
+    swarm.run()
+    stage = swarm.host if isinstance(swarm, ShareRecordsSwarm) else swarm.stage
+    return [batch.data for batch in stage.log], stage.epoch, swarm.time_ms(), swarm.random.random()
+
+
+@pytest.mark.parametrize(
+    "swarm_of",
+    [ConsumerSwarm, ConversionSwarm, ShareSwarm, StreamsSwarm, ShareRecordsSwarm],
+    ids=lambda each: each.__name__,
+)
+def test_equal_seeds_tell_equal_stories(swarm_of: Callable[[int], Any]) -> None:
+    assert story_of(swarm_of(7)) == story_of(swarm_of(7))
+    assert story_of(swarm_of(7)) != story_of(swarm_of(8))
