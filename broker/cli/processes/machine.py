@@ -146,9 +146,10 @@ async def _run(
             found = {core: reports.get(machine.node_id(core)) for core in machine.cores}
             options.greet([{**it, "formatted": core in formatted} for core, it in found.items() if it is not None])
 
-    def left(node_id: int) -> None:
-        core = node_id - machine.config.node_id + 1
-        output.write_own(f"node {node_id} has left the cluster; {removed(machine.checked(core))}")
+    async def left(node_id: int) -> None:
+        config = machine.checked(node_id - machine.config.node_id + 1)
+        done = await asyncio.to_thread(removed, config)
+        output.write_own(f"node {node_id} has left the cluster; {done}")
 
     observed_in = sockets if machine.config.text_or_none("moldau.http.listener") else ""
     heirs = tuple(machine.node_id(core) for core in staying)

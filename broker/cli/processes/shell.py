@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -58,10 +58,10 @@ class Processes:
         launches: Mapping[int, Launch],
         output: Output,
         serving: Callable[[Mapping[int, Report]], None],
-        left: Callable[[int], None] = lambda node_id: None,
+        left: Callable[[int], Coroutine[object, object, None]] | None = None,
     ) -> None:
-        """`serving` is called once, when every node serves, with their greetings. `left` is called when a node has left
-        its cluster.
+        """`serving` is called once, when every node serves, with their greetings. `left` runs when a node has left its
+        cluster. It does not block: a node whose log is not read waits.
         """
         self._supervisor = supervisor
         self._launches = launches
@@ -163,7 +163,8 @@ class Processes:
                 case AllServe():
                     self._serving(self._reports)
                 case Left(node_id):
-                    self._left(node_id)
+                    if self._left is not None:
+                        self._spawn(self._left(node_id))
                 case Exit(status):
                     self._status.set_result(status)
         self._arm()
@@ -184,7 +185,7 @@ class Processes:
             delay_s = max(0, deadline_ms - now_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -39,10 +39,16 @@ def of_file(file: Path, settings: dict[str, str], quorum: list[str] | None = Non
 
 
 def without_file(data: Path, port: int, cores: int) -> Running:
-    """The processes of a machine that formats itself; metrics at the port nine further."""
-    overrides = ["--override", f"moldau.http.listener=http://127.0.0.1:{port + 9}"]
-    words = ["--data", str(data), "--port", str(port), "--cores", str(cores), *overrides]
-    return Running(words, data.parent / "log", port + 9)
+    """The processes of a machine that formats itself, all at ports of its ten from `port` on."""
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 8}"
+    settings = {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 8}",
+        "moldau.http.listener": f"http://127.0.0.1:{port + 9}",
+    }
+    overrides = [word for name, text in settings.items() for word in ("--override", f"{name}={text}")]
+    return Running(["--data", str(data), "--cores", str(cores), *overrides], data.parent / "log", port + 9)
 
 
 class Running:
