@@ -40,6 +40,8 @@ class Life:
         "meter",
         "number",
         "queue",
+        "reading_ns",
+        "spent_ns",
     )
 
     def __init__(self, host: str, host_number: int, number: int, meter: Meter) -> None:
@@ -52,12 +54,27 @@ class Life:
         self.queue: deque[SimulatedHandle] = deque()
         self.listed = False  # Whether the loop has this life in its ready queue.
         self.held = 0  # The reasons for which the life does not run: blocked, paused.
+        self.reading_ns = 0
+        """How long each reading of the precise clock takes: what requests take, which read it when they begin and end.
+        """
+        self.spent_ns = 0
+        """How long the callback that runs has taken by then; the host is blocked for it afterwards."""
         self.clock_rate_ppm = 0
         self.clock_offset_ns = 0
         self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
 
     def local_ns(self, now_ns: int) -> int:
         return now_ns + now_ns * self.clock_rate_ppm // 1_000_000 + self.clock_offset_ns
+
+    def read_ns(self, now_ns: int) -> int:
+        """What the host's precise clock shows, after the time that the callback has taken by now."""
+        self.spent_ns += self.reading_ns
+        return self.local_ns(now_ns + self.spent_ns)
+
+    def take_cost_ns(self) -> int:
+        """How long the callback that has ended blocks the host."""
+        spent_ns, self.spent_ns = self.spent_ns, 0
+        return spent_ns + self.meter.take_cost_ns()
 
     def true_ns(self, local_ns: int) -> int:
         """The first moment at which the host's clock shows at least `local_ns`."""

@@ -4,7 +4,8 @@ ready queue   one FIFO for each life of a host: asyncio's promise inside one pro
 choice        of several hosts with something ready, the seed says which runs its next callback
 time          integer nanoseconds; every callback takes CALLBACK_NS, so that even a busy loop ends at the limit;
               if no callback is ready the clock jumps to the next timer; heap keyed (when, number)
-blocking      a call that takes long (a sync on the loop) stops its host, and no other one, for that long
+blocking      a call that takes long (a sync on the loop) stops its host, and no other one, for that long, after the
+              callback; so do readings of the precise clock (`Life.reading_ns`), whose time the callback sees pass
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class Schedule(ABC):
                 self._callback_failed(life, handle, error)
             self.current = self.driver
             self.now_ns += CALLBACK_NS
-            if life.meter.cost_ns:
-                self.block(life, life.meter.take_cost_ns())
+            if life.spent_ns or life.meter.cost_ns:
+                self.block(life, life.take_cost_ns())
 
     def _fire_due(self) -> None:
         heap = self._heap

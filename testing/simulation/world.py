@@ -81,7 +81,7 @@ class SimulatedEnvironment:
         return self._life.local_ns(self._loop.now_ns) // 1_000_000
 
     def precise_ns(self) -> int:
-        return self._life.local_ns(self._loop.now_ns)
+        return self._life.read_ns(self._loop.now_ns)
 
     def process(self) -> None:
         """All hosts are one process."""

@@ -23,6 +23,7 @@ from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
+from tests.mutants.turns import TURN_MUTANTS
 from tests.mutants.unseen import UNSEEN_MUTANTS
 from tests.simulation.cluster.plan import Fault
 
@@ -699,4 +700,5 @@ MUTANTS: Final = (
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,
     *UNSEEN_MUTANTS,
+    *TURN_MUTANTS,
 )

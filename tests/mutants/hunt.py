@@ -53,6 +53,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(stages.SESSIONS, seed)
             case Hunt.WAITS:
                 yield Run(stages.WAITS, seed)
+            case Hunt.TURNS:
+                yield Run(stages.TURNS, seed)
             case Hunt.REPLICAS:
                 yield Run(stages.REPLICAS, seed)
             case Hunt.SWARM:

@@ -39,6 +39,8 @@ class Hunt(Enum):
     """Seeds of clients that log in, renew their sessions, and stop."""
     WAITS = "waits"
     """Seeds of consumers that wait for records."""
+    TURNS = "turns"
+    """Seeds of connections that ask one broker for more than it has time for."""
     REPLICAS = "replicas"
     """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"

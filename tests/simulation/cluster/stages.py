@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.simulation import power_loss
-from tests.simulation.cluster import histories, names, regressions, scenarios, sessions, waiting
+from tests.simulation.cluster import histories, names, regressions, scenarios, sessions, turns, waiting
 from tests.simulation.cluster.eager import FAMILIES, Family, eager_plan
 from tests.simulation.cluster.plan import Plan, harsh
 from tests.simulation.cluster.swarm import run_seed
@@ -191,6 +191,12 @@ def of_waits(seed: int, lines: Lines) -> Report:
     return Report(told=f"answers of each consumer: {told}")
 
 
+def of_turns(seed: int, lines: Lines) -> Report:
+    """Connections of one broker that ask for more than it has time for."""
+    told = turns.run_seed(seed)
+    return Report(told=f"{told}")
+
+
 def of_one_node(seed: int, lines: Lines) -> Report:
     """A broker on its own whose power goes again and again."""
     done = power_loss.run_seed(seed)
@@ -242,6 +248,7 @@ LOG_CLEANER: Final = "log-cleaner"
 QUOTAS: Final = "quotas"
 SESSIONS: Final = "sessions"
 WAITS: Final = "waits"
+TURNS: Final = "turns"
 ONE_NODE: Final = "one-node"
 DISKS: Final = "disks"
 """A family of clusters: disks that refuse, stall or are full."""
@@ -308,6 +315,7 @@ KINDS: Final[dict[str, Runner]] = {
     QUOTAS: of_quotas,
     SESSIONS: of_sessions,
     WAITS: of_waits,
+    TURNS: of_turns,
     ONE_NODE: of_one_node,
     **{family.name: of_family(family) for family in FAMILIES},
     **{script.__name__: of_script(script) for script in SCRIPTS},
@@ -325,7 +333,7 @@ OPENING: Final = (
     Stage((TRANSACTIONS, LOG_CLEANER), 8, at_once=8),
     Stage((CONTROLLER,), 8, at_once=8),
     Stage((QUOTAS,), 2, at_once=2),
-    Stage((SESSIONS, WAITS), 2, at_once=4),
+    Stage((SESSIONS, WAITS, TURNS), 2, at_once=4),
     Stage((QUORUM,), 60, at_once=20),
     Stage(tuple(script.__name__ for script in SCRIPTS), at_once=8),
     Stage((REPLICAS,), 12, at_once=12),
@@ -355,7 +363,7 @@ OPENING: Final = (
     Stage(STORIES, at_once=2),
     Stage((ONE_NODE,), 24, at_once=12),
     Stage((QUORUM, REPLICAS), 40, at_once=20),
-    Stage((SESSIONS, WAITS, QUOTAS), 8, at_once=8),
+    Stage((SESSIONS, WAITS, QUOTAS, TURNS), 8, at_once=8),
     Stage(EAGER),
     Stage(LONG_STORIES),
     Stage(EAGER),
@@ -394,6 +402,7 @@ def is_drawn(kind: str) -> bool:
         QUOTAS,
         SESSIONS,
         WAITS,
+        TURNS,
         ONE_NODE,
         *EAGER,
     )
