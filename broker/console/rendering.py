@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.console.decoding.texts import printable
 from moldau.broker.console.page import Refusal, as_json, path_to
+from moldau.broker.reasons.words import duration_text
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
 from moldau.broker.runtime.worker import Offload
@@ -38,7 +39,6 @@ PAGE_SIZE_MAX: Final = 1 << 23
 """The most characters of a page, as HTML or as JSON."""
 TIME_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999."""
-UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 class Renderer:
@@ -138,7 +138,7 @@ def _jinja() -> JinjaEnvironment:
     filters: dict[str, Callable[..., str]] = {
         "size": size_text,
         "count": count_text,
-        "duration": duration_text,
+        "duration": known_duration,
         "time": time_text,
         "rate": rate_text,
         "byte_rate": byte_rate_text,
@@ -187,17 +187,6 @@ def time_text(ms: int) -> str:
     return f"{strftime('%Y-%m-%d %H:%M:%S', gmtime(ms // 1000))}.{ms % 1000:03}" if ms >= 0 else "–"
 
 
-def duration_text(ms: int | None) -> str:
+def known_duration(ms: int | None) -> str:
     """A time (ms) in its two largest units; a dash for an unknown one."""
-    if ms is None:
-        return "–"
-    if ms < 1_000:
-        return f"{ms} ms"
-    for place, (unit, name) in enumerate(UNITS):
-        if ms >= unit:
-            rest = ms % unit
-            smaller = UNITS[place + 1] if place + 1 < len(UNITS) else None
-            if smaller is None or rest < smaller[0]:
-                return f"{ms // unit} {name}"
-            return f"{ms // unit} {name} {rest // smaller[0]} {smaller[1]}"
-    return f"{ms} ms"
+    return "–" if ms is None else duration_text(ms)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 from moldau import __version__
 from moldau.broker.cli.daily.client import Client
 from moldau.broker.cli.daily.failures import Failure
-from moldau.broker.cli.daily.output import Row, plural
+from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_views import is_under_replicated, partitions_of
+from moldau.broker.reasons.words import plural
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

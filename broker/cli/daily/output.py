@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from moldau.broker.cli.invocation import Terminal
+from moldau.broker.reasons.words import duration_text
 
 Row = Mapping[str, object]
 NOTHING: Final = "-"
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
-_SECOND: Final = 1000
-_STEPS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (_SECOND, "s"))
 
 
 class Output:
@@ -88,21 +87,6 @@ def size_text(size: int) -> str:
     return f"{size / (1 << 10 * power):.1f} {_SIZES[power]}"
 
 
-def duration_text(milliseconds: int) -> str:
-    """A duration in its two largest units: 2 h 5 min."""
-    if milliseconds < _SECOND:
-        return f"{milliseconds} ms" if milliseconds else "0 s"
-    parts: list[str] = []
-    rest = milliseconds
-    for step, unit in _STEPS:
-        count, rest = divmod(rest, step)
-        if count:
-            parts.append(f"{count} {unit}")
-        if len(parts) == 2 or (parts and not count):
-            break
-    return " ".join(parts)
-
-
 def time_text(milliseconds: int) -> str:
     """A wall-clock time (ms since 1970) in UTC, as ISO 8601."""
     from datetime import UTC, datetime, timedelta
@@ -112,11 +96,6 @@ def time_text(milliseconds: int) -> str:
     except OverflowError:
         return str(milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: 1 topic, 1,200 topics."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _head(name: str) -> str:

@@ -10,9 +10,9 @@ from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_setting, pairs_of
 from moldau.broker.cli.daily.configs.access import alter as alter_config
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, unknown, wrong
-from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.reasons.words import plural
 from moldau.protocol.errors import ErrorCode
 from moldau.tables.client.cluster import TransientError
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import Failure, check, unknown
-from moldau.broker.cli.daily.output import plural, size_text
+from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.session import Session
+from moldau.broker.reasons.words import plural
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.schema import ZERO_UUID
 from moldau.tables.client.cluster import TransientError

@@ -7,9 +7,9 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import Client
 from moldau.broker.cli.daily.failures import WrongArguments, check, wrong
-from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.reasons.words import plural
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
 from moldau.security.acl.bindings import AclBinding, AclFilter, PatternType, PermissionType

@@ -17,10 +17,10 @@ from moldau.broker.cli.daily.groups.listing import (
     committed_offsets,
     known_groups,
 )
-from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.reasons.words import plural
 
 RESET: Final = ("topic", "partition", "offset", "new_offset", "change")
 IDLE: Final = ("Empty", "Dead")

@@ -9,9 +9,10 @@ from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import unknown
 from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, committed_offsets, known_groups
 from moldau.broker.cli.daily.groups.members import Described, describe_group
-from moldau.broker.cli.daily.output import Row, duration_text, plural
+from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.broker.cli.daily.session import Session
+from moldau.broker.reasons.words import duration_text, plural
 from moldau.protocol.errors import ErrorCode
 
 LISTED: Final = ("group", "type", "state", "protocol", "coordinator")

@@ -6,11 +6,11 @@ from typing import Final
 
 from moldau.broker.cli.daily.configs.access import pairs_of
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, EXIT_UNREACHABLE, Failure, refused, wrong
-from moldau.broker.cli.daily.output import plural
 from moldau.broker.cli.daily.records.sources import STANDARD_INPUT, RecordShape, kind_of, records_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.invocation import CommandError
+from moldau.broker.reasons.words import plural
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.tables.client.cluster import Cluster, RefusedByBroker

@@ -7,9 +7,10 @@ import io
 import pytest
 
 from moldau.broker.cli.daily.failures import WrongArguments
-from moldau.broker.cli.daily.output import Output, duration_text, size_text, time_text
+from moldau.broker.cli.daily.output import Output, size_text, time_text
 from moldau.broker.cli.daily.times import duration_ms, time_ms
 from moldau.broker.cli.invocation import Terminal
+from moldau.broker.reasons.words import duration_text
 
 NOW = 1_800_000_000_000
 ROWS = [
