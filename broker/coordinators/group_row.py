@@ -10,6 +10,7 @@ from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.history import GroupHistory
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import (
     ConsumerGroupSettings,
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
 
 
 def group_row(
-    config: GroupConfig, current_image: Callable[[], CoordinatorImage], perform: Perform = performs_nothing
+    config: GroupConfig,
+    current_image: Callable[[], CoordinatorImage],
+    history: GroupHistory,
+    perform: Perform = performs_nothing,
 ) -> GroupRow:
     return CoordinatorRow(
         topic=offsets_topic(config),
         key_type=KeyType.GROUP,
         log_name="moldau.groups",
-        new_shard=lambda high_watermark, leader_epoch: new_shard(config, high_watermark, current_image),
+        new_shard=lambda high_watermark, leader_epoch: new_shard(config, high_watermark, current_image, history),
         new_reader=new_reader,
         load_buffer_size=config.offsets_load_buffer_size,
         codec=Codec(config.offsets_topic_compression_codec),
@@ -61,14 +65,16 @@ def offsets_topic(config: GroupConfig) -> InternalTopic:
     )
 
 
-def new_shard(config: GroupConfig, high_watermark: int, current_image: Callable[[], CoordinatorImage]) -> GroupShard:
+def new_shard(
+    config: GroupConfig, high_watermark: int, current_image: Callable[[], CoordinatorImage], history: GroupHistory
+) -> GroupShard:
     """Create a shard.
 
     Its modules are imported here, because a broker that leads no partition of the topic does not need them.
     """
     from moldau.coordinator.shard.shard import GroupShard
 
-    return GroupShard(config, high_watermark, current_image)
+    return GroupShard(config, high_watermark, current_image, history)
 
 
 def new_reader() -> RecordReader[LoadedChange]:

@@ -12,6 +12,7 @@ from moldau.broker.coordinators.share_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.history import GroupHistory
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
@@ -47,13 +48,14 @@ class Groups:
         self._environment = environment
         self._spawn = spawn
         self._share_states = share_states
-        row = group_row(config, current_image, self._perform)
+        self._history = GroupHistory(environment.wall_ms())
+        row = group_row(config, current_image, self._history, self._perform)
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def configure(self, config: GroupConfig) -> None:
         """Settings have changed at run time: the next step of each machine reads them."""
         self.config = config
-        self.shards.replace_row(group_row(config, self._current_image, self._perform))
+        self.shards.replace_row(group_row(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
             runner.shard.config = config
 

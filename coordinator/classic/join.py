@@ -35,6 +35,7 @@ from moldau.coordinator.classic.rebalance import (
     refuse_sync,
 )
 from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.history import Cause, Client
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
@@ -43,7 +44,6 @@ from moldau.protocol.records.record_frames import is_storable
 
 KNOWN_MEMBER_VERSION: Final = 4
 """From this version of JoinGroup on, a dynamic member is first given an id, and then joins with it."""
-REASON_SIZE_MAX: Final = 255
 REBALANCE_TIMEOUT_VERSION: Final = 1
 """Before this version a member's session timeout is its rebalance timeout too."""
 SKIP_ASSIGNMENT_VERSION: Final = 9
@@ -237,11 +237,18 @@ def id_for(event: Join) -> str:
 
 
 def refuse(step: GroupStep, event: Join, error: ErrorCode) -> None:
+    tell_refusal(step, event, error)
     step.reply(event.waiter, join_refusal(event.waiter.version, error, event.request.member_id))
+
+
+def tell_refusal(step: GroupStep, event: Join, error: ErrorCode) -> None:
+    client = Client(event.request.member_id, event.client_id, event.client_host)
+    step.tell_refusal(event.request.group_id, client, error)
 
 
 def refuse_other_kind(step: GroupStep, event: Join) -> None:
     """Refuse a join of a group that no classic member may join; the answer names no member, as Apache Kafka's."""
+    tell_refusal(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
 
@@ -260,6 +267,7 @@ def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
 
 def refuse_above_limit(step: GroupStep, group: ClassicGroup, event: Join) -> None:
     """Refuse a join because the group is full. If the client was a member, it is removed."""
+    tell_refusal(step, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     step.cancel(ClassicTimer.SESSION, group, event.request.member_id)
     group.remove(event.request.member_id)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
@@ -282,12 +290,7 @@ def enter(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> 
         group.grew = True
     group.add(member)
     expect_new_member(step, group, member)
-    rebalance(step, group, f"member {member_id!r} joins{reason_of(request)}")
-
-
-def reason_of(request: JoinGroupRequest) -> str:
-    """The client's reason to join, for the operator's log; empty if it gives none (KIP-800)."""
-    return f" ({request.reason[:REASON_SIZE_MAX]!r})" if request.reason else ""
+    rebalance(step, group, step.tell(group.group_id, Cause.JOINED, member, detail=request.reason or ""))
 
 
 def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client_host: str) -> Member:
@@ -308,7 +311,7 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
     """Park the join of a member that changed its protocols, or that joins because of a rebalance."""
     update(step, group, member, event)
-    rebalance(step, group, f"member {member.member_id!r} joins again{reason_of(event.request)}")
+    rebalance(step, group, step.tell(group.group_id, Cause.JOINED_AGAIN, member, detail=event.request.reason or ""))
 
 
 def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
@@ -406,13 +409,14 @@ def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, mem
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     group.park_join(member, event.waiter)
+    cause = step.tell(group.group_id, Cause.RETURNED, member, detail=request.group_instance_id or "")
     match RETURN_ACTIONS[group.state]:
         case ReturnAction.JOIN:
             complete_if_all_joined(step, group)
         case ReturnAction.REBALANCE:
-            prepare_rebalance(step, group, f"static member {member_id!r} restarted")
+            prepare_rebalance(step, group, cause)
         case ReturnAction.STORE if group.select_protocol() != group.protocol_name:
-            rebalance(step, group, f"static member {member_id!r} changes the protocol")
+            rebalance(step, group, cause)
         case ReturnAction.STORE:
             assignments = {other.member_id: other.assignment for other in group.members.values()}
             step.write(generation_change(group, assignments))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.classic import membership
 from moldau.coordinator.classic.commit import commit_offsets, commit_transactional_offsets
-from moldau.coordinator.classic.events import Heartbeat, Join, Leave, Sync
+from moldau.coordinator.classic.events import ClassicTimer, Heartbeat, Join, Leave, Sync
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.sync import sync
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange, RecordType
 from moldau.protocol.records.offsets import GroupMetadataKey, GroupMetadataValue
 
@@ -21,6 +24,7 @@ ClassicRequest: TypeAlias = Heartbeat | CommitOffsets | CommitTransactionalOffse
 
 class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
     group_class = ClassicGroup
+    session_timer = ClassicTimer.SESSION
     first_requests = get_args(ClassicRequest)
     records = (GROUP_METADATA,)
     is_ahead_of_log = True
@@ -63,6 +67,12 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
 
     def timer_fired(self, step: GroupStep, group: ClassicGroup, key: TimerKey) -> None:
         membership.timer_fired(step, group, key)
+
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: ClassicGroup
+    ) -> Iterator[tuple[str, int]]:
+        for member_id, member in group.members.items():
+            yield member_id, member.session_timeout_ms
 
     def loaded(self, step: GroupStep, group: ClassicGroup) -> None:
         membership.loaded(step, group)

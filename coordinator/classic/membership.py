@@ -18,6 +18,7 @@ from moldau.coordinator.classic.rebalance import (
     sync_timed_out,
 )
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause, Client, GroupEvent
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -68,7 +69,7 @@ def loaded(step: GroupStep, group: ClassicGroup) -> None:
     for member in group.members.values():
         expect_heartbeat(step, group, member)
     if len(group.members) > step.config.max_size:
-        prepare_rebalance(step, group, f"{len(group.members)} members are more than are allowed")
+        prepare_rebalance(step, group, step.tell(group.group_id, Cause.TOO_MANY_MEMBERS, number=len(group.members)))
 
 
 def unloaded(step: GroupStep, group: ClassicGroup) -> None:
@@ -116,7 +117,7 @@ def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> N
     if member is None or member.is_kept_by_a_parked_request:
         return
     remove_member(step, group, member)
-    rebalance(step, group, f"member {member_id!r} was not heard of for its session")
+    rebalance(step, group, step.tell(group.group_id, Cause.SESSION_EXPIRED, member, number=member.session_timeout_ms))
 
 
 def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
@@ -124,13 +125,14 @@ def leave(step: GroupStep, group: ClassicGroup | None, event: Leave) -> None:
     if not request.group_id:
         step.reply(event.waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    results = [result_of(identity, remove(step, group, identity)) for identity in request.members]
+    left: list[GroupEvent] = []
+    results = [result_of(identity, remove(step, group, identity, left)) for identity in request.members]
     response = LeaveGroupResponse(members=results)
     if event.waiter.version < BATCH_VERSION:
         response = LeaveGroupResponse(error_code=results[0].error_code)
-    if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
+    if group is not None and left:
         if group.state is not EMPTY:
-            rebalance(step, group, "members left")
+            rebalance(step, group, left[-1])
         if step.changes:
             step.when_committed(ReplyWhenCommitted(event.waiter, response, refused_by_the_log))
             return
@@ -145,7 +147,8 @@ def result_of(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
     return MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error)
 
 
-def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity) -> ErrorCode:
+def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity, left: list[GroupEvent]) -> ErrorCode:
+    """Remove a member, which is told and added to `left`; the error if the group does not have it."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id = identity.member_id
@@ -155,8 +158,11 @@ def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity
     if member_id in group.pending_members:
         step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
+        left.append(step.tell(group.group_id, Cause.LEFT, Client(member_id), detail=identity.reason or ""))
         return ErrorCode.NONE
     refusal = group.refusal_of(member_id, identity.group_instance_id)
     if refusal is ErrorCode.NONE:
-        remove_member(step, group, group.members[member_id])
+        member = group.members[member_id]
+        left.append(step.tell(group.group_id, Cause.LEFT, member, detail=identity.reason or ""))
+        remove_member(step, group, member)
     return refusal

@@ -11,6 +11,7 @@ from typing import Final
 from moldau.coordinator.classic.events import ClassicTimer
 from moldau.coordinator.classic.group import COMPLETING, EMPTY, NO_ASSIGNMENT, PREPARING, ClassicGroup, Member
 from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.records import NO_TIMESTAMP, RecordChange
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupResponse
@@ -126,19 +127,20 @@ def refuse_sync(step: GroupStep, member: Member, error: ErrorCode) -> None:
         step.reply(waiter, sync_refusal(error))
 
 
-def rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
+def rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -> None:
     """Handle a change of the group: start a rebalance, or complete the current join phase if no join is missing any
     more.
     """
     if group.state is PREPARING:
         complete_if_all_joined(step, group)
     else:
-        prepare_rebalance(step, group, reason)
+        prepare_rebalance(step, group, cause)
 
 
-def prepare_rebalance(step: GroupStep, group: ClassicGroup, reason: str) -> None:
+def prepare_rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -> None:
     """Move the group from any other state to PreparingRebalance."""
-    step.note(group, f"generation {group.generation} ends in state {group.state.value}: {reason}")
+    step.note(group, f"generation {group.generation} ends in state {group.state.value}: {cause.text}")
+    step.tell_rebalance(group.group_id, cause, group.generation)
     if group.state is COMPLETING:
         refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     step.cancel(ClassicTimer.SYNC, group)
@@ -189,6 +191,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
     step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
+            step.tell(group.group_id, Cause.JOIN_TIMED_OUT, member, number=group.rebalance_timeout_ms)
             step.cancel(ClassicTimer.SESSION, group, member.member_id)
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
@@ -202,6 +205,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
         step.write(generation_change(group, {}))
         return
     step.note(group, f"generation {group.generation} begins with {len(group.members)} members")
+    step.tell(group.group_id, Cause.REBALANCE_ENDED, number=group.generation, detail=str(len(group.members)))
     for member in group.members.values():
         waiter = group.take_join(member)
         if waiter is not None:
@@ -217,11 +221,12 @@ def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
     """Handle the sync timer: remove the members that joined the generation and sent no SyncGroup."""
     if not group.pending_syncs:
         return
-    silent = list(group.pending_syncs)
-    for member_id in silent:
+    for member_id in list(group.pending_syncs):
+        silent = group.members[member_id]
+        cause = step.tell(group.group_id, Cause.SYNC_TIMED_OUT, silent, number=group.rebalance_timeout_ms)
         step.cancel(ClassicTimer.SESSION, group, member_id)
         group.remove(member_id)
-    prepare_rebalance(step, group, f"{len(silent)} members did not sync, {silent[0]!r} among them")
+    prepare_rebalance(step, group, cause)
 
 
 def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:

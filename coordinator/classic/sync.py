@@ -27,6 +27,7 @@ from moldau.coordinator.classic.rebalance import (
     sync_response,
 )
 from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.runtime.step import write_error
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.sync_group import SyncGroupRequest
@@ -81,7 +82,7 @@ class AssignmentStored(NamedTuple):
         group = self._awaiting(step)
         if group is not None:
             refuse_syncs(step, group, write_error(error))
-            rebalance(step, group, f"the assignment was not stored: {error.name}")
+            rebalance(step, group, step.tell(group.group_id, Cause.NOT_STORED, detail=error.name))
 
     def _awaiting(self, step: GroupStep) -> ClassicGroup | None:
         """The group, if it still waits for this assignment; else None."""

@@ -38,6 +38,7 @@ from moldau.coordinator.consumer.leaving import remove_members
 from moldau.coordinator.consumer.member import ClassicMember, ConsumerMember, MemberState
 from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_static_member
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.kind_settings import MigrationPolicy
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.group.records import Change
@@ -329,7 +330,7 @@ def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
     response = LeaveGroupResponse(members=results)
     if event.waiter.version < BATCH_VERSION:
         response = LeaveGroupResponse(error_code=results[0].error_code)
-    remove_members(step, group, [*leaving.values()], "it left the group")
+    remove_members(step, group, [*leaving.values()], Cause.LEFT)
     step.when_committed(ReplyWhenCommitted(event.waiter, response, refused_by_the_log))
 
 

@@ -43,6 +43,7 @@ from moldau.coordinator.consumer.records import (
     target_epoch_change,
 )
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.membership import Refusal, no_group
 from moldau.coordinator.group.metadata_hash import hash_of_topics
@@ -68,7 +69,7 @@ class Entered(NamedTuple):
             refuse_join(step, self.upgraded, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             refuse_sync(step, member, ErrorCode.REBALANCE_IN_PROGRESS)
             step.schedule(ConsumerTimer.SESSION, self.group, member.session_timeout_ms, member.member_id)
-        step.note(self.group, "it becomes a consumer group")
+        step.note(self.group, step.tell(self.group.group_id, Cause.BECAME_CONSUMER).text)
 
 
 def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refusal:
@@ -197,7 +198,7 @@ def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[C
     classic = _turn_classic(step, group, left, tombstones, group.targets)
     if classic is None:
         return False
-    prepare_rebalance(step, classic, "the last member of the consumer protocol left")
+    prepare_rebalance(step, classic, step.tell(classic.group_id, Cause.BECAME_CLASSIC))
     return True
 
 
@@ -216,7 +217,7 @@ def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: Consumer
     if classic is None:
         return False
     if is_rebalance:
-        prepare_rebalance(step, classic, "its assignment is of an earlier epoch of the consumer group")
+        prepare_rebalance(step, classic, step.tell(classic.group_id, Cause.BECAME_CLASSIC))
     return True
 
 

@@ -25,6 +25,7 @@ from moldau.coordinator.consumer.member_update import MemberUpdate, replaced_sta
 from moldau.coordinator.consumer.reconciliation import OwnedPartitions
 from moldau.coordinator.consumer.regular_expressions import resolve_if_due
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
@@ -61,7 +62,7 @@ def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) ->
             decided = leave(step, group, request)
         elif decided is None:
             decided = join_or_stay(step, group, event, settings)
-    answer(step, event.waiter, decided, refused)
+    answer(step, event, decided, refused)
 
 
 def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
@@ -197,10 +198,11 @@ def leave(
         if isinstance(found, Refusal):
             return found
         if request.member_epoch == LEAVE_STATIC_EPOCH:
+            step.tell(group.group_id, Cause.LEFT_FOR_A_WHILE, found, detail=request.instance_id)
             step.write(*leave_for_a_while(group, found))
             return response
         member = found
-    remove_members(step, group, [member], "it left the group")
+    remove_members(step, group, [member], Cause.LEFT)
     return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.classic.events import Heartbeat, Join, Leave, Sync
@@ -10,13 +11,15 @@ from moldau.coordinator.consumer.classic_members import heartbeat_classic, join_
 from moldau.coordinator.consumer.commit import commit_offsets, commit_transactional_offsets, fetch_refusal
 from moldau.coordinator.consumer.describe import describe_group
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved
-from moldau.coordinator.consumer.group import ConsumerGroup
+from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.heartbeat import heartbeat, reply_if_settled
 from moldau.coordinator.consumer.records import RECORDS
 from moldau.coordinator.consumer.regular_expressions import regexes_resolved
 from moldau.coordinator.consumer.target import target_computed
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
 from moldau.protocol.errors import ErrorCode
@@ -26,6 +29,7 @@ ConsumerRequest: TypeAlias = ConsumerHeartbeat | DescribeConsumerGroup | Regexes
 
 class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
     group_class = ConsumerGroup
+    session_timer = ConsumerTimer.SESSION
     first_requests = get_args(ConsumerRequest)
     requests_at_once = (ConsumerHeartbeat,)
     records = RECORDS
@@ -69,6 +73,13 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
 
     def timer_fired(self, step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
         leaving.timer_fired(step, group, key)
+
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: ConsumerGroup
+    ) -> Iterator[tuple[str, int]]:
+        own_ms = config.consumer.of_group(image.group_settings(group.group_id)).session_timeout_ms
+        for member_id, member in group.members.items():
+            yield member_id, own_ms if member.classic is None else member.classic.session_timeout_ms
 
     def loaded(self, step: GroupStep, group: ConsumerGroup) -> None:
         leaving.loaded(step, group)

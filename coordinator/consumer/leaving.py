@@ -16,25 +16,33 @@ from moldau.coordinator.consumer.member import (
 )
 from moldau.coordinator.consumer.records import current_change, epoch_change, member_tombstones, regex_tombstone
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.membership import LEAVE_STATIC_EPOCH
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
 MEMBER_TIMERS = (ConsumerTimer.SESSION, ConsumerTimer.REBALANCE, ConsumerTimer.JOIN, ConsumerTimer.SYNC)
-REASONS = {
-    ConsumerTimer.SESSION: "it was not heard of for its session",
-    ConsumerTimer.REBALANCE: "it did not revoke its partitions within its rebalance timeout",
-    ConsumerTimer.JOIN: "it did not rejoin within its rebalance timeout",
-    ConsumerTimer.SYNC: "it did not fetch its assignment within its rebalance timeout",
+REMOVALS = {
+    ConsumerTimer.SESSION: Cause.SESSION_EXPIRED,
+    ConsumerTimer.REBALANCE: Cause.REVOKE_TIMED_OUT,
+    ConsumerTimer.JOIN: Cause.JOIN_TIMED_OUT,
+    ConsumerTimer.SYNC: Cause.SYNC_TIMED_OUT,
 }
+"""Why a member is removed whose timer is due."""
 
 
-def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str) -> None:
+def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
     """Remove members and raise the group epoch; turn the group into a classic one if only such members are left."""
     if not members:
         return
+    session_ms = settings_of(step, group.group_id).session_timeout_ms
     for member in members:
-        step.note(group, f"member {member.member_id!r} is removed: {reason}")
+        if cause is Cause.SESSION_EXPIRED:
+            limit_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+        else:
+            limit_ms = member.rebalance_timeout_ms
+        told = step.tell(group.group_id, cause, member, number=0 if cause is Cause.LEFT else limit_ms)
+        step.note(group, told.text)
         for kind in MEMBER_TIMERS:
             step.cancel(kind, group, member.member_id)
     if downgrade_without(step, group, members):
@@ -54,6 +62,7 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
                 by_regex.subtract(group.resolved[regex].topics)
     topics = {*+by_name, *+by_regex}
     changes.append(epoch_change(group.group_id, group.epoch + 1, hash_of_topics(topics, step.image)))
+    step.tell_rebalance(group.group_id, told, group.epoch + 1)
     step.write(*changes)
 
 
@@ -73,7 +82,7 @@ def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
         return
     is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH
     if key.kind is not ConsumerTimer.REBALANCE or is_revoking:
-        remove_members(step, group, [member], REASONS[key.kind])
+        remove_members(step, group, [member], REMOVALS[key.kind])
 
 
 def loaded(step: GroupStep, group: ConsumerGroup) -> None:

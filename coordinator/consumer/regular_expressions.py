@@ -21,6 +21,7 @@ from moldau.coordinator.consumer.group import ConsumerGroup, ConsumerTimer
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import epoch_change, regex_change
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
@@ -121,6 +122,7 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
     if raises_epoch or metadata_hash != group.metadata_hash:
         epoch = group.epoch + 1
         changes.append(epoch_change(group.group_id, epoch, metadata_hash))
+        step.tell_rebalance(group.group_id, step.tell(group.group_id, Cause.EXPRESSION_CHANGED), epoch)
         group.note_seen(step.image, epoch)
     step.write(*changes)
 

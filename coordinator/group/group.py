@@ -10,15 +10,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.history import (
+    CAUSE_OF_REFUSAL,
+    DETAIL_SIZE_MAX,
+    NO_CLIENT,
+    Cause,
+    GroupEvent,
+    GroupHistory,
+    Named,
+)
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, RecordChange, RecordType
-from moldau.coordinator.runtime.step import RestorableTimers, Step
+from moldau.coordinator.runtime.step import APPENDED, RestorableTimers, Step
 from moldau.protocol.errors import ErrorCode
 
 
@@ -101,6 +110,20 @@ class Rebalances:
     """New group epochs by the kind of the group."""
 
 
+class EventCommitted(NamedTuple):
+    """The outcome of a step that told an event. If the log refuses the records of the step, nothing has happened."""
+
+    group_id: str
+    event: GroupEvent
+
+    def committed(self, step: GroupStep) -> None:
+        step.history.add(self.group_id, self.event, step.wall_ms)
+
+    def failed(self, step: GroupStep, error: ErrorCode) -> None:
+        if error in APPENDED:
+            self.committed(step)
+
+
 @dataclass(slots=True)
 class GroupStep(Step[Change]):
     config: GroupConfig
@@ -109,6 +132,30 @@ class GroupStep(Step[Change]):
     rebalances: Rebalances
     image: CoordinatorImage
     """The cluster's metadata at the time of the step."""
+    history: GroupHistory
+
+    def tell(
+        self, group_id: str, cause: Cause, about: Named = NO_CLIENT, *, number: int = 0, detail: str = ""
+    ) -> GroupEvent:
+        """Add an event to the history of a group, once the records of this step are committed."""
+        detail = detail[:DETAIL_SIZE_MAX]
+        event = GroupEvent(cause, about.member_id, about.client_id, about.client_host, number, detail)
+        self.when_committed(EventCommitted(group_id, event))
+        return event
+
+    def tell_rebalance(self, group_id: str, cause: GroupEvent, number: int) -> None:
+        """Add the begin of a rebalance, after the event that caused it. `number`: the generation that ends, or the
+        epoch that begins.
+        """
+        self.tell(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
+
+    def tell_refusal(self, group_id: str, about: Named, error: ErrorCode) -> None:
+        """Add a refusal that a user has to know of. A request that names no group of this shard is not told, so that
+        made-up names push nothing out.
+        """
+        cause = CAUSE_OF_REFUSAL.get(error)
+        if cause is not None and group_id in self.groups:
+            self.tell(group_id, cause, about, detail=error.name)
 
     def note(self, group: Group, text: str) -> None:
         """Add a note about a group for the operator's log.
@@ -149,6 +196,8 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     records: tuple[RecordType, ...]
     requests_at_once: tuple[type[AboutGroup], ...] = ()
     """Those of them that `decide_at_once` may reply to."""
+    session_timer: TimerKind
+    """The timer that removes a member that is not heard of. It begins anew with each request of the member."""
     is_ahead_of_log = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
     replay: if the log refuses the batch of a step, the step has changed nothing, timers included.
@@ -180,6 +229,12 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     @abstractmethod
     def timer_fired(self, step: GroupStep, group: GroupT, key: TimerKey) -> None:
         """A timer of a group is due."""
+
+    @abstractmethod
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: GroupT
+    ) -> Iterator[tuple[str, int]]:
+        """The members of a group by id, with the lengths of their sessions."""
 
     @abstractmethod
     def loaded(self, step: GroupStep, group: GroupT) -> None:

@@ -4,10 +4,11 @@ descriptions. The target itself is in `target.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.history import Cause, Client, Named
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
 from moldau.protocol.errors import ErrorCode
@@ -69,14 +70,67 @@ def group_is_full(kind: str, members_max: int) -> Refusal:
     return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
+class HeartbeatRequest(Protocol):
+    """What the heartbeats of all kinds have."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def member_id(self) -> str: ...
+
+
+class HeartbeatEvent(Protocol):
+    """A heartbeat with its client."""
+
+    @property
+    def waiter(self) -> Waiter: ...
+
+    @property
+    def request(self) -> HeartbeatRequest: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
 def answer(
-    step: GroupStep, waiter: Waiter, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
+    step: GroupStep, event: HeartbeatEvent, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
 ) -> None:
     """Send a response once all that it says is committed; a refusal, made a response by `refused`, at once."""
     if isinstance(decided, Refusal):
-        step.reply(waiter, refused(decided))
+        client = Client(event.request.member_id, event.client_id, event.client_host)
+        step.tell_refusal(event.request.group_id, client, decided.error)
+        step.reply(event.waiter, refused(decided))
     else:
-        answer_when_committed(step, waiter, decided, refused)
+        answer_when_committed(step, event.waiter, decided, refused)
+
+
+class GroupOfMembers(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def type_name(self) -> str: ...
+
+    @property
+    def members(self) -> Mapping[str, object]: ...
+
+
+def begin_rebalance(
+    step: GroupStep, group: GroupOfMembers, epoch: int, member: Named, *, is_subscription_changed: bool
+) -> None:
+    """The heartbeat of a member raises the epoch of its group: count it, and tell why."""
+    step.rebalances.begun[group.type_name] += 1
+    if member.member_id not in group.members:
+        cause = step.tell(group.group_id, Cause.JOINED, member)
+    elif is_subscription_changed:
+        cause = step.tell(group.group_id, Cause.SUBSCRIPTION_CHANGED, member)
+    else:
+        cause = step.tell(group.group_id, Cause.TOPICS_CHANGED)
+    step.tell_rebalance(group.group_id, cause, epoch)
 
 
 def answer_when_committed(

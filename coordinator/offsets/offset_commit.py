@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets, EndOffsetsTransaction
 from moldau.coordinator.group.group import GroupStep
+from moldau.coordinator.group.history import Cause, Client
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, TransactionEnded
 from moldau.coordinator.runtime.machine import TransactionWrite, Waiter
 from moldau.coordinator.runtime.step import WRITE_ERRORS, ReplyWhenCommitted
@@ -81,6 +82,8 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
     """Write the offsets of a commit that the group accepts (NONE). The response is sent once they are committed."""
     request = event.request
     if error is not ErrorCode.NONE:
+        if request.group_id in step.groups:
+            step.tell(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
         step.reply(event.waiter, same_for_all(request, error))
         return
     response = write_offsets(step, request)

@@ -13,6 +13,7 @@ from functools import partial
 
 from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.records import OffsetChange, TopicPartition
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
@@ -44,6 +45,8 @@ def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) ->
                 step.write(OffsetChange(request.group_id, topic.name, partition_index, None))
             results.partitions.append(OffsetDeleteResponsePartition(partition_index=partition_index, error_code=code))
         response.topics.append(results)
+    if step.changes:
+        step.tell(request.group_id, Cause.OFFSETS_DELETED, number=len(step.changes))
     # A request without a write waits too: the tombstone of an offset that it does not find may be uncommitted.
     step.when_committed(ReplyWhenCommitted(event.waiter, response, offsets_refused_by_the_log))
 
@@ -66,6 +69,7 @@ def delete_groups(step: GroupStep, store: OffsetStore, event: DeleteGroups) -> N
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.deletion_error()
         if error is ErrorCode.NONE and group is not None:
             write_tombstones(step, store, group)
+            step.tell(group_id, Cause.DELETED)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(groups_refused_by_the_log, event.request)))
 
@@ -99,6 +103,8 @@ def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
             return False
         latest = store.latest(group.group_id)
         expired = list(expired_of(step, group, latest))
+        if expired:
+            step.tell(group.group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
         if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
             write_tombstones(step, store, group)
             continue

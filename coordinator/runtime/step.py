@@ -117,6 +117,10 @@ class Timers(Generic[KeyT]):
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
+    def deadline_ms(self, key: KeyT) -> int | None:
+        """The deadline of a key; None: it has none."""
+        return self._deadlines.get(key)
+
     def cancel(self, key: KeyT) -> None:
         self._deadlines.pop(key, None)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import auto
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from moldau.coordinator.group.config import GroupConfig
@@ -17,6 +19,7 @@ from moldau.coordinator.group.events import (
     TopicsDeleted,
 )
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, Rebalances, TimerKey, TimerKind
+from moldau.coordinator.group.history import Cause, GroupEvent, GroupHistory
 from moldau.coordinator.group.image import NO_METADATA, CoordinatorImage
 from moldau.coordinator.group.records import (
     Change,
@@ -24,6 +27,7 @@ from moldau.coordinator.group.records import (
     OffsetChange,
     OffsetsLoaded,
     RecordChange,
+    TopicPartition,
     TransactionEnded,
 )
 from moldau.coordinator.group.target import TargetComputed
@@ -95,13 +99,17 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         config: GroupConfig,
         committed_end_offset: int = 0,
         current_image: Callable[[], CoordinatorImage] = lambda: NO_METADATA,
+        history: GroupHistory | None = None,
     ) -> None:
-        """`current_image`: gives the cluster's metadata to each step, as the clock gives the time."""
+        """`current_image`: gives the cluster's metadata to each step, as the clock gives the time. `history`: that of
+        the node; None: the shard has one of its own.
+        """
         super().__init__(committed_end_offset)
         self.config = config
         """The settings; the shell may replace them at any time."""
         self.committed_offsets = 0
         """The number of offsets committed since this shard was loaded."""
+        self.history = GroupHistory() if history is None else history
         self._current_image = current_image
         self._rebalances = Rebalances()
         self._groups: dict[str, Group] = {}
@@ -121,6 +129,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._offsets.append(change, end_offset)
                 if self.is_loaded:
                     self.committed_offsets += change.value is not None
+                    self._tell_if_back(change)
                 else:
                     self.commit()
             case OffsetsLoaded():
@@ -134,6 +143,15 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                     self.commit()
             case RecordChange():
                 self._replay_record(change, end_offset)
+
+    def _tell_if_back(self, change: OffsetChange) -> None:
+        """Tell a commit that is below the committed offset of its partition."""
+        former = self._offsets.committed(change.group_id).offsets.get((change.topic, change.partition))
+        if former is None or change.value is None or change.value.offset >= former.offset:
+            return
+        name = f"{change.topic}-{change.partition}"
+        event = GroupEvent(Cause.COMMIT_WENT_BACK, number=former.offset - change.value.offset, detail=name)
+        self.history.add(change.group_id, event, change.value.commit_ms)
 
     def _replay_record(self, change: RecordChange, end_offset: int) -> None:
         """Apply a record of one kind of group. A group that only keeps offsets gives its place to a group of any kind.
@@ -179,7 +197,14 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     def begin(self, now_ms: int, wall_ms: int) -> GroupStep:
         self._timers.begin_step()
         return GroupStep(
-            now_ms, wall_ms, self.config, self._groups, self._timers, self._rebalances, self._current_image()
+            now_ms,
+            wall_ms,
+            self.config,
+            self._groups,
+            self._timers,
+            self._rebalances,
+            self._current_image(),
+            self.history,
         )
 
     def record_of(self, change: Change, wall_ms: int) -> Record:
@@ -282,6 +307,28 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         """A group of which readers may know; None if there is none. The caller must not change it."""
         group = self._groups.get(group_id)
         return group if group is not None and self._is_visible(group) else None
+
+    def heard(self, group_id: str, most: int) -> dict[str, int]:
+        """When members of a group were last heard of (ms, on the clock of deadlines), by id."""
+        group = self.group(group_id)
+        if group is None:
+            return {}
+        kind = KIND_OF_GROUP[type(group)]
+        timeouts_ms = kind.session_timeouts_ms(self.config, self._current_image(), group)
+        found: dict[str, int] = {}
+        for member_id, timeout_ms in islice(timeouts_ms, most):
+            deadline_ms = self._timers.deadline_ms(TimerKey(kind.session_timer, group_id, member_id))
+            if deadline_ms is not None:
+                found[member_id] = deadline_ms - timeout_ms
+        return found
+
+    def oldest_commits(self, group_id: str, most: int) -> dict[TopicPartition, int]:
+        """When offsets of a group were committed (ms, wall clock), the oldest ones if there are more."""
+        if self.group(group_id) is None:
+            return {}
+        offsets = self._offsets.committed(group_id).offsets
+        oldest = heapq.nsmallest(most, ((committed.commit_ms, key) for key, committed in offsets.items()))
+        return {key: commit_ms for commit_ms, key in oldest}
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """The groups with the given states and types; an empty list does not filter. There may be many: None stands for

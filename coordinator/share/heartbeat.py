@@ -15,12 +15,14 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     Invalid,
     Refusal,
     answer,
+    begin_rebalance,
     first_invalid,
     group_is_full,
     of_another_kind,
@@ -65,7 +67,7 @@ INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> None:
-    answer(step, event.waiter, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
+    answer(step, event, first_invalid(INVALID, event.request) or decide(step, group, event), refused)
 
 
 def refused(refusal: Refusal) -> ShareGroupHeartbeatResponse:
@@ -85,7 +87,7 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
     if request.member_epoch == LEAVE_EPOCH:
         if member is None:
             return unknown_member(request.group_id, request.member_id)
-        remove_member(step, own, member)
+        remove_member(step, own, member, step.tell(own.group_id, Cause.LEFT, member))
         return response_to(request.member_id, request.member_epoch, 0)
     if member is None and own.members_count >= step.config.share.max_size:
         return group_is_full("share", step.config.share.max_size)
@@ -184,7 +186,8 @@ class MemberUpdate:
             group.seen_image = step.image.version
         if self._is_raised:
             self._epoch += 1
-            step.rebalances.begun[group.type_name] += 1
+            is_other = updated.topics != self._member.topics
+            begin_rebalance(step, group, self._epoch, updated, is_subscription_changed=is_other)
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
 
     def _update_target(self) -> None:
@@ -239,7 +242,7 @@ def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
     )
 
 
-def remove_member(step: GroupStep, group: ShareGroup, member: Member) -> None:
+def remove_member(step: GroupStep, group: ShareGroup, member: Member, cause: GroupEvent) -> None:
     """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
     step.cancel(ShareTimer.SESSION, group, member.member_id)
     left = group.topics_with(None, without=member.member_id)
@@ -247,13 +250,16 @@ def remove_member(step: GroupStep, group: ShareGroup, member: Member) -> None:
         *member_tombstones(group.group_id, member.member_id),
         epoch_change(group.group_id, group.epoch + 1, hash_of_topics(left, step.image)),
     )
+    step.tell_rebalance(group.group_id, cause, group.epoch + 1)
 
 
 def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
     member = group.members.get(key.member_id)
     if member is not None:
-        step.note(group, f"member {member.member_id!r} is removed: its session expired")
-        remove_member(step, group, member)
+        settings = step.config.share.of_group(step.image.group_settings(group.group_id))
+        cause = step.tell(group.group_id, Cause.SESSION_EXPIRED, member, number=settings.session_timeout_ms)
+        step.note(group, cause.text)
+        remove_member(step, group, member, cause)
 
 
 def loaded(step: GroupStep, group: ShareGroup) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias, get_args
 
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import same_for_all, same_for_all_in_transaction
@@ -21,7 +24,7 @@ from moldau.coordinator.share.events import (
     StatesDeleted,
     StatesInitialized,
 )
-from moldau.coordinator.share.group import ShareGroup
+from moldau.coordinator.share.group import ShareGroup, ShareTimer
 from moldau.coordinator.share.records import RECORDS
 from moldau.coordinator.share.state_topics import states_initialized, topics_deleted
 from moldau.coordinator.share.target import target_computed
@@ -41,6 +44,7 @@ ShareRequest: TypeAlias = (
 
 class ShareKind(GroupKind[ShareGroup, ShareRequest]):
     group_class = ShareGroup
+    session_timer = ShareTimer.SESSION
     first_requests = get_args(ShareRequest)
     records = RECORDS
 
@@ -83,6 +87,13 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
 
     def timer_fired(self, step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
         heartbeat.timer_fired(step, group, key)
+
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: ShareGroup
+    ) -> Iterator[tuple[str, int]]:
+        timeout_ms = config.share.of_group(image.group_settings(group.group_id)).session_timeout_ms
+        for member_id in group.members:
+            yield member_id, timeout_ms
 
     def loaded(self, step: GroupStep, group: ShareGroup) -> None:
         heartbeat.loaded(step, group)

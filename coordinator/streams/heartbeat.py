@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.group.membership import (
     JOIN_EPOCH,
@@ -27,6 +28,7 @@ from moldau.coordinator.group.membership import (
     NO_TIMEOUT_MS,
     Refusal,
     answer,
+    begin_rebalance,
     group_is_full,
     no_group,
     of_another_kind,
@@ -89,7 +91,7 @@ def heartbeat(step: GroupStep, group: Group | None, event: StreamsHeartbeat) -> 
         decided = leave(step, group, event.request)
     elif decided is None:
         decided = join_or_stay(step, group, event)
-    answer(step, event.waiter, decided, refused)
+    answer(step, event, decided, refused)
 
 
 def refused(refusal: Refusal) -> HeartbeatReply:
@@ -106,7 +108,7 @@ def leave(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRe
     member = group.members.get(request.member_id)
     if member is None:
         return unknown_member(request.group_id, request.member_id)
-    remove_member(step, group, member)
+    remove_member(step, group, member, step.tell(group.group_id, Cause.LEFT, member))
     return HeartbeatReply(heartbeat_response(request.member_id, request.member_epoch), NO_TOPICS)
 
 
@@ -284,7 +286,8 @@ class MemberUpdate:
             or configs != group.assignment_configs
         ):
             self.epoch += 1
-            self.step.rebalances.begun[group.type_name] += 1
+            is_other = self.must_raise_epoch
+            begin_rebalance(self.step, group, self.epoch, self.updated, is_subscription_changed=is_other)
             self.changes.append(
                 epoch_change(
                     group.group_id,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias, get_args
 
 from moldau.coordinator.classic.events import Join
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import RecordChange
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.streams import membership, replay
 from moldau.coordinator.streams.commit import commit_offsets, commit_transactional_offsets, fetch_refusal
 from moldau.coordinator.streams.describe import describe_group
-from moldau.coordinator.streams.events import DescribeStreamsGroup, StreamsHeartbeat
+from moldau.coordinator.streams.events import DescribeStreamsGroup, StreamsHeartbeat, StreamsTimer
 from moldau.coordinator.streams.group import StreamsGroup
 from moldau.coordinator.streams.heartbeat import heartbeat
 from moldau.coordinator.streams.records import RECORDS
@@ -24,6 +27,7 @@ StreamsRequest: TypeAlias = StreamsHeartbeat | DescribeStreamsGroup
 
 class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
     group_class = StreamsGroup
+    session_timer = StreamsTimer.SESSION
     first_requests = get_args(StreamsRequest)
     records = RECORDS
 
@@ -56,6 +60,13 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
 
     def timer_fired(self, step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
         membership.timer_fired(step, group, key)
+
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: StreamsGroup
+    ) -> Iterator[tuple[str, int]]:
+        timeout_ms = config.streams.of_group(image.group_settings(group.group_id)).session_timeout_ms
+        for member_id in group.members:
+            yield member_id, timeout_ms
 
     def loaded(self, step: GroupStep, group: StreamsGroup) -> None:
         membership.loaded(step, group)

@@ -11,6 +11,7 @@ from moldau.coordinator.classic.group import ClassicGroup, classic_group
 from moldau.coordinator.classic.join import join, refuse_other_kind
 from moldau.coordinator.classic.rebalance import refuse_join
 from moldau.coordinator.group.group import GroupStep, TimerKey
+from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.target import is_too_early, targets_at_once
 from moldau.coordinator.runtime.step import write_error
 from moldau.coordinator.streams.events import StreamsTimer
@@ -23,7 +24,7 @@ from moldau.protocol.errors import ErrorCode
 STANDBYS_CONFIG: Final = "num.standby.replicas"
 
 
-def remove_member(step: GroupStep, group: StreamsGroup, member: Member) -> None:
+def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: GroupEvent) -> None:
     """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
     for kind in (StreamsTimer.SESSION, StreamsTimer.REBALANCE):
         step.cancel(kind, group, member.member_id)
@@ -38,6 +39,7 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member) -> None:
             group.description_epochs,
         ),
     )
+    step.tell_rebalance(group.group_id, cause, group.epoch + 1)
 
 
 def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
@@ -49,11 +51,15 @@ def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
     if member is None:
         return
     if key.kind is StreamsTimer.SESSION:
-        step.note(group, f"member {member.member_id!r} is removed: its session expired")
-        remove_member(step, group, member)
+        settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
+        cause, limit_ms = Cause.SESSION_EXPIRED, settings.session_timeout_ms
     elif member.state is MemberState.UNREVOKED_TASKS:
-        step.note(group, f"member {member.member_id!r} is removed: it did not revoke its tasks in time")
-        remove_member(step, group, member)
+        cause, limit_ms = Cause.REVOKE_TIMED_OUT, member.rebalance_timeout_ms
+    else:
+        return
+    told = step.tell(group.group_id, cause, member, number=limit_ms)
+    step.note(group, told.text)
+    remove_member(step, group, member, told)
 
 
 def assign_first(step: GroupStep, group: StreamsGroup) -> None:

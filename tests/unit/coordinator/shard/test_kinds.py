@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,13 +16,14 @@ from moldau.coordinator.consumer.kind import CONSUMER
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import AboutGroup, Group, GroupKind, GroupStep, TimerKey
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange
 from moldau.coordinator.runtime.log_reading import LogReader
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.shard import kinds, shard
 from moldau.coordinator.shard.kinds import KINDS, change_of
 from moldau.coordinator.shard.record_reading import GroupRecordReader
-from moldau.coordinator.shard.shard import GroupShard
+from moldau.coordinator.shard.shard import GroupShard, ShardTimer
 from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.kind import SHARE
 from moldau.coordinator.streams.group import StreamsGroup
@@ -80,6 +82,12 @@ class MeetingKind(GroupKind[Meeting, AboutGroup]):
     group_class = Meeting
     first_requests = ()
     records = ()
+    session_timer = ShardTimer.EXPIRY
+
+    def session_timeouts_ms(
+        self, config: GroupConfig, image: CoordinatorImage, group: Meeting
+    ) -> Iterator[tuple[str, int]]:
+        return iter(())
 
     def decide(self, step: GroupStep, group: Meeting, event: AboutGroup) -> bool:
         return False

@@ -1,0 +1,191 @@
+"""What happened to groups, and why: the last events of each group, bounded for the node.
+
+    a step ──tell──▶ its records are committed ──▶ GroupHistory ──▶ `moldau group explain`, the console
+
+An event is told where the coordinator decides, because a record says what changed and not why. Nothing of it is in the
+log: a new coordinator begins without events. An event that repeats the last one of its group is counted in it, so that
+a client that is refused again and again pushes out nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from moldau.protocol.errors import ErrorCode
+
+GROUP_EVENTS_MAX: Final = 128
+"""The most events of one group that are kept."""
+GROUP_EVENTS_MIN: Final = 4
+"""The events of a group that others push out only when the node has no room at all."""
+NODE_EVENTS_MAX: Final = 65_536
+"""The most events of all groups: about 17 MB, strings included."""
+DETAIL_SIZE_MAX: Final = 255
+"""The most characters of a text that a client chose."""
+
+
+class Cause(Enum):
+    """What happened. The value is the name that readers know; `TEXTS` has the sentence."""
+
+    __hash__ = object.__hash__
+
+    JOINED = "joined"
+    JOINED_AGAIN = "joined-again"
+    RETURNED = "returned"
+    LEFT = "left"
+    LEFT_FOR_A_WHILE = "left-for-a-while"
+    SESSION_EXPIRED = "session-expired"
+    JOIN_TIMED_OUT = "join-timed-out"
+    SYNC_TIMED_OUT = "sync-timed-out"
+    REVOKE_TIMED_OUT = "revoke-timed-out"
+    FENCED = "fenced"
+    REFUSED = "refused"
+    SUBSCRIPTION_CHANGED = "subscription-changed"
+    TOPICS_CHANGED = "topics-changed"
+    EXPRESSION_CHANGED = "expression-changed"
+    ASSIGNOR_CHANGED = "assignor-changed"
+    TOO_MANY_MEMBERS = "too-many-members"
+    NOT_STORED = "not-stored"
+    BECAME_CONSUMER = "became-consumer"
+    BECAME_CLASSIC = "became-classic"
+    REBALANCE_BEGAN = "rebalance-began"
+    REBALANCE_ENDED = "rebalance-ended"
+    COMMIT_REFUSED = "commit-refused"
+    COMMIT_WENT_BACK = "commit-went-back"
+    OFFSETS_EXPIRED = "offsets-expired"
+    OFFSETS_DELETED = "offsets-deleted"
+    DELETED = "deleted"
+
+
+class Named(Protocol):
+    """What is told of a member."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
+class Client(NamedTuple):
+    """A client that is not a member, or not one yet."""
+
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+
+
+NO_CLIENT: Final = Client()
+
+
+class GroupEvent(NamedTuple):
+    """One event of a group. Times are those of the wall clock (ms)."""
+
+    cause: Cause
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    number: int = 0
+    """What `TEXTS` says: a time (ms), a generation or an epoch, a number of members or of offsets."""
+    detail: str = ""
+    """What `TEXTS` says: text from a client is quoted by the reader."""
+    first_ms: int = 0
+    last_ms: int = 0
+    times: int = 1
+    """How often it happened from `first_ms` to `last_ms` without another event between."""
+
+    @property
+    def text(self) -> str:
+        """The sentence about the event, without its time."""
+        because = f" ({self.detail!r})" if self.detail else ""
+        return TEXTS[self.cause].format(member=self.member_id, number=self.number, detail=self.detail, because=because)
+
+
+TEXTS: Final = {
+    Cause.JOINED: "member {member!r} joins{because}",
+    Cause.JOINED_AGAIN: "member {member!r} joins again{because}",
+    Cause.RETURNED: "static member {detail!r} restarted as {member!r}",
+    Cause.LEFT: "member {member!r} left{because}",
+    Cause.LEFT_FOR_A_WHILE: "static member {detail!r} left, and its place is kept",
+    Cause.SESSION_EXPIRED: "member {member!r} was not heard of for its session of {number} ms",
+    Cause.JOIN_TIMED_OUT: "member {member!r} did not join again within {number} ms",
+    Cause.SYNC_TIMED_OUT: "member {member!r} joined and did not ask for its assignment within {number} ms",
+    Cause.REVOKE_TIMED_OUT: "member {member!r} did not give up its partitions within {number} ms",
+    Cause.FENCED: "member {member!r} is fenced: {detail}",
+    Cause.REFUSED: "client {member!r} may not join: {detail}",
+    Cause.SUBSCRIPTION_CHANGED: "member {member!r} changed its subscription",
+    Cause.TOPICS_CHANGED: "topics that the group reads were created, deleted or got partitions",
+    Cause.EXPRESSION_CHANGED: "an expression of its members matches other topics",
+    Cause.ASSIGNOR_CHANGED: "member {member!r} asks for the assignor {detail!r}",
+    Cause.TOO_MANY_MEMBERS: "{number} members are more than are allowed",
+    Cause.NOT_STORED: "the assignment was not stored: {detail}",
+    Cause.BECAME_CONSUMER: "it becomes a consumer group",
+    Cause.BECAME_CLASSIC: "it becomes a classic group",
+    Cause.REBALANCE_BEGAN: "a rebalance begins: {detail} (generation or epoch {number})",
+    Cause.REBALANCE_ENDED: "generation {number} begins with {detail} members",
+    Cause.COMMIT_REFUSED: "a commit of member {member!r} is refused: {detail}",
+    Cause.COMMIT_WENT_BACK: "the offset of {detail} went back by {number}",
+    Cause.OFFSETS_EXPIRED: "{number} offsets expired",
+    Cause.OFFSETS_DELETED: "{number} offsets were deleted by a request",
+    Cause.DELETED: "the group was deleted by a request",
+}
+
+
+CAUSE_OF_REFUSAL: Final = {
+    ErrorCode.FENCED_MEMBER_EPOCH: Cause.FENCED,
+    ErrorCode.FENCED_INSTANCE_ID: Cause.FENCED,
+    ErrorCode.UNKNOWN_MEMBER_ID: Cause.FENCED,
+    ErrorCode.UNRELEASED_INSTANCE_ID: Cause.REFUSED,
+    ErrorCode.GROUP_MAX_SIZE_REACHED: Cause.REFUSED,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: Cause.REFUSED,
+    ErrorCode.INVALID_SESSION_TIMEOUT: Cause.REFUSED,
+    ErrorCode.GROUP_ID_NOT_FOUND: Cause.REFUSED,
+    ErrorCode.INVALID_REGULAR_EXPRESSION: Cause.REFUSED,
+    ErrorCode.UNSUPPORTED_ASSIGNOR: Cause.REFUSED,
+}
+"""What a refused heartbeat or join means to its client. Other errors are those of a client that is written wrongly."""
+
+
+class GroupHistory:
+    """The last events of the groups of a node, whichever partition keeps them."""
+
+    def __init__(self, since_ms: int = 0, events_max: int = NODE_EVENTS_MAX) -> None:
+        self.since_ms = since_ms
+        """When the history begins (ms, wall clock)."""
+        self.events_max = events_max
+        self._rings: dict[str, list[GroupEvent]] = {}
+        """The events of each group. The group that was silent for longest is first."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, group_id: str, event: GroupEvent, wall_ms: int) -> None:
+        """Add an event. The oldest ones of the group give room for it, then those of silent groups."""
+        ring = self._rings.pop(group_id, None)
+        if ring is None:
+            ring = []
+        self._rings[group_id] = ring
+        if ring and ring[-1][:6] == event[:6]:
+            ring[-1] = ring[-1]._replace(last_ms=wall_ms, times=ring[-1].times + 1)
+            return
+        room = min(max(self.events_max // len(self._rings), GROUP_EVENTS_MIN), GROUP_EVENTS_MAX)
+        while len(ring) >= room:
+            del ring[0]
+            self._count -= 1
+        ring.append(event._replace(first_ms=wall_ms, last_ms=wall_ms))
+        self._count += 1
+        while self._count > self.events_max:
+            silent_id = next(iter(self._rings))
+            silent = self._rings[silent_id]
+            del silent[0]
+            self._count -= 1
+            if not silent:
+                del self._rings[silent_id]
+
+    def of(self, group_id: str) -> tuple[GroupEvent, ...]:
+        """The events of a group, the oldest first."""
+        return tuple(self._rings.get(group_id, ()))
