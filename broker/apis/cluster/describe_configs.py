@@ -25,6 +25,7 @@ from moldau.broker.config.describing import (
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.broker.config.topics import topic_defaults
+from moldau.broker.reasons.facts import HISTORY_SETTING
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -49,13 +50,14 @@ class NotDescribed(NamedTuple):
 
 
 def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(services, request, resource) for resource in request.resources])
+    results = [_result(services, context, request, resource) for resource in request.resources]
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(
-    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    services: Services, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    described = _describe(services, resource)
+    described = _describe(services, context, resource)
     if isinstance(described, NotDescribed):
         return DescribeConfigsResult(
             error_code=described.error,
@@ -94,7 +96,9 @@ def _documentation(request: DescribeConfigsRequest, described: ConfigEntry) -> s
     return described.documentation if request.include_documentation else None
 
 
-def _describe(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
+def _describe(
+    services: Services, context: RequestContext, resource: DescribeConfigsResource
+) -> list[ConfigEntry] | NotDescribed:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -111,9 +115,24 @@ def _describe(services: Services, resource: DescribeConfigsResource) -> list[Con
         case ResourceType.GROUP:
             if not name:
                 return NotDescribed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
-            return describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
+            return _group(services, context, resource)
     return NotDescribed(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
+
+
+def _group(
+    services: Services, context: RequestContext, resource: DescribeConfigsResource
+) -> list[ConfigEntry] | NotDescribed:
+    name = resource.resource_name
+    overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
+    entries = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
+    if HISTORY_SETTING in (resource.configuration_keys or ()):
+        from moldau.broker.apis.groups.group_history import history_entry
+
+        history = history_entry(services, context, name)
+        if isinstance(history, ErrorCode):
+            return NotDescribed(history, f"{HISTORY_SETTING} is told by the coordinator of the group: {history.name}")
+        entries.append(history)
+    return entries
 
 
 def _topic(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:

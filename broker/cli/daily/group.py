@@ -13,6 +13,7 @@ EPILOG: Final = f"""\
 examples:
   moldau group list
   moldau group describe orders-app
+  moldau group explain orders-app
   moldau group reset orders-app --to 1h
   moldau group reset orders-app --topic orders:0,2 --by -100 --execute
   moldau group reset orders-app --to current --to-file before.csv
@@ -25,6 +26,7 @@ KINDS: Final = ("classic", "consumer", "share", "streams")
 ACTIONS: Final = {
     "list": "groups.views:list_groups",
     "describe": "groups.views:describe",
+    "explain": "groups.explaining:explain_groups",
     "reset": "groups.changes:reset",
     "delete": "groups.changes:delete",
     "delete-offsets": "groups.changes:delete_offsets",
@@ -42,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = add_action(actions, "describe", "show the lag of groups in records and in time, and their members")
     action.add_argument("names", nargs="+", metavar="NAME")
     action.add_argument("--members", action="store_true", help="the members with all that they read, not the lag")
+
+    action = add_action(actions, "explain", "say why groups lag, rebalance or skip, and what to do next")
+    action.add_argument("names", nargs="+", metavar="NAME")
 
     action = add_action(actions, "reset", "set where a group without members goes on")
     action.add_argument("name", metavar="NAME")

@@ -22,7 +22,7 @@ from moldau.testing.ports import free_ports
 TEXT = (Path(__file__).parents[3] / "docs" / "groups.md").read_text("utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 (PRINTED,) = re.findall(r"^    (\[\(.*\)\])$", TEXT, re.MULTILINE)
-FORMAT, SERVE = (shlex.split(line) for line in re.findall(r"^    moldau (.*)$", TEXT, re.MULTILINE))
+FORMAT, SERVE = (shlex.split(line) for line in re.findall(r"^    moldau ((?:format|serve) .*)$", TEXT, re.MULTILINE))
 LETTERS = {"errors.deadletterqueue.topic.name": "dlq.jobs", "errors.deadletterqueue.copy.record.enable": "true"}
 
 
@@ -64,5 +64,11 @@ def test_the_queue_runs_and_what_is_rejected_is_a_dead_letter(tmp_path: Path, mo
 def test_the_settings_exist() -> None:
     known = {*broker_catalogue(), *topic_catalogue(), *group_catalogue(), *DEFAULT_LEVELS}
     named = set(re.findall(r"[`\" ]((?:group|share|errors|consumer|streams)\.[a-z.]+[a-z])[`=\"]", TEXT))
-    of_clients = {"group.protocol", "group.remote.assignor", "group.id", "share.acknowledgement.mode"}
+    of_clients = {
+        "group.protocol",
+        "group.remote.assignor",
+        "group.id",
+        "group.instance.id",
+        "share.acknowledgement.mode",
+    }
     assert len(named) > 15 and named - of_clients <= known, named - of_clients - known

@@ -1,0 +1,394 @@
+"""The sentences about a group: each says a symptom, what is known of its cause, and the next step.
+
+No sentence says more than is known. Causes that look the same from here are named together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts
+from moldau.broker.reasons.words import duration_text, listed, plural, times
+from moldau.coordinator.group.history import Cause, GroupEvent
+
+WINDOW_MS: Final = 3_600_000
+"""Events of the last hour are counted."""
+QUIET_MS: Final = 60_000
+"""A member that has lag and has not committed for so long (ms) is said to stand still or to be busy."""
+OFTEN: Final = 3
+"""The number of rebalances within the hour from which on they are told."""
+REMOVALS: Final = (
+    Cause.LEFT,
+    Cause.LEFT_FOR_A_WHILE,
+    Cause.SESSION_EXPIRED,
+    Cause.JOIN_TIMED_OUT,
+    Cause.SYNC_TIMED_OUT,
+    Cause.REVOKE_TIMED_OUT,
+)
+POLL_REASON: Final = "poll timeout"
+"""What clients write into their reason to leave when the time between two polls is too long."""
+
+
+class Sentence(NamedTuple):
+    """One finding."""
+
+    symptom: str
+    """A word for programs; `docs/groups.md` has the table."""
+    text: str
+    advice: str = ""
+    """The next command or setting; empty if there is nothing to do."""
+    is_problem: bool = True
+
+
+def explain(facts: GroupFacts) -> list[Sentence]:
+    """The findings about a group, what loses records first. A group without a problem has one sentence."""
+    explainer = _Explainer(facts)
+    found = [each for source in SOURCES for each in source(explainer)]
+    if not found:
+        found.append(explainer.all_is_well())
+    if facts.history is None:
+        text = "this broker keeps no history of groups: only what is seen now is told"
+        found.append(Sentence("no-history", text, is_problem=False))
+    return found
+
+
+@dataclass(slots=True)
+class _Explainer:
+    facts: GroupFacts
+
+    # What is read more than once
+
+    @property
+    def history(self) -> History:
+        return self.facts.history or History(0, 0)
+
+    def recent(self, *causes: Cause) -> list[GroupEvent]:
+        """The events of the last hour with one of these causes, the oldest first."""
+        first_ms = self.history.now_ms - WINDOW_MS
+        return [each for each in self.history.events if each.cause in causes and each.last_ms >= first_ms]
+
+    def ago(self, time_ms: int) -> str:
+        return f"{duration_text(max(0, self.history.now_ms - time_ms))} ago"
+
+    def member(self, member_id: str | None) -> MemberFacts | None:
+        return next((each for each in self.facts.members if each.member_id == member_id), None)
+
+    def who(self, event: GroupEvent) -> str:
+        """The member of an event: the name of its client, and where it runs."""
+        member = self.member(event.member_id)
+        name = member.name if member is not None else event.client_id or event.member_id
+        host = event.client_host.removeprefix("/")
+        return f"member {name} at {host}" if host else f"member {name}"
+
+    @property
+    def span(self) -> str:
+        """The time that the history covers, at most an hour."""
+        known_ms = self.history.now_ms - self.history.since_ms
+        return "in the last hour" if known_ms >= WINDOW_MS else f"in the last {duration_text(max(known_ms, 1_000))}"
+
+    def of_member(self, member_id: str | None) -> list[PartitionFacts]:
+        return [each for each in self.facts.partitions if each.member_id == member_id]
+
+    # Records that the group does not get
+
+    def lost_records(self) -> Iterator[Sentence]:
+        for each in self.facts.partitions:
+            if each.committed is not None and each.start is not None and each.committed < each.start:
+                count = each.start - each.committed
+                yield Sentence(
+                    "records-lost",
+                    f"{each.name}: up to {plural(count, 'record')} from offset {each.committed} to {each.start - 1} "
+                    "are gone before the group read them: retention or a deletion of records overtook it. The consumer "
+                    "goes on where auto.offset.reset says",
+                    f"moldau config get topic {each.topic} retention.ms --all",
+                )
+
+    def beyond_the_end(self) -> Iterator[Sentence]:
+        for each in self.facts.partitions:
+            if each.committed is not None and each.end is not None and each.committed > each.end:
+                yield Sentence(
+                    "offset-beyond-end",
+                    f"{each.name}: the committed offset {each.committed} is beyond the end {each.end}: the topic was "
+                    "deleted and made again under its name, or the log lost its end. The consumer goes on where "
+                    "auto.offset.reset says",
+                    f"moldau group reset {self.facts.name} --topic {each.topic}:{each.partition} --to earliest",
+                )
+
+    def offsets_gone(self) -> Iterator[Sentence]:
+        for each in self.recent(Cause.OFFSETS_EXPIRED):
+            yield Sentence(
+                "offsets-expired",
+                f"{plural(each.number, 'offset')} of the group expired {self.ago(each.last_ms)}: it was without "
+                "members, or did not read these topics, for offsets.retention.minutes. A consumer begins where "
+                "auto.offset.reset says",
+                "moldau config get brokers offsets.retention.minutes --all",
+            )
+        for each in self.recent(Cause.OFFSETS_DELETED):
+            text = f"{plural(each.number, 'offset')} of the group were deleted by a request {self.ago(each.last_ms)}"
+            yield Sentence("offsets-deleted", text)
+
+    def went_back(self) -> Iterator[Sentence]:
+        for each in self.recent(Cause.COMMIT_WENT_BACK):
+            yield Sentence(
+                "commit-went-back",
+                f"a commit of {self.ago(each.last_ms)} set {each.detail} back by {plural(each.number, 'offset')}: a "
+                "reset, a seek, or a second consumer that reads the partition without the group. These records are "
+                "delivered again",
+            )
+
+    # Members that do not go on
+
+    def without_members(self) -> Iterator[Sentence]:
+        if self.facts.members or not self.total_lag:
+            return
+        gone = self.recent(*REMOVALS)
+        last = ""
+        if gone:
+            last = f": {self.who(gone[-1])} was the last one, {self.ago(gone[-1].last_ms)}, and {_how(gone[-1])}"
+        yield Sentence("no-members", f"the group has no members{last}. It lags by {self.total_text}")
+
+    def unread(self) -> Iterator[Sentence]:
+        if not self.facts.members or self.facts.kind == "share":
+            return
+        names = [each.name for each in self.facts.partitions if each.member_id is None and each.lag]
+        if names:
+            text = f"{listed(names)}: no member reads it now, and it has lag"
+            yield Sentence("unread", text, f"moldau group describe {self.facts.name} --members")
+
+    def standing_still(self) -> Iterator[Sentence]:
+        for member in self.facts.members:
+            behind = [each for each in self.of_member(member.member_id) if each.lag and not each.is_held]
+            if not behind:
+                continue
+            lag = sum(each.lag for each in behind)
+            ages = [each.behind_ms for each in behind if each.behind_ms is not None]
+            late = f", {duration_text(max(ages))}" if ages else ""
+            names = listed([each.name for each in behind])
+            about = f"{names} {'lags' if len(behind) == 1 else 'lag'} by {plural(lag, 'record')}{late}"
+            where = f"member {member.name} at {member.host.removeprefix('/')}"
+            commits = [each.commit_ms for each in behind if each.commit_ms is not None]
+            never = [each for each in behind if each.committed is None]
+            if self.facts.history is None or (not commits and not never):
+                yield Sentence("lags", f"{about}: {where} reads it")
+            elif commits and self.history.now_ms - max(commits) < QUIET_MS:
+                yield Sentence(
+                    "slow",
+                    f"{about}: {where} committed {self.ago(max(commits))}, so it goes on and is behind",
+                    "more partitions and members, or less work for each record",
+                )
+            else:
+                done = f"committed last {self.ago(max(commits))}" if commits else "has committed nothing"
+                yield Sentence(
+                    "stands-still",
+                    f"{about}: {where} {done} and {self._heard(member)}: it is busy with the records that it has, "
+                    "stands still, or does not commit",
+                    f"look at the process at {member.host.removeprefix('/')}: its log, a dump of its threads",
+                )
+
+    def _heard(self, member: MemberFacts) -> str:
+        heard_ms = (self.history.heard_ms or {}).get(member.member_id)
+        return "sends heartbeats" if heard_ms is None else f"was heard of {self.ago(heard_ms)}"
+
+    def not_committed(self) -> Iterator[Sentence]:
+        for member in self.facts.members:
+            new = [
+                each
+                for each in self.of_member(member.member_id)
+                if each.committed is None and each.end is not None and each.end > (each.start or 0)
+            ]
+            if new and self.facts.kind != "share":
+                text = (
+                    f"member {member.name} reads {listed([each.name for each in new])} and has committed no offset: it "
+                )
+                text += "has not come to its first commit, or does not commit"
+                yield Sentence("not-committed", text)
+
+    def held_by_transaction(self) -> Iterator[Sentence]:
+        for each in self.facts.partitions:
+            if each.is_held and each.end is not None and each.stable_end is not None:
+                yield Sentence(
+                    "held-by-transaction",
+                    f"{each.name}: an open transaction holds readers with isolation.level=read_committed at offset "
+                    f"{each.stable_end}, for {duration_text(each.behind_ms or 0)}: they do not get the "
+                    f"{plural(each.end - each.stable_end, 'offset')} after it",
+                    f"kafka-transactions.sh describe-producers --topic {each.topic} --partition {each.partition}",
+                )
+
+    # Rebalances and refusals
+
+    def rebalancing(self) -> Iterator[Sentence]:
+        if self.facts.state not in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
+            return
+        began = self.recent(Cause.REBALANCE_BEGAN)
+        since = ""
+        if began:
+            since = f", for {duration_text(self.history.now_ms - began[-1].last_ms)}: {self._because(began[-1])}"
+        yield Sentence("rebalancing", f"the group rebalances now{since}")
+
+    def rebalances(self) -> Iterator[Sentence]:
+        began = self.recent(Cause.REBALANCE_BEGAN)
+        total = sum(each.times for each in began)
+        if total < OFTEN:
+            return
+        reasons: Counter[str] = Counter()
+        causes: Counter[str] = Counter()
+        for each in began:
+            reasons[self._because(each)] += each.times
+            causes[each.detail] += each.times
+        said = [f"{times(count)} because {reason}" for reason, count in reasons.most_common(3)]
+        more = total - sum(count for _, count in reasons.most_common(3))
+        if more:
+            said.append(f"{times(more)} for other reasons")
+        text = f"the group rebalanced {times(total)} {self.span}: {', '.join(said)}"
+        yield Sentence("rebalances", text, ADVICE.get(causes.most_common(1)[0][0], ""))
+
+    def _because(self, began: GroupEvent) -> str:
+        """Why a rebalance began: its event names the cause, and the event of the cause stands before it."""
+        cause = next((each for each in Cause if each.value == began.detail), None)
+        events = self.history.events
+        before = events[: events.index(began)]
+        told = next(
+            (each for each in reversed(before) if each.cause is cause and each.member_id == began.member_id), None
+        )
+        if told is None:
+            return began.detail.replace("-", " ")
+        if cause in REMOVALS:
+            return f"{self.who(told)} {_how(told)}"
+        if cause in (Cause.JOINED, Cause.JOINED_AGAIN, Cause.RETURNED):
+            again = "" if cause is Cause.JOINED else " again"
+            reason = f" ({told.detail!r})" if told.detail and cause is not Cause.RETURNED else ""
+            return f"{self.who(told)} joined{again}{reason}"
+        if cause is Cause.SUBSCRIPTION_CHANGED:
+            return f"{self.who(told)} changed its subscription"
+        return told.text
+
+    def commits_refused(self) -> Iterator[Sentence]:
+        for each in self.recent(Cause.COMMIT_REFUSED):
+            yield Sentence(
+                "commits-refused",
+                f"{self.who(each)} had its commit refused {times(each.times)}, last {self.ago(each.last_ms)}, with "
+                f"{each.detail}: {REFUSED_COMMITS.get(each.detail, 'see the error')}",
+                ADVICE.get(each.detail, ""),
+            )
+
+    def replaced(self) -> Iterator[Sentence]:
+        counts: Counter[str] = Counter()
+        for each in self.recent(Cause.RETURNED):
+            counts[each.detail] += each.times
+        for instance_id, count in counts.items():
+            if count >= OFTEN:
+                text = f"the static member {instance_id} was taken over {times(count)} {self.span}: it restarts again "
+                text += "and again, or two processes use one group.instance.id"
+                yield Sentence("taken-over", text, ADVICE["FENCED_INSTANCE_ID"])
+
+    def refused(self) -> Iterator[Sentence]:
+        for each in self.recent(Cause.REFUSED, Cause.FENCED):
+            word = "may not join" if each.cause is Cause.REFUSED else "is fenced"
+            yield Sentence(
+                "refused" if each.cause is Cause.REFUSED else "fenced",
+                f"{self.who(each)} {word}, {times(each.times)}, last {self.ago(each.last_ms)}, with {each.detail}: "
+                f"{REFUSALS.get(each.detail, 'see the error')}",
+                ADVICE.get(each.detail, ""),
+            )
+
+    # Nothing of that
+
+    @property
+    def total_lag(self) -> int:
+        return sum(each.lag for each in self.facts.partitions)
+
+    @property
+    def total_text(self) -> str:
+        ages = [each.behind_ms for each in self.facts.partitions if each.behind_ms is not None and each.lag]
+        late = f", {duration_text(max(ages))}" if ages else ""
+        return f"{plural(self.total_lag, 'record')}{late}"
+
+    def all_is_well(self) -> Sentence:
+        members, partitions = len(self.facts.members), len(self.facts.partitions)
+        if not members:
+            return Sentence("idle", "the group has no members and no lag", is_problem=False)
+        behind = f"lags by {self.total_text}" if self.total_lag else "has no lag"
+        has = f"{plural(members, 'member')} and {plural(partitions, 'partition')}"
+        text = f"the group is {self.facts.state} with {has}, and {behind}"
+        return Sentence("well", text, is_problem=False)
+
+
+def _how(event: GroupEvent) -> str:
+    """How a member went: a clause whose subject is the member."""
+    limit = duration_text(event.number)
+    if event.cause is Cause.LEFT and POLL_REASON in event.detail:
+        return "left because it did not poll within max.poll.interval.ms"
+    if event.cause is Cause.LEFT:
+        reason = (
+            f" ({event.detail!r})" if event.detail else ": it was closed, or did not poll within max.poll.interval.ms"
+        )
+        return f"left{reason}"
+    return {
+        Cause.LEFT_FOR_A_WHILE: "left, and its place is kept until its session ends",
+        Cause.SESSION_EXPIRED: f"was not heard of for its session of {limit}: its process ended, stood still, or could "
+        "not reach this broker",
+        Cause.JOIN_TIMED_OUT: f"did not join again within {limit} (max.poll.interval.ms): it was busy with its records",
+        Cause.SYNC_TIMED_OUT: f"joined and did not ask for its assignment within {limit}",
+        Cause.REVOKE_TIMED_OUT: f"did not give up its partitions within {limit} (max.poll.interval.ms): it was busy "
+        "with its records",
+    }[event.cause]
+
+
+SOURCES: Final[Sequence[Callable[[_Explainer], Iterator[Sentence]]]] = (
+    _Explainer.lost_records,
+    _Explainer.beyond_the_end,
+    _Explainer.offsets_gone,
+    _Explainer.went_back,
+    _Explainer.without_members,
+    _Explainer.rebalancing,
+    _Explainer.standing_still,
+    _Explainer.unread,
+    _Explainer.not_committed,
+    _Explainer.held_by_transaction,
+    _Explainer.rebalances,
+    _Explainer.replaced,
+    _Explainer.commits_refused,
+    _Explainer.refused,
+)
+"""The findings, in the order in which they are told."""
+REFUSED_COMMITS: Final = {
+    "ILLEGAL_GENERATION": "the group had rebalanced before it; records that it had read are delivered again to the "
+    "members that have the partitions now",
+    "UNKNOWN_MEMBER_ID": "the group had removed the member; records that it had read are delivered again",
+    "STALE_MEMBER_EPOCH": "the group had given the partition away; records that it had read are delivered again",
+    "FENCED_INSTANCE_ID": "another process has taken its group.instance.id",
+    "REBALANCE_IN_PROGRESS": "the group was rebalancing; the member joins and commits again",
+    "FENCED_MEMBER_EPOCH": "the group had fenced the member",
+    "OFFSET_METADATA_TOO_LARGE": "the text beside the offset is longer than offset.metadata.max.bytes",
+}
+REFUSALS: Final = {
+    "INCONSISTENT_GROUP_PROTOCOL": "the members of the group speak another protocol or have no assignor in common with "
+    "it: two applications use one group id, or settings differ between their versions",
+    "GROUP_MAX_SIZE_REACHED": "the group has all the members that it may have",
+    "FENCED_INSTANCE_ID": "two processes use one group.instance.id",
+    "UNRELEASED_INSTANCE_ID": "two processes use one group.instance.id",
+    "INVALID_SESSION_TIMEOUT": "its session.timeout.ms is outside of the broker's bounds",
+    "FENCED_MEMBER_EPOCH": "it was away while the group went on: it gives up its partitions and joins again",
+    "UNKNOWN_MEMBER_ID": "the group had removed it: it joins again",
+    "GROUP_ID_NOT_FOUND": "a group of another kind has the id",
+    "INVALID_REGULAR_EXPRESSION": "its expression is not one of RE2",
+    "UNSUPPORTED_ASSIGNOR": "the broker does not have its assignor",
+}
+_BUSY: Final = "max.poll.records lower, max.poll.interval.ms higher, or less work between two polls"
+ADVICE: Final = {
+    "session-expired": "look at the process: pauses of its collector, its network; then session.timeout.ms",
+    "join-timed-out": _BUSY,
+    "revoke-timed-out": _BUSY,
+    "left": f"if it is not closed on purpose: {_BUSY}",
+    "ILLEGAL_GENERATION": _BUSY,
+    "UNKNOWN_MEMBER_ID": _BUSY,
+    "STALE_MEMBER_EPOCH": _BUSY,
+    "FENCED_INSTANCE_ID": "give each process a group.instance.id of its own",
+    "UNRELEASED_INSTANCE_ID": "give each process a group.instance.id of its own",
+    "INCONSISTENT_GROUP_PROTOCOL": "give each application a group.id of its own, or one partition.assignment.strategy",
+    "GROUP_MAX_SIZE_REACHED": "moldau config get brokers --all",
+}
+"""The next step, by the cause that was seen most, or by the error."""

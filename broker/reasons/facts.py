@@ -1,0 +1,142 @@
+"""What is known about a group at one moment, and the form in which its coordinator tells its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from moldau.coordinator.group.history import Cause, GroupEvent
+
+HISTORY_SETTING: Final = "moldau.history"
+"""The name under which DescribeConfigs of a group gives its history, if the request names it."""
+
+
+HELD_MS: Final = 10_000
+"""A transaction that holds a reader for less (ms) is not told: each transaction does so until it ends."""
+
+
+class MemberFacts(NamedTuple):
+    """A member, as its coordinator describes it."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which a user knows the member: its instance id, or the id that its client was given."""
+        return self.instance_id or self.client_id or self.member_id
+
+
+class PartitionFacts(NamedTuple):
+    """A partition that the group reads or has an offset for. None: not known, or there is none."""
+
+    topic: str
+    partition: int
+    committed: int | None = None
+    start: int | None = None
+    """The log start offset."""
+    end: int | None = None
+    """The high watermark."""
+    stable_end: int | None = None
+    """The last stable offset: that of the first open transaction, or the high watermark."""
+    behind_ms: int | None = None
+    """The age (ms) of the first record that the group has not committed."""
+    commit_ms: int | None = None
+    """The time (ms, wall clock of the coordinator) of the last commit."""
+    member_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the group has read all that readers with isolation.level=read_committed get, and an open transaction
+        has kept the rest from them for `HELD_MS`.
+        """
+        if self.committed is None or self.stable_end is None or self.end is None:
+            return False
+        return self.committed >= self.stable_end < self.end and (self.behind_ms or 0) >= HELD_MS
+
+    @property
+    def lag(self) -> int:
+        """The records from the committed offset to the high watermark, as offsets; 0 if it is not known."""
+        if self.committed is None or self.end is None:
+            return 0
+        return max(0, self.end - max(self.committed, self.start or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the coordinator of a group remembers about it."""
+
+    now_ms: int
+    """The wall clock of the coordinator."""
+    since_ms: int
+    """When the coordinator began to remember: its start, or later."""
+    events: Sequence[GroupEvent] = ()
+    heard_ms: Mapping[str, int] | None = None
+    """When each member was last heard of, by member id."""
+    commits_ms: Mapping[tuple[str, int], int] | None = None
+    """When the offset of each partition was last committed."""
+
+    def to_json(self) -> str:
+        """The history as the value of `HISTORY_SETTING`."""
+        commits: dict[str, dict[str, int]] = {}
+        for (topic, partition), commit_ms in (self.commits_ms or {}).items():
+            commits.setdefault(topic, {})[str(partition)] = commit_ms
+        content = {
+            "now_ms": self.now_ms,
+            "since_ms": self.since_ms,
+            "events": [{**each._asdict(), "cause": each.cause.value, "text": each.text} for each in self.events],
+            "heard_ms": dict(self.heard_ms or {}),
+            "commits_ms": commits,
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> History:
+        """Read what `to_json` wrote; an event of a cause that this version does not know is left out. Raises
+        `ValueError`.
+        """
+        try:
+            content = json.loads(text)
+            return History(
+                content["now_ms"],
+                content["since_ms"],
+                tuple(_event(each) for each in content["events"] if each["cause"] in _CAUSES),
+                content["heard_ms"],
+                {
+                    (topic, int(partition)): commit_ms
+                    for topic, partitions in content["commits_ms"].items()
+                    for partition, commit_ms in partitions.items()
+                },
+            )
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise ValueError(f"the history of the group cannot be read: {problem!r}") from problem
+
+
+_CAUSES: Final = {each.value: each for each in Cause}
+
+
+def _event(content: dict[str, Any]) -> GroupEvent:
+    fields = {name: content[name] for name in GroupEvent._fields if name != "cause"}
+    return GroupEvent(_CAUSES[content["cause"]], **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What the sentences about a group follow from."""
+
+    name: str
+    kind: str
+    """One of `classic`, `consumer`, `share` and `streams`."""
+    state: str
+    members: Sequence[MemberFacts]
+    partitions: Sequence[PartitionFacts]
+    history: History | None = None
+    """None: the coordinator keeps none, as Apache Kafka's."""
