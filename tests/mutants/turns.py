@@ -46,7 +46,7 @@ TURN_MUTANTS: Final = (
     ),
     Mutant(
         555,
-        "who sends one request at a time waits with those that pipeline",
+        "a client with one request at a time waits with those that pipeline",
         CONNECTION,
         "is_single=has_just_arrived and partial.size == partial.wanted)",
         "is_single=False)",
