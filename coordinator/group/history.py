@@ -2,7 +2,7 @@
 
     a step ──tell──▶ its records are committed ──▶ GroupHistory ──▶ `moldau group explain`, the console
 
-An event is told where the coordinator decides, because a record says what changed and not why. Nothing of it is in the
+The coordinator tells an event when it decides, because a record says what changed and not why. Nothing of it is in the
 log: a new coordinator begins without events. An event that repeats the last one of its group is counted in it, so that
 a client that is refused again and again pushes out nothing.
 """
