@@ -17,7 +17,17 @@ ENVIRONMENTS: Final[dict[str, tuple[str, ...]]] = {
         "pyiceberg[sql-sqlite]==0.12.0",
         "chdb==4.4.0",
     ),
-    "older": ("pyarrow==26.0.1", "pandas==2.3.3", "duckdb==1.5.5"),
+    "older": (
+        "pyarrow==26.0.1",
+        "pandas==2.3.3",
+        "duckdb==1.5.5",
+        "duckdb-extensions==1.5.5",
+        "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-delta==1.5.5",
+        "duckdb-extension-iceberg==1.5.5",
+        "deltalake==1.6.6",
+        "pyiceberg[sql-sqlite]==0.12.0",
+    ),
     "daft": (
         "daft==0.7.26",
         "pyarrow==25.0.1",

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from tests.engines.environments import ENVIRONMENTS
 
 NOT_RUN: Final = (
-    "Spark's streams and Connect; Iceberg and Delta by DuckDB, whose extensions are not packages of pip, and by Spark, "
-    "whose jars are not."
+    "Spark's streams and Connect; Iceberg and Delta by DuckDB 2.0, of which pip has no extensions, and by Spark, whose "
+    "jars are not packages of pip."
 )
 
 

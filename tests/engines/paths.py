@@ -190,6 +190,23 @@ def duckdb_file(kind: str, options: str = "") -> Callable[[Run], pa.Table]:
     return read
 
 
+def duckdb_lake(kind: str) -> Callable[[Run], pa.Table]:
+    """A table by an extension of DuckDB, which is a package."""
+
+    def read(run: Run) -> pa.Table:
+        import duckdb
+        from duckdb_extensions import import_extension  # type: ignore[import-not-found,unused-ignore]
+
+        place = run.delta() if kind == "delta" else run.iceberg().metadata_location
+        with duckdb.connect() as connection:
+            for extension in ("delta",) if kind == "delta" else ("avro", "iceberg"):
+                import_extension(extension, con=connection)
+                connection.load_extension(extension)
+            return arrow_of(connection.sql(f"FROM {kind}_scan('{place}') ORDER BY i"))
+
+    return read
+
+
 def datafusion_arrow(run: Run) -> pa.Table:
     from datafusion import SessionContext  # type: ignore[import-not-found,unused-ignore]
 
@@ -309,6 +326,8 @@ OLDER.update(
         "moldau.pandas (2)": by_pandas,
         "DuckDB 1.5, Arrow": duckdb_arrow,
         "DuckDB 1.5, Parquet": duckdb_file("parquet"),
+        "Iceberg, DuckDB 1.5": duckdb_lake("iceberg"),
+        "Delta, DuckDB 1.5": duckdb_lake("delta"),
         "pandas 2, ArrowDtype": pandas_arrow,
         "pandas 2, to_pandas()": pandas_default,
     }
