@@ -19,6 +19,7 @@ from moldau.broker.apis.in_process import LocalClient
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.console.decoder import Decoder
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener import Listener
@@ -119,14 +120,13 @@ class KafkaClient:
     def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
         """Send a request to another broker, behind the rule of its API."""
         ports = self.ports
-        broker = ports.cluster.image.cluster.brokers.get(broker_id)
-        endpoint = None if broker is None else broker.endpoints.get(ports.config.inter_broker_listener_name)
-        if endpoint is None:
+        listener_name = ports.config.inter_broker_listener_name
+        channel = channel_to(broker_id, PURPOSE, ports.cluster, ports.channels, listener_name)
+        if channel is None:
             return NoResponse.DISCONNECTED
         reply: Pending[object] = Pending()
 
         def send(context: RequestContext, allowed: object) -> Pending[object]:
-            channel = ports.channels.to(PURPOSE, endpoint.host, endpoint.port)
             channel.ask(
                 allowed, lambda answer: reply.complete(with_own_bytes(answer)), TIMEOUT_MS, version if version else None
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.broker.replicas.replicas import Replicas
@@ -53,9 +54,8 @@ class LatestOffsets:
             self._ask_broker(partition.leader, topic, index, answered)
 
     def _ask_broker(self, broker_id: int, topic: str, index: int, answered: Answered) -> None:
-        broker = self._cluster.image.cluster.brokers.get(broker_id)
-        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
-        if endpoint is None:
+        channel = channel_to(broker_id, PURPOSE, self._cluster, self._channels, self._listener_name)
+        if channel is None:
             answered(ErrorCode.LEADER_NOT_AVAILABLE)
             return
         wanted = ListOffsetsPartition(partition_index=index, timestamp=LATEST)
@@ -71,4 +71,4 @@ class LatestOffsets:
             found = response.topics[0].partitions[0]
             answered(ErrorCode(found.error_code) if found.error_code else found.offset)
 
-        self._channels.to(PURPOSE, endpoint.host, endpoint.port).ask(request, replied, self._timeout_ms)
+        channel.ask(request, replied, self._timeout_ms)

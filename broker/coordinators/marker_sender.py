@@ -19,6 +19,7 @@ from typing import Final
 
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
 from moldau.broker.coordinators.row import Reports
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.coordinator.runtime.machine import TransactionEnd
@@ -186,14 +187,12 @@ class MarkerSender:
         answers.all_asked()
 
     def _ask(self, leader_id: int, batch: list[PendingMarkers]) -> None:
-        broker = self._cluster.image.cluster.brokers.get(leader_id)
-        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
-        if endpoint is None:
+        channel = channel_to(leader_id, PURPOSE, self._cluster, self._channels, self._listener_name)
+        if channel is None:
             for pending in batch:
                 self._retry(pending)
             self._loop.call_soon(self._send, leader_id)
             return
-        channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
         request = WriteTxnMarkersRequest(markers=[marker_entry(pending) for pending in batch])
 
         def replied(response: object) -> None:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.coordinators.share_state import ShareCoordinator
 from moldau.broker.coordinators.share_state_messages import answers_of, message_of
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
@@ -141,8 +142,7 @@ class ShareStatePersister:
             del self._gathered[destination]
             return
         self._gathered[destination] = later
-        broker = self._cluster.image.cluster.brokers.get(destination.broker_id)
-        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
+        channel = channel_to(destination.broker_id, PURPOSE, self._cluster, self._channels, self._listener_name)
 
         def replied(response: object) -> None:
             is_lost = isinstance(response, NoResponse)
@@ -152,12 +152,11 @@ class ShareStatePersister:
                 ended(answers.get((request.key.topic_id, request.key.partition), missing))
             self._ask_broker(destination)
 
-        if endpoint is None:
+        if channel is None:
             for _, ended in questions:
                 ended(StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self._loop.call_soon(self._ask_broker, destination)
             return
-        channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
         channel.ask(message_of([question.request for question in questions]), replied, self._timeout_ms)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.coordinator.runtime.machine import Waiter
@@ -153,9 +154,8 @@ class TransactionVerifier:
             return
         questions, later = take_distinct(self._waiting[broker_id])
         self._waiting[broker_id] = later
-        broker = self._cluster.image.cluster.brokers.get(broker_id)
-        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
-        if endpoint is None:
+        channel = channel_to(broker_id, PURPOSE, self._cluster, self._channels, self._listener_name)
+        if channel is None:
             for question in questions:
                 question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -172,7 +172,6 @@ class TransactionVerifier:
             self._ask_broker(broker_id)
 
         request = AddPartitionsToTxnRequest(transactions=[transaction_entry(each) for each in questions])
-        channel = self._channels.to(PURPOSE, endpoint.host, endpoint.port)
         channel.ask(request, replied, self._timeout_ms)
 
 

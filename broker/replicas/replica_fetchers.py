@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from moldau.broker.config.config import Config
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from moldau.broker.replicas.local_logs import LocalLogs
@@ -198,11 +199,8 @@ class RunningFetcher:
 
     def _channel(self) -> PeerChannel | None:
         ports = self._ports
-        leader = ports.cluster.image.cluster.brokers.get(self._leader_id)
-        endpoint = leader.endpoints.get(ports.config.inter_broker_listener_name) if leader is not None else None
-        if endpoint is None:
-            return None
-        return ports.channels.to(PURPOSE, endpoint.host, endpoint.port)
+        listener_name = ports.config.inter_broker_listener_name
+        return channel_to(self._leader_id, PURPOSE, ports.cluster, ports.channels, listener_name)
 
     def _answered(self, response: object) -> None:
         self._is_asking = False

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from moldau.broker.config.topics import is_dead_letter_queue
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
@@ -269,9 +270,8 @@ class DeadLetterWriting:
     async def _ask(self, broker_id: int, request: object, reading: Callable[[object], T]) -> T:
         """Ask a broker. `reading` gets the response, or the reason for which there is none; it copies what it keeps."""
         ports = self._ports
-        broker = ports.cluster.image.cluster.brokers.get(broker_id)
-        endpoint = None if broker is None else broker.endpoints.get(ports.listener_name)
-        if endpoint is None:
+        channel = channel_to(broker_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        if channel is None:
             return reading(NoResponse.DISCONNECTED)
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -279,5 +279,5 @@ class DeadLetterWriting:
             if not answered.done():
                 answered.set_result(reading(response))
 
-        ports.channels.to(PURPOSE, endpoint.host, endpoint.port).ask(request, reply, ports.timeout_ms)
+        channel.ask(request, reply, ports.timeout_ms)
         return await answered

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.network.peer_channel import PeerChannel
 from moldau.broker.replicas.replica_fetchers import NoRemoteState
@@ -19,7 +20,6 @@ from moldau.broker.tiering.opening import OpenStorage
 from moldau.broker.tiering.remote_log_metadata import (
     RemoteLogMetadataPorts,
     RemoteLogMetadataReader,
-    channel_to,
     send_and_wait,
 )
 from moldau.broker.tiering.remote_partitions import remote_partition

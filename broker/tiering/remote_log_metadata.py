@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
+from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
 from moldau.broker.replicas.replicas import Replicas
@@ -384,15 +385,6 @@ class RemoteLogMetadataWriter:
             return ErrorCode.NETWORK_EXCEPTION
         assert isinstance(response, ProduceResponse)
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
-
-
-def channel_to(
-    broker_id: int, purpose: str, cluster: ClusterView, channels: PeerChannels, listener_name: str
-) -> PeerChannel | None:
-    """The channel to a broker for a purpose; None while its address is not known."""
-    broker = cluster.image.cluster.brokers.get(broker_id)
-    endpoint = broker.endpoints.get(listener_name) if broker is not None else None
-    return None if endpoint is None else channels.to(purpose, endpoint.host, endpoint.port)
 
 
 async def send_and_wait(channel: PeerChannel, request: object, timeout_ms: int) -> object | None:
