@@ -1,4 +1,4 @@
-"""The tests of the data source again, on a standalone master with two workers.
+"""Tests of the data source again, on a standalone master with two workers.
 
 A Python process has one Spark session, so these tests run in a process of their own.
 MOLDAU_TEST_SPARK_MASTER=standalone pytest tests/spark runs all of them so.
@@ -18,8 +18,24 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import MASTER_VARIABLE
 from tests.spark.standalone import ROOT, WORKERS
 
-SUBSET: Final = ("test_several_processes.py::test_tasks_run_in_several_processes", "test_data_source.py")
-"""The tests that `make test` runs so: under a minute."""
+SUBSET: Final = (
+    "test_several_processes.py::test_tasks_run_in_several_processes",
+    *(
+        f"test_data_source.py::test_{name}"
+        for name in (
+            "rows_have_the_columns_of_the_kafka_connector",
+            "columns_and_offsets_are_pruned",
+            "the_directories_of_a_broker_are_read_together",
+            "a_corrupt_batch_fails_the_query_and_is_named",
+            "no_stream_has_the_predicates_of_another_one",
+            "tables_are_read_by_sql",
+        )
+    ),
+)
+"""The tests that `make test` runs so: one for each thing that reaches a task, or comes back, pickled: the reader with
+its schema and options, places, errors, a stream's offsets, the other tables. How a query is planned is the driver's
+matter, and the same on each master.
+"""
 TIMEOUT_S: Final = 300
 
 
