@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moldau.broker.console.group_members import MemberRow, describe_members
+from moldau.broker.console.group_reasons import reasons
 from moldau.broker.console.groups import (
     CommittedOffsets,
     committed_offsets,
@@ -23,6 +24,7 @@ from moldau.broker.console.lag import Budget, Ends, PartitionLag, ends_of, parti
 from moldau.broker.console.lag_history import GROUPS_MAX, PERIOD_MS, LagHistory, outline
 from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
+from moldau.broker.reasons.explain import Sentence
 from moldau.security.access import AclOperation, ResourceKind, Unrestricted
 
 log = logging.getLogger("moldau.console")
@@ -203,8 +205,8 @@ class GroupDescription:
     records: int | None
     is_exact: bool
     behind_ms: int | None
-    without_members: int
-    """Partitions with committed offsets that no member reads."""
+    reasons: list[Sentence]
+    """Why the group lags, rebalances or skips."""
     history: list[int | None]
     """The lag in records in the last hour, a point each minute, the oldest first; None if it was not known."""
     outline: str
@@ -226,6 +228,8 @@ async def describe_group(visit: Visit) -> GroupDescription:
     lags = await _lags(visit.client, group_id, offsets, ends, Budget(*GROUP_BUDGET))
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     records, is_exact, behind_ms = total_lag(lags)
+    told = (group_id, group.kind, group.state)
+    found = await reasons(visit.client, told, coordinator, described.members, lags, ends)
     history = visit.kept.history.of(group_id) if sees_topics(visit) else []
     return GroupDescription(
         group_id,
@@ -239,7 +243,7 @@ async def describe_group(visit: Visit) -> GroupDescription:
         records,
         is_exact,
         behind_ms,
-        sum((each.topic, each.partition) not in described.assigned for each in lags),
+        found,
         history,
         outline(history, *OUTLINE),
         [each for each in (described.error, offsets.error) if each],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts
 from moldau.broker.reasons.words import duration_text, listed, plural, times
@@ -32,7 +32,8 @@ POLL_REASON: Final = "poll timeout"
 """What clients write into their reason to leave when the time between two polls is too long."""
 
 
-class Sentence(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sentence:
     """One finding."""
 
     symptom: str

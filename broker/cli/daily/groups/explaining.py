@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from moldau.broker.cli.daily.client import LATEST, Client, Partition
 from moldau.broker.cli.daily.groups.listing import SHARE, Group, at_coordinator, known_groups
@@ -32,7 +33,7 @@ def explain_groups(session: Session) -> int:
         sentences = explain(facts)
         if output.is_json:
             for each in sentences:
-                output.object({"group": group.name, **each._asdict()})
+                output.object({"group": group.name, **asdict(each)})
             continue
         if number:
             output.say("")

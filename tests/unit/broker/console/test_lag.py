@@ -95,6 +95,14 @@ def test_the_lag_in_time_is_the_age_of_the_first_record_that_is_not_read() -> No
             await commit(client, offset)
             page = await json_of(f"/groups/{GROUP}")
             assert age_ms <= page["behind_ms"] < age_ms + 10_000
+            (reason,) = page["reasons"]
+            assert reason["symptom"] == "no-members"
+            assert reason["text"] in (await get(f"/groups/{GROUP}"))[2]
+        await commit(client, 0)
+        assert [each["symptom"] for each in (await json_of(f"/groups/{GROUP}"))["reasons"]] == [
+            "commit-went-back",
+            "no-members",
+        ]
 
     serve_and(story, **SETTINGS, **TRANSACTIONS)
 
