@@ -119,6 +119,7 @@ GROUPS: Final = (
     Group("open", "bench.open_loop", "raw produce at a given rate"),
     Group("request_latency", "bench.request_latency", "the client's p99 beside that of the broker's metrics"),
     Group("tail", "bench.tail", "consumers that follow a producer"),
+    Group("sender", "bench.sender", "bulk fetches beside a C program that only sends", is_in_quick=False),
     Group("librdkafka", "bench.librdkafka", "produce and consume by librdkafka"),
     Group("tools", "bench.kafka_tools", "Kafka's own perf tools; needs Java", is_in_quick=False, rounds=2),
     Group("e2e", "bench.end_to_end", "kafka-e2e-latency; needs Java", is_in_quick=False),

@@ -80,21 +80,27 @@ class _Load(ctypes.Structure):
 @cache
 def loop() -> ctypes.CDLL | None:
     """The compiled loop; None if there is no compiler, or MOLDAU_BENCH_PLAIN is set."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None or os.environ.get("MOLDAU_BENCH_PLAIN"):
+    if os.environ.get("MOLDAU_BENCH_PLAIN"):
         return None
-    path = CACHE / f"load-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
+    path = built(SOURCE, "load", "-O2", "-shared", "-fPIC", "-Wall")
+    return None if path is None else ctypes.CDLL(str(path))
+
+
+def built(source: Path, name: str, *options: str) -> Path | None:
+    """What a C compiler makes of a source, kept for as long as the source stays; None without a compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    path = CACHE / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         made = path.with_suffix(f".{os.getpid()}")
-        done = subprocess.run(
-            [compiler, "-O2", "-shared", "-fPIC", "-Wall", "-o", str(made), str(SOURCE)], capture_output=True, text=True
-        )
+        done = subprocess.run([compiler, *options, "-o", str(made), str(source)], capture_output=True, text=True)
         if done.returncode != 0:
-            print(f"the load generator is not compiled: {done.stderr[-400:]}")
+            print(f"{source.name} is not compiled: {done.stderr[-400:]}")
             return None
         made.rename(path)
-    return ctypes.CDLL(str(path))
+    return path
 
 
 def run(

@@ -97,6 +97,9 @@ LONG_LIST: Final = "long list"
 LONG_LIST_USERS: Final = ("without rights", "super user")
 
 
+BULK_FETCH: Final = "fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight"
+
+
 def long_lists_row(user: str) -> str:
     return f"requests with a list of 100,000 elements, {user}: time"
 
@@ -125,6 +128,8 @@ ROWS: Final = (
     _at_least("fetch 1 MiB from page cache, 4 connections: rate", "loads", 1.0, 1.15),
     _at_least("fetch 1 MiB from page cache, 1 connection: rate", "loads", 1.1, 1.5),
     _at_least("fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight: rate", "loads", 1.0),
+    _at_least(f"{BULK_FETCH}, against a program that only sends: rate", "sender", 0.85),
+    _at_most(f"{BULK_FETCH}, against a program that only sends: CPU", "sender", 1.25),
     _at_most("produce 200 B, 4 connections x 5 in flight: user + system CPU", "loads", 0.6, 0.3),
     _at_most("produce 16 KiB, acks=all, 4 x 5: user + system CPU", "loads", 0.6, 0.35),
     _at_most("fetch 1 MiB from page cache, 4 connections: user + system CPU", "loads", 0.85, 0.75),
