@@ -6,6 +6,9 @@
 | a decimal | `DECIMAL_SIZE_MAX` bytes | its conversion takes a time that is quadratic in its size |
 | values within one | `VALUES_MAX`, or two for a byte if that is more | ten bytes may claim billions of nulls |
 
+A record, a map and an array count as several values (`WEIGHTS`): a value stands for about 32 bytes of memory, and those
+of a megabyte for 64 MB.
+
 What goes beyond is refused by every reader: the console, lake, `moldau.values`, Spark. The memory of a value is then in
 proportion to its bytes, which have the limits of batches. A payload is walked through only if its schema and its
 size allow too much: of most schemas none is.
@@ -103,6 +106,9 @@ LONG_DECIMAL: Final = "moldau-long-decimal"
 BIG_DECIMAL: Final = "moldau-big-decimal"
 DECIMALS: Final = (DECIMAL, LONG_DECIMAL, BIG_DECIMAL)
 """The logical types of decimals, as `avro.py` names them for fastavro."""
+WEIGHTS: Final = {"record": 8, "error": 8, "map": 8, "array": 3}
+"""How many values such a value counts as, besides those in it: Python takes about 210 bytes for a record of one field.
+"""
 _Named = Mapping[str, Any]
 """Named types as fastavro has parsed them."""
 
@@ -166,14 +172,14 @@ class AvroBounds:
             found = self._shapes[own] = _Shape(
                 1 + max((each.depth for each in fields), default=0),
                 sum(each.size for each in fields),
-                1 + sum(each.values for each in fields),
+                WEIGHTS[name] + sum(each.values for each in fields),
                 max((each.per_byte for each in fields), default=0),
             )
             return found
         item = self._shape(schema["items" if name == "array" else "values"], above)
         size = item.size + (name == "map")
         per_byte = max(item.values / size if size else float("inf"), item.per_byte)
-        return _Shape(1 + item.depth, 1, 1, per_byte)
+        return _Shape(1 + item.depth, 1, WEIGHTS[name], per_byte)
 
 
 def type_of(schema: Any, named: _Named) -> tuple[str, Any]:
@@ -211,9 +217,10 @@ class _AvroWalk:
             if kind is None:
                 frames.pop()
                 continue
-            self._claim(1)
             inner = self._inner(kind)
-            if inner is not None:
+            if inner is None:
+                self._claim(1)
+            else:
                 frames.append(inner)
                 if len(frames) > DEPTH_MAX + 1:
                     raise too_deep()
@@ -226,6 +233,8 @@ class _AvroWalk:
             if not 0 <= index < len(schema):
                 raise ValueNotDecoded(f"the value names branch {index} of a union of {len(schema)}")
             name, schema = type_of(schema[index], self._named)
+        if name in WEIGHTS:
+            self._claim(WEIGHTS[name])
         if name in _RECORDS:
             return (each["type"] for each in schema["fields"])
         if name in ("array", "map"):
@@ -242,11 +251,13 @@ class _AvroWalk:
         return None
 
     def _items(self, item: Any, is_map: bool) -> Iterator[Any]:
+        name, of_item = type_of(item, self._named)
+        least = WEIGHTS.get(name, 1) + (len(of_item["fields"]) if name in _RECORDS else 0)
         while count := self._long():
             if count < 0:
                 count = -count
                 self._long()  # The size of the block.
-            if count > self._left:
+            if count * least > self._left:
                 raise too_many(len(self._data))
             if item == "null" and not is_map:
                 self._claim(count)

@@ -134,7 +134,11 @@ def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
             if value is None:
                 return None
             value = _held(value, path, list)
-        return value if taken and set(map(type, value)) <= taken else [of_one(each) for each in value]
+        elements: list[Any] = value
+        if not taken or not set(map(type, elements)) <= taken:
+            for at, each in enumerate(elements):  # in place: the elements of a long list are not there twice
+                elements[at] = of_one(each)
+        return elements
 
     return shape
 
