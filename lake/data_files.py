@@ -3,7 +3,7 @@
     <table>/data/timestamp_day=2026-11-27/<attempt>-0.parquet
 
 The name of a file begins with the id of its attempt. A file whose attempt did not become part of the table is found by
-this name and deleted by the next run (`orphans.py`).
+this name and deleted by the next run (`orphans.py`). Its metadata have the offsets of its rows (`offset_runs.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 
+from moldau.lake.offset_runs import RUNS, RunsBuilder
 from moldau.tables.refusals import Refused
 
 Step: TypeAlias = Callable[[str], None]
@@ -48,6 +49,7 @@ class OpenFile:
     writer: pq.ParquetWriter
     stream: OutputStream
     rows: list[pa.RecordBatch] = field(default_factory=list)
+    runs: RunsBuilder = field(default_factory=RunsBuilder)
     buffered_size: int = 0
     size: int = 0
 
@@ -84,6 +86,7 @@ class AttemptFiles:
         for name, rows in partitioned(aligned(batch, self.schema), self._unit):
             into = self._file(name)
             into.rows.append(rows)
+            into.runs.add(rows)
             into.buffered_size += rows.nbytes
         while sum(each.buffered_size for each in self._open.values()) >= BUFFER_SIZE:
             self._flush(max(self._open, key=lambda name: self._open[name].buffered_size))
@@ -137,6 +140,7 @@ class AttemptFiles:
     def _close(self, name: str) -> None:
         file = self._open[name]
         file.write_rows()
+        file.writer.add_key_value_metadata({RUNS: file.runs.runs.to_json()})
         file.writer.close()
         file.stream.close()
         del self._open[name]

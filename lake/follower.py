@@ -174,7 +174,7 @@ class Follower:
         except BaseException:
             attempt.discard()
             raise
-        self._ledger = attempt.commit(reached)
+        self._ledger = attempt.commit(reached, misfits.taken)
         self._stored_columns = self._columns.schema
         self._note_commit(attempt, misfits)
 

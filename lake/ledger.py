@@ -10,15 +10,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
+from moldau.lake.offset_runs import Tally
 from moldau.tables.refusals import IsolationDiffers, Refused, TopicRecreated
 
 PREFIX: Final = "moldau."
 OFFSETS: Final = "moldau.offsets"
 ATTEMPT: Final = "moldau.attempt"
+TAKEN: Final = "moldau.taken"
 TAG: Final = "moldau-offsets"
 """The tag of the newest snapshot with offsets. A program that expires snapshots keeps those with a tag."""
+
+
+class Taken(NamedTuple):
+    """The records of a partition that were read for a table since it was begun."""
+
+    records: Tally = Tally()
+    misfits: Tally = Tally()
+    """Those of them that are not in the table: skipped, or dead letters."""
+
+    def plus(self, more: Taken) -> Taken:
+        return Taken(self.records.plus(more.records), self.misfits.plus(more.misfits))
+
+
+NOTHING_TAKEN: Final[Mapping[int, Taken]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +51,8 @@ class Ledger:
     """The next offset of each partition."""
     topic_id: str | None = None
     cluster_id: str | None = None
+    taken: Mapping[int, Taken] | None = None
+    """What was taken of each partition; None in a table that was begun before this was counted."""
 
     def properties(self, attempt: str) -> dict[str, str]:
         """The properties of the snapshot that one attempt of a commit adds."""
@@ -47,12 +65,18 @@ class Ledger:
             "moldau.writer": self.writer,
             ATTEMPT: attempt,
             OFFSETS: json.dumps({str(partition): offset for partition, offset in sorted(self.offsets.items())}),
+            TAKEN: None
+            if self.taken is None
+            else json.dumps({str(each): self.taken[each] for each in sorted(self.taken)}),
         }
         return {name: value for name, value in named.items() if value is not None}
 
-    def reaching(self, offsets: Mapping[int, int]) -> Ledger:
-        """The ledger after a commit up to these offsets."""
-        return replace(self, offsets=dict(self.offsets) | dict(offsets))
+    def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN) -> Ledger:
+        """The ledger after a commit up to these offsets, which takes these records more."""
+        known = self.taken
+        if known is not None:
+            known = {**known, **{each: known.get(each, Taken()).plus(more) for each, more in taken.items()}}
+        return replace(self, offsets=dict(self.offsets) | dict(offsets), taken=known)
 
     def check(self, other: Ledger, table: str) -> None:
         """Raise `Refused` if a process with the ledger `other` would continue something else: another topic, another
@@ -91,10 +115,16 @@ def ledger_in(summary: Mapping[str, str] | None, where: str) -> Ledger | None:
         offsets = {int(partition): int(offset) for partition, offset in json.loads(written).items()}
         required = [summary.get(f"{PREFIX}{name}") for name in ("topic", "mode", "isolation", "writer")]
         topic, mode, isolation, writer = map(_given, required)
+        taken = None if TAKEN not in summary else _taken(summary[TAKEN])
     except (ValueError, TypeError, AttributeError) as problem:
         raise Refused(f"{where}: the properties {PREFIX}* are damaged: {problem}") from None
     ids = summary.get("moldau.topic.id"), summary.get("moldau.cluster.id")
-    return Ledger(topic, mode, isolation, writer, offsets, *ids)
+    return Ledger(topic, mode, isolation, writer, offsets, *ids, taken)
+
+
+def _taken(written: str) -> dict[int, Taken]:
+    parsed = json.loads(written).items()
+    return {int(partition): Taken(*(Tally(int(n), int(sum)) for n, sum in both)) for partition, both in parsed}
 
 
 def _given(value: str | None) -> str:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationException
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThan
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -30,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from moldau.lake.columns import TIMES_US, DecodedColumns, RawColumns, read_columns
 from moldau.lake.data_files import aligned
 from moldau.lake.ledger import Ledger
-from moldau.lake.opening import CATALOG_DATABASE, columns_of, default_identifier, opened_catalog
+from moldau.lake.opening import columns_of, loaded, opened_catalog
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SKIP, SUSPEND, Columns, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
@@ -274,8 +273,6 @@ class LiveChoices:
         return PinnedTable(table.metadata, table.io, snapshot_id, target, tail), ledger
 
     def _table(self) -> Table:
-        if self.warehouse is not None and not (Path(self.warehouse) / CATALOG_DATABASE).is_file():
-            raise Refused(f"{self.warehouse}: there is no {CATALOG_DATABASE}, as moldau follow-table makes it")
         catalog = opened_catalog(self.warehouse, self.catalog, self.catalog_properties or {})
         try:
             return loaded(catalog, self.name)
@@ -292,19 +289,6 @@ class LiveChoices:
         ledger.check(replace(ledger, topic_id=None, cluster_id=reading.cluster_id), name)
         columns = columns_of(table, self.registry, has_headers="headers" in table.schema().column_names)
         return Tail(reading, ledger, columns, self.misfits)
-
-
-def loaded(catalog: Catalog, name: str) -> Table:
-    """The table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
-    tried = [default_identifier(name)]
-    if "." in name:
-        tried.append(tuple(name.split(".")))
-    for identifier in tried:
-        try:
-            return catalog.load_table(identifier)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            continue
-    raise Refused(f"there is no table {' and no table '.join('.'.join(each) for each in tried)}")
 
 
 def grown_schema(table: Table, wanted: pa.Schema) -> Any:

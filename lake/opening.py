@@ -10,6 +10,7 @@ from typing import Final
 
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
@@ -31,6 +32,7 @@ from moldau.tables.values.value_types import plain_type
 NAMESPACE: Final = "default"
 CATALOG_DATABASE: Final = "catalog.db"
 """The file in a warehouse directory with the catalog, a database of SQLite."""
+FILES: Final = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
 CATALOG_ERRORS: Final = tuple(
     each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
 )
@@ -86,7 +88,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
     size_max = REPLACED_SIZE_MAX if mode == "upsert" else FILE_SIZE_MAX
     catalog, identifier = catalog_of(choices), identifier_of(choices)
     table = LakeTable(catalog, identifier, ports.sink, size_max)
-    wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id)
+    wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id, {})
     schema = raw_schema(read_columns(has_headers=choices.settings.has_headers))
     if choices.registry is not None:
         schema = schema.remove(len(schema) - 1)  # The column `value` comes with the first schema.
@@ -107,28 +109,34 @@ def catalog_of(choices: FollowChoices) -> Catalog:
     """The catalog: one by its name and properties, or that of a directory, which is made if it is not there.
     Raises `Refused` and OSError.
     """
-    if choices.warehouse is not None:
-        make_durable_directory(Path(choices.warehouse).absolute())
-    return opened_catalog(choices.warehouse, choices.catalog, choices.catalog_properties)
+    if choices.warehouse is None:
+        return opened_catalog(None, choices.catalog, choices.catalog_properties)
+    make_durable_directory(Path(choices.warehouse).absolute())
+    return _catalog_in(choices.warehouse)
 
 
 def opened_catalog(warehouse: str | None, name: str | None, properties: Mapping[str, str]) -> Catalog:
     """The catalog of a warehouse directory that is there; without one that of this name, with these properties beside
     those of pyiceberg's configuration. Raises `Refused`.
     """
-    files = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
     if warehouse is None:
         try:
-            return load_catalog(name, **{**properties, **files})
+            return load_catalog(name, **{**properties, **FILES})
         except ValueError as problem:
             raise Refused(f"--catalog {name}: {problem}") from None
+    if not (Path(warehouse) / CATALOG_DATABASE).is_file():
+        raise Refused(f"{warehouse}: there is no {CATALOG_DATABASE}, as moldau follow-table makes it")
+    return _catalog_in(warehouse)
+
+
+def _catalog_in(warehouse: str) -> Catalog:
     directory = Path(warehouse).absolute()
     return load_catalog(
         "moldau",
         type="sql",
         uri=f"sqlite:///{directory / CATALOG_DATABASE}",
         warehouse=f"file://{directory}",  # pyiceberg takes the path as it is, without decoding %20.
-        **files,
+        **FILES,
     )
 
 
@@ -145,6 +153,19 @@ def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
 def default_identifier(topic: str) -> tuple[str, ...]:
     """The table of a topic for which none is named."""
     return NAMESPACE, re.sub(r"\W", "_", topic, flags=re.ASCII)
+
+
+def loaded(catalog: Catalog, name: str) -> Table:
+    """The table of a topic, or of a name with namespaces. Raises `Refused` where there is none."""
+    tried = [default_identifier(name)]
+    if "." in name:
+        tried.append(tuple(name.split(".")))
+    for identifier in tried:
+        try:
+            return catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            continue
+    raise Refused(f"there is no table {' and no table '.join('.'.join(each) for each in tried)}")
 
 
 def columns_of(table: Table, registry: str | None, *, has_headers: bool) -> Columns:

@@ -12,6 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from moldau.lake.columns import DecodedColumns, Misfit, RawColumns, undated, without
+from moldau.lake.ledger import Taken
+from moldau.lake.offset_runs import Tally, added, tallies
 from moldau.lake.upsert import KEY, Changes
 from moldau.tables.values.registry import ValueNotDecoded
 
@@ -40,14 +42,26 @@ class Misfits:
         self._action = action
         self._letters = letters
         self._stored = set() if letters is None else letters.stored_since(offsets)
+        self._read: dict[int, Tally] = {}
+        self._unfit: dict[int, Tally] = {}
         self.count = 0
 
+    @property
+    def taken(self) -> dict[int, Taken]:
+        """What was read of each partition in the round."""
+        return {each: Taken(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
+
     def without_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records of a batch that are not dead letters already: a crash came between the two commits."""
+        """Count the records of a batch. Returns those that are not dead letters already: a crash came between the two
+        commits.
+        """
+        self._read = added(self._read, tallies(batch))
         if not self._stored:
             return batch
         places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-        return batch.filter(pa.array([place not in self._stored for place in places]))
+        is_new = pa.array([place not in self._stored for place in places], pa.bool_())
+        self._unfit = added(self._unfit, tallies(batch.filter(pc.invert(is_new))))
+        return batch.filter(is_new)
 
     def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
         """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
@@ -58,8 +72,9 @@ class Misfits:
             row, reason = misfits[0]
             place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
             raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
+        rows = batch.take(pa.array([each.row for each in misfits]))
+        self._unfit = added(self._unfit, tallies(rows))
         if self._letters is not None:
-            rows = batch.take(pa.array([each.row for each in misfits]))
             self._letters.add(rows, [each.reason for each in misfits])
 
     def commit(self, reached: Mapping[int, int]) -> None:

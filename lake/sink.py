@@ -34,7 +34,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _O
 from pyiceberg.typedef import EMPTY_DICT
 
 from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
-from moldau.lake.ledger import PREFIX, TAG, Ledger, ledger_in
+from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
 from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, sweep
 from moldau.tables.refusals import Refused
 
@@ -267,15 +267,18 @@ class Attempt:
         """Leave a file of the table out of the next snapshot."""
         self._replaced.append(file)
 
-    def commit(self, offsets: Mapping[int, int], *, changes_rows: bool = True) -> Ledger:
-        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `changes_rows`
-        is False if the files that are left out have the same rows as the new ones.
+    def commit(
+        self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN, *, changes_rows: bool = True
+    ) -> Ledger:
+        """Make the rows part of the table, which then has the topic up to `offsets`. Returns the ledger. `taken` are
+        the records that were read for it. `changes_rows` is False if the files that are left out have the same rows
+        as the new ones.
 
         Raises `CommitConflict`, and OSError if a file cannot be written; the files of the attempt are deleted then.
         After an error of the catalog the outcome is unknown; the files stay, and the next claim deletes them if they
         are orphans.
         """
-        reached = self.ledger.reaching(offsets)
+        reached = self.ledger.reaching(offsets, taken)
         try:
             snapshot_id = self._written(reached, changes_rows=changes_rows)
         except (FileNotFoundError, ValidationException) as problem:

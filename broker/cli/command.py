@@ -61,6 +61,7 @@ SUBCOMMANDS: Final = (
     Subcommand("read", "print the rows of a topic, or of a query over topics", "moldau.broker.cli.read"),
     Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),
     Subcommand("follow-table", "keep an Iceberg table up to date with a topic", "moldau.broker.cli.follow_table"),
+    Subcommand("lake", "verify the Iceberg table of a topic", "moldau.broker.cli.lake"),
     Subcommand("completion", "print the completion of a shell", "moldau.broker.cli.daily.completion"),
     Subcommand("version", "say which version this is", "moldau.broker.cli.version"),
 )

@@ -2,8 +2,10 @@
 
     python -m tests.lake --kills 100
     python -m tests.lake --kills 100 --readers
+    python -m tests.lake --looks 1000
 
 `--readers` fetches DuckDB and Spark in versions for which there is what they need for Iceberg.
+`--looks` compares a live table with a model so often, half of it by key, while its follower is killed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.lake.campaign import campaign
+from tests.lake.looks import Looks
 from tests.lake.readers import readers
 from tests.support.lake_stage import LakeStage
 
@@ -24,7 +27,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--readers", action="store_true")
+    parser.add_argument("--looks", type=int)
     arguments = parser.parse_args()
+    if arguments.looks is not None:
+        look(arguments.looks, arguments.seed)
+        return
     others = readers() if arguments.readers else ()
     for each in others:
         each.fetch()
@@ -45,6 +52,15 @@ def main() -> None:
                 found = each.counts(place)
                 assert found == (expected, expected), (kind, each.name, found)
                 print(f"{kind}: {each.name} reads the same {expected:,} rows")
+
+
+def look(count: int, seed: int) -> None:
+    """Look at tables of both kinds."""
+    for mode in ("append", "upsert"):
+        with TemporaryDirectory() as directory:
+            looks = Looks(Path(directory), mode, seed)
+            looks.look(count // 2, print)
+            print(f"{mode}: {count // 2} looks were equal to the model, {looks.kills} kills in {looks.runs} runs")
 
 
 if __name__ == "__main__":

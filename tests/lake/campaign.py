@@ -78,6 +78,7 @@ class Story:
             assert set(letters) == self._letters
             assert self.stage.orphans("t_dead_letters") == []
         assert self.stage.orphans() == []
+        assert self.stage.verified().findings == []
 
     def _write_keys(self, partition: int, count: int) -> None:
         records = []

@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from moldau.lake.follower import Follower, FollowPorts, FollowSettings
-from moldau.lake.opening import FollowChoices, LakePorts, catalog_of, identifier_of, open_follower
+from moldau.lake.opening import (
+    FollowChoices,
+    LakePorts,
+    catalog_of,
+    identifier_of,
+    loaded,
+    open_follower,
+    opened_catalog,
+)
 from moldau.lake.orphans import METADATA_NAME, referenced
+from moldau.lake.reading import TopicReading
 from moldau.lake.sink import LakeTable, SinkPorts
+from moldau.lake.verification import Verification, Verified
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
@@ -94,6 +104,15 @@ class LakeStage:
 
     def offsets(self, name: str | None = None) -> list[tuple[int, int]]:
         return [(row["partition"], row["offset"]) for row in self.rows(name)]
+
+    def verified(self, *, with_log: bool = True) -> Verified:
+        """What `moldau lake verify` finds."""
+        catalog = opened_catalog(str(self.warehouse), None, {})
+        verification = Verification(catalog, loaded(catalog, "t"))
+        if not with_log:
+            return verification.run()
+        places = {"path": str(self.logs), "kafka.isolation.level": "read_committed"}
+        return verification.run(TopicReading(LocalFiles(), places, "t", lambda _: None))
 
     def orphans(self, name: str | None = None) -> list[str]:
         """The files below a table that neither its metadata nor a snapshot names."""

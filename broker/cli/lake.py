@@ -1,0 +1,98 @@
+"""`moldau lake verify`: whether a table that follows a topic has each offset once."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from json import dumps
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.cli import catalogs
+from moldau.broker.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from moldau.lake.verification import Verified
+
+DESCRIPTION: Final = """\
+Count each offset of a topic in the Iceberg table that `moldau follow-table` keeps of it: once in the table, among its
+dead letters, or among the records that did not fit. Nothing is changed.
+
+  verify   read partition and offset of all rows, and compare them with the files' own lists of offsets, with the
+           ledger of the table and, with --path, with the records of the log"""
+EPILOG: Final = """\
+examples:
+  moldau lake verify --warehouse warehouse --table orders
+  moldau lake verify --warehouse warehouse --table orders --path /var/lib/moldau --json
+  moldau lake verify --catalog prod --table sales.orders
+
+The exit status is 0 if all is well, 1 if something is wrong, which is named, or the command could not be carried out,
+2 if its arguments are wrong. It needs the extra 'iceberg' (pip install 'moldau[iceberg]')."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommand's arguments."""
+    parser.add_argument("action", choices=("verify",), help="what to do")
+    catalogs.add_arguments(parser, is_required=True)
+    parser.add_argument("--table", required=True, metavar="TOPIC", help="the topic, or NAMESPACE.NAME of its table")
+    parser.add_argument("--path", metavar="PLACE[,PLACE]", help="compare with the records that these places still have")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show progress on standard error (default: where it is a terminal)",
+    )
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Verify the table. Returns the exit status."""
+    invocation.require(catalogs.NEEDED, "iceberg")
+    from moldau.broker.cli.read import failures_reported
+
+    with failures_reported(), catalogs.failures_reported():
+        try:
+            name, found = verified(arguments, invocation)
+        finally:
+            invocation.errors.erase()
+    if arguments.json:
+        invocation.out.say(dumps({"table": name, **asdict(found)}))
+    else:
+        for line in lines_of(name, found, has_path=arguments.path is not None):
+            invocation.out.say(line)
+    return 1 if found.findings else 0
+
+
+def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, Verified]:
+    """The name of the table, and what was found. Raises as `Verification.run`."""
+    from moldau.lake.opening import loaded, opened_catalog
+    from moldau.lake.reading import TopicReading
+    from moldau.lake.verification import Verification
+    from moldau.storage.files.local_files import LocalFiles
+
+    is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
+    catalog = opened_catalog(arguments.warehouse, arguments.catalog, catalogs.properties_of(arguments))
+    table = loaded(catalog, arguments.table)
+    verification = Verification(catalog, table, invocation.errors.show if is_shown else lambda _: None)
+    reading, ledger = None, verification.ledger
+    if arguments.path is not None:
+        options = {"path": arguments.path, "kafka.isolation.level": ledger.isolation}
+        reading = TopicReading(LocalFiles(), options, ledger.topic, time.sleep)
+    return verification.name, verification.run(reading)
+
+
+def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
+    """What was found, for people."""
+    unfit = f"{found.misfits_count:,} records that did not fit ({found.letters_count:,} dead letters)"
+    lines = [f"{name}: {found.rows_count:,} rows in {found.files_count:,} files, {unfit}"]
+    if found.foreign_count:
+        lines.append(f"{found.foreign_count:,} files are of other programs, and have no list of their offsets")
+    if not found.is_counted:
+        lines.append(
+            "the table was begun before what is taken was counted: what earlier commits lost is found with --path alone"
+        )
+    if has_path:
+        lines.append(f"compared with {found.records_count:,} records of the log")
+    lines += found.findings
+    lines.append(f"{len(found.findings):,} findings" if found.findings else "each offset is there once")
+    return lines

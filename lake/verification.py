@@ -1,0 +1,278 @@
+"""`moldau lake verify`: whether each offset is once in a table, among its dead letters, or among its misfits.
+
+| what is compared | with | finds |
+|---|---|---|
+| the rows of a data file | the runs in its metadata, the number in the manifest | rows that were changed in place |
+| all rows and dead letters | each other, and the ends of the table | an offset twice, or too early |
+| the rows of an append table | the tallies of its ledger | a row too few, too many, or another one |
+| the rows of a table | their number in the last snapshot of the follower | a row too few or too many |
+| the rows of a table by key | each other | a key that has several |
+| both | the records of the log, if its places are given and still have them | which offset it is |
+
+Twelve bytes a row are in memory, and of a table by key its keys as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import FileScanTask, Table
+
+from moldau.lake.columns import PLACE
+from moldau.lake.dead_letters import SUFFIX
+from moldau.lake.ledger import OFFSETS, Ledger, Taken
+from moldau.lake.offset_runs import RUNS, Runs, tally
+from moldau.lake.reading import TopicReading
+from moldau.lake.sink import ledger_of
+from moldau.lake.stored_rows import in_order, stored_rows
+from moldau.lake.upsert import KEY, Changes
+from moldau.tables.refusals import Refused
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SHOWN_MAX: Final = 10
+"""The most offsets that a finding names."""
+TOTAL: Final = "total-records"
+"""In the summary of a snapshot: the rows of the table."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was compared, and what is wrong."""
+
+    rows_count: int = 0
+    letters_count: int = 0
+    misfits_count: int = 0
+    """Records that did not fit, the dead letters among them."""
+    files_count: int = 0
+    foreign_count: int = 0
+    """Files without runs: those of other programs, or of an earlier version."""
+    records_count: int | None = None
+    """Records of the log; None if its places were not given."""
+    is_counted: bool = True
+    """Whether the ledger has what was taken; a table that was begun by an earlier version has not."""
+    findings: list[str] = field(default_factory=list)
+
+
+class Rows:
+    """The offsets of the rows of a table, by partition."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[NDArray[np.int64]]] = defaultdict(list)
+        self.count = 0
+
+    def add(self, partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
+        self.count += len(offsets)
+        for each in np.unique(partitions):
+            self._parts[int(each)].append(offsets[partitions == each])
+
+    def partitions(self) -> set[int]:
+        return set(self._parts)
+
+    def offsets(self, partition: int) -> NDArray[np.int64]:
+        parts = self._parts.get(partition, [])
+        return np.concatenate(parts) if parts else np.array([], np.int64)
+
+
+class Verification:
+    """One verification of a table."""
+
+    def __init__(self, catalog: Catalog, table: Table, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Raises `Refused` for a table that does not follow a topic."""
+        ledger = ledger_of(table)
+        self.name = ".".join(table.name())
+        if ledger is None:
+            raise Refused(f"table {self.name} was not made by moldau follow-table")
+        self.ledger: Ledger = ledger
+        self._table = table
+        self._progress = progress
+        try:
+            namespace, last = table.name()[:-1], table.name()[-1]
+            self._letters: Table | None = catalog.load_table((*namespace, last + SUFFIX))
+        except NoSuchTableError:
+            self._letters = None
+        self._keys: list[pa.Table] = []
+        self.found = Verified(is_counted=ledger.taken is not None)
+
+    def run(self, reading: TopicReading | None = None) -> Verified:
+        """Compare. `reading` reads the log. Raises OSError, and what a read of the log raises."""
+        rows, letters = self._rows_of(self._table, self.name), Rows()
+        if self._letters is not None:
+            letters = self._rows_of(self._letters, ".".join(self._letters.name()))
+        self.found.rows_count, self.found.letters_count = rows.count, letters.count
+        for partition in sorted(rows.partitions() | letters.partitions() | set(self.ledger.taken or ())):
+            self._compare_offsets(partition, rows.offsets(partition), letters.offsets(partition))
+        if self._keys:
+            self._compare_keys()
+        if reading is not None:
+            self._compare_log(reading, rows, letters)
+        return self.found
+
+    def _rows_of(self, table: Table, name: str) -> Rows:
+        """The offsets of a table, of which each file is compared with its runs."""
+        rows = Rows()
+        target = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        with_keys = table is self._table and self.ledger.mode == "upsert"
+        names = (*PLACE[:2], KEY) if with_keys else PLACE[:2]
+        for task in in_order(table.scan().plan_files(), table.schema()):
+            self.found.files_count += 1
+            self._compare_file(table, task, name)
+            for batch in stored_rows(table.metadata, table.io, task, target, names):
+                rows.add(np.asarray(batch.column("partition")), np.asarray(batch.column("offset")))
+                if with_keys:
+                    self._keys.append(pa.Table.from_batches([batch.select(list(names))]))
+            self._progress(f"{name}: {self.found.files_count:,} files, {rows.count:,} rows")
+        total = total_of_ledger(table)
+        if total is not None and total != rows.count:
+            self._say(f"{name}: {rows.count:,} rows, and the last commit of the follower left {total:,}")
+        return rows
+
+    def _compare_file(self, table: Table, task: FileScanTask, name: str) -> None:
+        path = task.file.file_path
+        where = f"{name}: {path.rpartition('/')[2]}"
+        with table.io.new_input(path).open() as stream:
+            file = pq.ParquetFile(stream)
+            if file.metadata.num_rows != task.file.record_count:
+                self._say(
+                    f"{where}: the manifest has {task.file.record_count:,} rows, the file {file.metadata.num_rows:,}"
+                )
+            written = (file.metadata.metadata or {}).get(RUNS.encode())
+            if written is None:
+                self.found.foreign_count += 1
+                return
+            places = file.read(list(PLACE[:2]))
+        try:
+            runs = Runs.of_json(written)
+        except (ValueError, KeyError, TypeError) as problem:
+            self._say(f"{where}: its runs cannot be parsed: {problem}")
+            return
+        for fault in runs.faults(np.asarray(places["partition"]), np.asarray(places["offset"])):
+            self._say(f"{where}: {fault}")
+
+    def _compare_offsets(self, partition: int, rows: NDArray[np.int64], letters: NDArray[np.int64]) -> None:
+        end = self.ledger.offsets.get(partition, 0)
+        where = f"{self.name}: partition {partition}"
+        self._name(
+            f"{where}, dead letters", "past the end of their table", letters[letters >= self._letters_end(partition)]
+        )
+        letters = letters[letters < end]  # Those of a round that was not committed are ahead.
+        both, counts = np.unique(np.r_[rows, letters], return_counts=True)
+        self._name(where, "more than once in the table and its dead letters", both[counts > 1])
+        self._name(where, f"past the end of the table, {end}", rows[rows >= end])
+        taken = Taken() if self.ledger.taken is None else self.ledger.taken.get(partition, Taken())
+        self.found.misfits_count += taken.misfits.number
+        if self.ledger.taken is None:
+            return
+        if self.ledger.mode == "append":
+            have = tally(rows).plus(taken.misfits)
+            if have != taken.records:
+                self._say(f"{where}: {differing(len(rows), taken)}")
+        have_letters = tally(letters)
+        if have_letters.number > taken.misfits.number:
+            self._say(
+                f"{where}: {have_letters.number:,} dead letters, and {taken.misfits.number:,} records did not fit"
+            )
+        elif have_letters.number == taken.misfits.number and have_letters != taken.misfits:
+            self._say(f"{where}: the dead letters have other offsets than the records that did not fit")
+
+    def _letters_end(self, partition: int) -> int:
+        ledger = None if self._letters is None else ledger_of(self._letters)
+        return 0 if ledger is None else ledger.offsets.get(partition, 0)
+
+    def _compare_keys(self) -> None:
+        counted = pc.value_counts(pa.concat_tables(self._keys)[KEY].combine_chunks())
+        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+        if len(twice):
+            named = ", ".join(map(repr, twice[:SHOWN_MAX].to_pylist()))
+            self._say(f"{self.name}: {len(twice):,} keys have several rows: {named}")
+
+    def _compare_log(self, reading: TopicReading, rows: Rows, letters: Rows) -> None:
+        ends = reading.ends(self.ledger.offsets, self.ledger.topic_id)
+        starts = {each: reading.log_start(each) for each in ends}
+        until = {each: self.ledger.offsets.get(each, starts[each]) for each in ends}
+        if self.ledger.mode == "upsert":
+            self._compare_log_by_key(reading, starts, until)
+            return
+        found = Rows()
+        for batch in reading.batches(reading.tasks(starts, until), list(PLACE[:2])):
+            found.add(np.asarray(batch.column("partition")), np.asarray(batch.column("offset")))
+        self.found.records_count = found.count
+        for partition in sorted(ends):
+            where = f"{self.name}: partition {partition}"
+            table, log = rows.offsets(partition), found.offsets(partition)
+            known = np.r_[table, letters.offsets(partition)]
+            missing = np.setdiff1d(log, known)
+            skipped = (self.ledger.taken or {}).get(partition, Taken()).misfits.number - len(letters.offsets(partition))
+            if len(missing) > max(0, skipped):
+                self._name(where, "in the log, and neither in the table nor a misfit", missing)
+            self._name(where, "in the table, and not in the log", np.setdiff1d(table[table >= starts[partition]], log))
+
+    def _compare_log_by_key(self, reading: TopicReading, starts: Mapping[int, int], until: Mapping[int, int]) -> None:
+        """Compare with the last record of each key: a key that the log has lies where its last record does."""
+        changes, count = Changes(), 0
+        for batch in reading.batches(reading.tasks(starts, until), [KEY, *PLACE, "value"]):
+            count += batch.num_rows
+            batch = batch.filter(pc.is_valid(batch.column(KEY)))
+            is_deletion = batch.column("value").is_null()
+            changes.add_deletions(batch.filter(is_deletion))
+            changes.add(batch.filter(pc.invert(is_deletion)).select([KEY, *PLACE]))
+        self.found.records_count = count
+        expected, keys = changes.rows_and_keys()
+        wanted = set() if not len(keys) else places_of(expected)
+        table = set() if not self._keys else places_of(pa.concat_tables(self._keys))
+        old = {each for each in table if each[1] < starts.get(each[0], 0)}
+        misfits = sum(each.misfits.number for each in (self.ledger.taken or {}).values())
+        for text, offsets in (
+            ("the last of their key in the log, and not in the table", wanted - table),
+            ("in the table, and not the last of their key in the log", table - old - wanted),
+        ):
+            if len(offsets) > misfits:  # A misfit is not the last record of its key.
+                shown = ", ".join(f"{partition}:{offset}" for partition, offset, _ in sorted(offsets)[:SHOWN_MAX])
+                self._say(f"{self.name}: {len(offsets):,} offsets are {text}: {shown}")
+
+    def _name(self, where: str, text: str, offsets: NDArray[np.int64]) -> None:
+        if len(offsets):
+            shown = ", ".join(map(str, np.sort(offsets)[:SHOWN_MAX].tolist()))
+            more = " …" if len(offsets) > SHOWN_MAX else ""
+            self._say(f"{where}: {len(offsets):,} offsets are {text}: {shown}{more}")
+
+    def _say(self, finding: str) -> None:
+        self.found.findings.append(finding)
+
+
+def total_of_ledger(table: Table) -> int | None:
+    """The rows of the newest snapshot that has a ledger, by its summary; None if it does not say."""
+    found = table.metadata.current_snapshot()
+    while found is not None:
+        summary = {} if found.summary is None else found.summary.additional_properties
+        if OFFSETS in summary:
+            return None if TOTAL not in summary else int(summary[TOTAL])
+        parent = found.parent_snapshot_id
+        found = None if parent is None else table.metadata.snapshot_by_id(parent)
+    return None
+
+
+def places_of(rows: pa.Table) -> set[tuple[int, int, bytes]]:
+    """Partition, offset and key of rows."""
+    columns = [rows[name].to_pylist() for name in (*PLACE[:2], KEY)]
+    return set(zip(*columns, strict=True))
+
+
+def differing(count: int, taken: Taken) -> str:
+    """In words how rows differ from what was taken."""
+    wanted = taken.records.number - taken.misfits.number
+    said = f"{taken.records.number:,} records were taken, of which {taken.misfits.number:,} did not fit"
+    if count == wanted:
+        return f"{said}; the table has {count:,} rows, some of them with other offsets"
+    return f"{said}; the table has {count:,} rows in place of {wanted:,}"
