@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli import catalogs
+from moldau.broker.cli import lake
 from moldau.broker.cli.invocation import CommandError, Invocation
 from moldau.broker.cli.spark_session import add_isolation
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
     parser.add_argument("--topic", required=True, help="the topic to follow")
-    catalogs.add_arguments(parser, is_required=True)
+    lake.add_catalog_arguments(parser, is_required=True)
     parser.add_argument("--table", metavar="NAMESPACE.NAME", help="the table (default: default.TOPIC)")
     parser.add_argument(
         "--mode",
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
     not done then; 130 after SIGINT.
     """
-    invocation.require(catalogs.NEEDED, "iceberg")
+    invocation.require(lake.NEEDED, "iceberg")
     if not arguments.interval > 0 or arguments.round_size < 1:
         raise CommandError("--interval and --round-size must be positive")
     from asyncio import run as run_coroutine
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     from moldau.tables.refusals import Refused
 
     address = metrics_address(arguments.metrics)
-    with catalogs.failures_reported():
+    with lake.catalog_failures_reported():
         try:
             return run_coroutine(TableFollower(arguments, choices_of(arguments), invocation).run(address))
         except (Refused, CorruptCheckpoint, MalformedMessage, RemoteStorageError, OSError) as problem:
@@ -134,7 +134,7 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         arguments.topic,
         arguments.warehouse,
         arguments.catalog,
-        catalogs.properties_of(arguments),
+        lake.properties_of(arguments),
         arguments.table,
         arguments.mode,
         arguments.registry,

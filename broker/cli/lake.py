@@ -1,15 +1,15 @@
-"""`moldau lake verify`: whether a table that follows a topic has each offset once."""
+"""`moldau lake verify`: whether a table has each offset of its topic once; the options that name its catalog."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from json import dumps
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.cli import catalogs
-from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.invocation import CommandError, Invocation
 
 if TYPE_CHECKING:
     from moldau.lake.verification import Verified
@@ -29,11 +29,14 @@ examples:
 The exit status is 0 if all is well, 1 if something is wrong, which is named, or the command could not be carried out,
 2 if its arguments are wrong. It needs the extra 'iceberg' (pip install 'moldau[iceberg]')."""
 
+NEEDED: Final = ("pyiceberg", "pyarrow", "numpy", "sqlalchemy")
+"""The packages of the extra `iceberg`."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("action", choices=("verify",), help="what to do")
-    catalogs.add_arguments(parser, is_required=True)
+    add_catalog_arguments(parser, is_required=True)
     parser.add_argument("--table", required=True, metavar="TOPIC", help="the topic, or NAMESPACE.NAME of its table")
     parser.add_argument("--path", metavar="PLACE[,PLACE]", help="compare with the records that these places still have")
     parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
@@ -47,15 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Verify the table. Returns the exit status."""
-    invocation.require(catalogs.NEEDED, "iceberg")
+    invocation.require(NEEDED, "iceberg")
     from moldau.broker.cli.read import failures_reported
 
-    with failures_reported(), catalogs.failures_reported():
+    with failures_reported(), catalog_failures_reported():
         try:
             name, found = verified(arguments, invocation)
         finally:
             invocation.errors.erase()
     if arguments.json:
+        from json import dumps
+
         invocation.out.say(dumps({"table": name, **asdict(found)}))
     else:
         for line in lines_of(name, found, has_path=arguments.path is not None):
@@ -71,7 +76,7 @@ def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str
     from moldau.storage.files.local_files import LocalFiles
 
     is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
-    catalog = opened_catalog(arguments.warehouse, arguments.catalog, catalogs.properties_of(arguments))
+    catalog = opened_catalog(arguments.warehouse, arguments.catalog, properties_of(arguments))
     table = loaded(catalog, arguments.table)
     verification = Verification(catalog, table, invocation.errors.show if is_shown else lambda _: None)
     reading, ledger = None, verification.ledger
@@ -96,3 +101,45 @@ def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
     lines += found.findings
     lines.append(f"{len(found.findings):,} findings" if found.findings else "each offset is there once")
     return lines
+
+
+def add_catalog_arguments(parser: argparse.ArgumentParser, *, is_required: bool = False) -> None:
+    """Declare the options that name a catalog of Iceberg."""
+    where = parser.add_mutually_exclusive_group(required=is_required)
+    where.add_argument("--warehouse", metavar="DIR", help="a directory for the catalog and its tables")
+    where.add_argument(
+        "--catalog", metavar="NAME", help="a catalog of pyiceberg's configuration, or of --catalog-property"
+    )
+    parser.add_argument(
+        "--catalog-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the catalog, as pyiceberg names it: type=rest, uri=http://host:8181; may be given several times",
+    )
+
+
+def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The properties of `--catalog-property`. Raises `CommandError`."""
+    found = {}
+    for each in arguments.catalog_property:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise CommandError(f"--catalog-property {each}: give NAME=VALUE, as in uri=http://localhost:8181")
+        found[name] = value
+    if found and arguments.catalog is None:
+        raise CommandError("--catalog-property needs --catalog: the catalog of --warehouse has its properties")
+    return found
+
+
+@contextmanager
+def catalog_failures_reported() -> Iterator[None]:
+    """Turn the failures of a catalog into `CommandError`."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from moldau.lake.opening import CATALOG_ERRORS
+
+    try:
+        yield
+    except (SQLAlchemyError, *CATALOG_ERRORS) as problem:
+        raise CommandError(f"the catalog: {type(problem).__name__}: {problem}") from None

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from moldau.broker.cli import catalogs
+from moldau.broker.cli import lake
 from moldau.broker.cli.invocation import CommandError, Invocation
 from moldau.broker.cli.spark_session import add_isolation
 
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", default="records", choices=_TABLES, help="what is read (default: records)")
     parser.add_argument("--table-of", metavar="TOPIC", help="read the Iceberg table of a topic, or NAMESPACE.NAME")
     parser.add_argument("--live", action="store_true", help="with the records that its table does not have yet")
-    catalogs.add_arguments(parser)
+    lake.add_catalog_arguments(parser)
     parser.add_argument("--columns", metavar="NAME[,NAME]", help="the columns (default: all but headers)")
     parser.add_argument("--start", metavar="WHERE", help="an offset, or a time: ISO 8601, UTC where it has no zone")
     parser.add_argument("--end", metavar="WHERE", help="an offset or a time, which is not read any more")
@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print the rows. An interrupt (Ctrl-C) leaves no file behind."""
     if arguments.table_of is not None:
-        invocation.require(catalogs.NEEDED, "iceberg")
+        invocation.require(lake.NEEDED, "iceberg")
     if arguments.sql is not None:
         invocation.require(("duckdb", "pyarrow", "numpy"), "sql")
     else:
@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
     """The reader that the arguments choose. Raises as `topic_reader`, `query_reader` and `table_reader`."""
     if arguments.table_of is not None:
-        with catalogs.failures_reported():
+        with lake.catalog_failures_reported():
             return table_reader(arguments, invocation)
     return query_reader(arguments) if arguments.sql is not None else topic_reader(arguments, invocation)
 
@@ -199,7 +199,7 @@ def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
         arguments.table_of,
         live=arguments.path if arguments.live else None,
         catalog=arguments.catalog,
-        catalog_properties=catalogs.properties_of(arguments),
+        catalog_properties=lake.properties_of(arguments),
         registry=arguments.registry,
         misfits=arguments.misfits,
         progress=progress_of(arguments, invocation),

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
-from moldau.broker.cli import catalogs, main
+from moldau.broker.cli import lake, main
 from moldau.broker.cli.command import parser
 from moldau.broker.cli.follow_table import choices_of
 from moldau.broker.cli.table_follower import TableFollower
@@ -124,7 +124,7 @@ def test_one_run_that_is_ended_by_a_signal_is_no_success(
 def test_without_the_extra_the_command_says_what_to_install(
     stage: LakeStage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogs, "NEEDED", ("pyiceberg", "gone"))
+    monkeypatch.setattr(lake, "NEEDED", ("pyiceberg", "gone"))
     assert main(words(stage)) == 1
     assert "gone is not installed: .venv/bin/pip install -e '.[iceberg]'" in capsys.readouterr().err
 
