@@ -156,7 +156,7 @@ def default_identifier(topic: str) -> tuple[str, ...]:
 
 
 def loaded(catalog: Catalog, name: str) -> Table:
-    """The table of a topic, or of a name with namespaces. Raises `Refused` where there is none."""
+    """The table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
     tried = [default_identifier(name)]
     if "." in name:
         tried.append(tuple(name.split(".")))

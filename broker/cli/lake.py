@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="show progress on standard error (default: where it is a terminal)",
+        help="show progress on standard error (default: if it is a terminal)",
     )
 
 
