@@ -219,7 +219,7 @@ class Verification:
             self._name(where, "in the table, and not in the log", np.setdiff1d(table[table >= starts[partition]], log))
 
     def _compare_log_by_key(self, reading: TopicReading, starts: Mapping[int, int], until: Mapping[int, int]) -> None:
-        """Compare with the last record of each key: a key that the log has lies where its last record does."""
+        """Compare with the last record of each key: the row of a key is its last record."""
         changes, count = Changes(), 0
         for batch in reading.batches(reading.tasks(starts, until), [KEY, *PLACE, "value"]):
             count += batch.num_rows

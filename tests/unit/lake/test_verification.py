@@ -146,11 +146,11 @@ def test_what_is_counted_and_what_the_command_says(tmp_path: Path, capsys: pytes
     found = verify(stage, with_log=True)
     assert (found.records_count, found.rows_count + found.letters_count) == (240, 240)
     assert found.misfits_count == found.letters_count == len(stage.offsets("t_dead_letters"))
-    where = ["--warehouse", str(stage.warehouse), "--table", "t"]
-    assert main(["lake", "verify", *where, "--path", str(stage.logs)]) == 0
+    named = ["--warehouse", str(stage.warehouse), "--table", "t"]
+    assert main(["lake", "verify", *named, "--path", str(stage.logs)]) == 0
     assert "each offset is there once" in capsys.readouterr().out
     stage.table().delete("partition = 1 and offset = 2")
-    assert main(["lake", "verify", *where, "--path", str(stage.logs), "--json"]) == 1
+    assert main(["lake", "verify", *named, "--path", str(stage.logs), "--json"]) == 1
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert any("neither in the table nor a misfit: 2" in each for each in findings)
     assert main(["lake", "verify", "--warehouse", str(tmp_path / "gone"), "--table", "t"]) == 1
