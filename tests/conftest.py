@@ -9,6 +9,7 @@ share a JVM, which takes longer to start than most of them to run.
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Generator
 from typing import Final
 
@@ -29,6 +30,17 @@ class Together(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         return SPARK if path.startswith(SPARK) else path
+
+
+@pytest.fixture(autouse=True)
+def _no_log_is_left_on() -> Generator[None, None, None]:
+    """A test that sends the log of this process to a terminal takes that back: later tests would write to its file,
+    which is closed by then.
+    """
+    yield
+    left = [each for each in logging.getLogger().handlers if type(each) is logging.StreamHandler]
+    logging.getLogger().handlers[:] = [each for each in logging.getLogger().handlers if each not in left]
+    assert not left
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -203,12 +205,13 @@ def test_a_directory_with_a_partition_stays(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
-def test_one_process_does_not_serve_the_directories_of_several(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.processes
+def test_one_process_does_not_serve_the_directories_of_several(tmp_path: Path) -> None:
     (tmp_path / "core.2").mkdir()
-    assert main(["serve", "--data", str(tmp_path), "--port", str(free_ports(1)[0])]) == 1
-    assert f"{tmp_path} holds 2 broker processes: give --cores 2" in capfd.readouterr().err
+    words = ["serve", "--data", str(tmp_path), "--port", str(free_ports(1)[0])]
+    done = subprocess.run([sys.executable, "-m", "moldau", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"{tmp_path} holds 2 broker processes: give --cores 2" in done.stderr
 
 
 def test_what_each_process_gets_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
