@@ -118,8 +118,8 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         411,
         "a heartbeat is answered before its records are committed",
         "coordinator/group/membership.py",
-        "        answer_when_committed(step, waiter, decided, refused)\n",
-        "        step.reply(waiter, decided)\n",
+        "        answer_when_committed(step, event.waiter, decided, refused)\n",
+        "        step.reply(event.waiter, decided)\n",
         Hunt.CONSUMER_GROUPS,
     ),
     Mutant(
@@ -222,8 +222,8 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         436,
         "a member of a Streams group may keep for ever what it has to revoke",
         "coordinator/streams/membership.py",
-        "    elif member.state is MemberState.UNREVOKED_TASKS:\n        step.note",
-        "    elif member.state is MemberState.UNKNOWN:\n        step.note",
+        "    elif member.state is MemberState.UNREVOKED_TASKS:\n        cause",
+        "    elif member.state is MemberState.UNKNOWN:\n        cause",
         Hunt.STREAMS_GROUPS,
     ),
     Mutant(
