@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -82,7 +83,8 @@ def test_a_static_member_that_is_not_heard_of(kafka: Namespace) -> None:
     with consumer(kafka, group, topic, **settings) as opened:
         commit(opened, topic, 1)
     run = DailyCommand(kafka.bootstrap_servers)
-    for _ in range(40):
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
         (listed,) = [row for row in run.rows("group", "list") if row["group"] == group]
         if listed["state"] == "Empty":
             break
