@@ -1,6 +1,6 @@
 """Orphans: the files of attempts that did not become part of a table, and the files of snapshots that were expired.
 
-| file                    | recognised by                              | deleted if                               |
+| file                    | recognised by                              | deleted if                                  |
 |-------------------------|--------------------------------------------|---------------------------------------------|
 | data file               | its name begins with the id of an attempt  | no snapshot has it                          |
 | manifest, manifest list | its name has the id of an attempt          | no snapshot has it                          |

@@ -179,7 +179,8 @@ class Partition:
         replicas = replicas or isr
         in_sync, has_other_replicas_in_sync = InSyncSet(isr, partition_epoch), False
         if leader_epoch > self.leader_epoch or self.leadership is None:
-            # The epoch is noted before its first record: followers and consumers find by it if logs part (KIP-101).
+            # The epoch is noted before its first record: by it followers and consumers find how far logs agree
+            # (KIP-101).
             # The high watermark stays what this replica knew as a follower; it may lag behind what is committed until
             # all in-sync replicas have fetched in this term. Until then ListOffsets tells no latest offset (KIP-207).
             self.log.epochs.assign(leader_epoch, self.log.end_offset)

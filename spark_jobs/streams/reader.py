@@ -2,7 +2,7 @@
 
 | Spark asks                    | the reader                                                                     |
 |-------------------------------|--------------------------------------------------------------------------------|
-| initialOffset                 | gives startingOffsets, if there is no checkpoint                             |
+| initialOffset                 | gives startingOffsets, if there is no checkpoint                                |
 | latestOffset(start, limit)    | lists the partitions, and gives a trigger its share                             |
 | partitions(start, end)        | plans the tasks; partitions that are not in `start` begin at their log start    |
 | prepareForTriggerAvailableNow | remembers the current ends of the partitions                                    |

@@ -1,6 +1,6 @@
 """Cleaning one batch: which of its records are kept, and whether an empty batch is kept.
 
-| batch                                            | records that are kept    | if no record is kept, the batch is |
+| batch                                            | records that are kept    | if no record is kept, the batch is    |
 |--------------------------------------------------|--------------------------|---------------------------------------|
 | data                                             | the latest of each key,  | removed                               |
 |                                                  | and all past the map     |                                       |

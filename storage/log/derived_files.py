@@ -1,9 +1,9 @@
 """The files that follow from the batches: when a start makes them again, and how.
 
-| file                      | a start does not trust it if             | it is made again from               |
+| file                      | a start does not trust it if             | it is made again from                  |
 |---------------------------|---------------------------------------------|-------------------------------------|
 | `.index`, `.timeindex`    | it is missing; of the active segment also   | the headers of the segment          |
-|                           | if an entry names no batch               |                                     |
+|                           | if an entry names no batch               |                                        |
 | `.txnindex`               | one of these is missing, or an entry is no  | the transaction markers, and the    |
 |                           | transaction of its segment                  | producers before the segment        |
 | `leader-epoch-checkpoint` | it is damaged, or the last batch has        | the headers of the log              |

@@ -51,7 +51,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         truncate_derived_state(log, now_ms)
         if log.active.size < size_before:
             # The truncation is not durable yet. Later appends go to a new segment. Should a crash restore the truncated
-            # bytes, the name of that segment shows recovery if they begin to be invalid.
+            # bytes, the name of that segment tells recovery from which offset on they are invalid.
             log.cut_segments.append(log.active)
             log.roll(now_ms)
     except OSError as error:

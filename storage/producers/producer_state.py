@@ -9,7 +9,7 @@ epoch (-1 for none):
 | unknown     | any                  | any                         | accepted: its state may have expired              |
 | known       | below the known one  | any                         | INVALID_PRODUCER_EPOCH                            |
 | known       | above the known one  | 0                           | accepted: a new epoch                             |
-| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER; accepted if the  |
+| known       | above the known one  | other                       | OUT_OF_ORDER_SEQUENCE_NUMBER; accepted if the     |
 |             |                      |                             | known epoch is -1                                 |
 | known       | the known one        | last + 1 (wrapping to 0)    | accepted                                          |
 | known       | the known one        | those of a remembered batch | duplicate: answered with the offsets of that batch|

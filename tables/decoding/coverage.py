@@ -36,7 +36,7 @@ class Coverage:
         self._gap: tuple[int, int] | None = None
         """The first offsets that are missing: [start, end)."""
         self._stray: int | None = None
-        """The offset of the first batch that does not belong if it is."""
+        """The offset of the first batch that is out of place."""
         self._is_cleaned = False
 
     def add(self, base_offset: int, last_offset: int, records_count: int) -> None:

@@ -150,7 +150,7 @@ def read_topic(
     |----------------|------------------------------------------------------------------------------------------------|
     | `place`        | log directories, tiered storages, bootstrap addresses: each offset comes from the cheapest     |
     | `start`, `end` | see `Bound`: an offset, a time, or offsets by partition                                        |
-    | `columns`      | the columns to decode, in this order; `headers` of records only if it is named              |
+    | `columns`      | the columns to decode, in this order; `headers` of records only if it is named                 |
     | `filter`       | rows for which it is true; what it says of partition, offset and timestamp prunes the plan     |
     | `snapshot`     | what `moldau spark snapshot` prints: the read ends there, and is refused if files have changed |
     | `table`        | records, latest, batches, offsets, groups, transactions, topics, segments                      |

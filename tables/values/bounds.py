@@ -2,7 +2,7 @@
 
 | bound | value | why |
 |---|---|---|
-| depth | `DEPTH_MAX` | decoders in C recurse on the stack, and may crash if it ends |
+| depth | `DEPTH_MAX` | decoders in C recurse on the stack, and may crash at its end |
 | a decimal | `DECIMAL_SIZE_MAX` bytes | its conversion takes a time that is quadratic in its size |
 | values within one | `VALUES_MAX`, or two for a byte if that is more | ten bytes may claim billions of nulls |
 

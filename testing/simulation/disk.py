@@ -7,7 +7,7 @@ What the kernel and the platter each hold is kept apart:
     name      create, rename, unlink, mkdir: pending changes of a directory until `sync_directory`
     crash     each pending write is lost, torn by 512-byte sector or whole, independently of the others; a pending cut
               survives only with all earlier cuts, and what was written after a lost cut is lost; pending changes of
-              names survive as a prefix of their order; a pending change may leave zeros if bytes were lost
+              names survive as a prefix of their order; a pending change may leave zeros for lost bytes
     failed sync   the pages are clean afterwards: what was pending is mostly gone, and the next sync succeeds; reads may
               go on showing it, also to a new process, until the pages are evicted or the power is cut
 """

@@ -118,8 +118,8 @@ class LateCopies:
         return [each for each in beats if each.life is not beats[-1].life]
 
     async def _send_again(self, sent: Sent) -> None:
-        """To if it was sent, or, of what is for the leader of the quorum, to whoever that is now. Not of a host that
-        is down: a beat of its own would keep it alive."""
+        """To the host that it was sent to, or, of what is for the leader of the quorum, to whoever that is now. Not of
+        a host that is down: a beat of its own would keep it alive."""
         hosts = {node.host.name: node for node in self._cluster.nodes.values()}
         leader = self._cluster.leader_of_quorum()
         target = hosts.get(sent.target)

@@ -508,8 +508,8 @@ class Swarm:
             await self._until_tidy(process, each)
 
     async def _clean_anew(self, process: Process) -> None:
-        """As if the checkpoint of the cleaner was lost, while a deletion is the last record: it goes, and the offset
-        behind it stays the end of the log."""
+        """As after a loss of the checkpoint of the cleaner, while a deletion is the last record: it goes, and the
+        offset behind it stays the end of the log."""
         self._end_all(process, commits=True)
         deletion = self._record(process)._replace(value=None)
         self._write(process, Appended(process.led.log.end_offset, (deletion,), leader_epoch=self._epoch))
