@@ -204,13 +204,13 @@ class LogCleaner:
     async def _next_log(self) -> tuple[Partition, CleanablePart] | None:
         parts = []
         self._candidates |= {each: None for each in self._changes.take() if each.config.is_compacted}
-        for gone in [each for each in self.uncleanable if self._partition_of(each) is None]:
+        for gone in [each for each in self.uncleanable if self._replicas.of_log(each) is None]:
             del self.uncleanable[gone]
             self._record_limits.pop(gone, None)
         for number, its_log in enumerate(tuple(self._candidates)):
             if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            partition = self._partition_of(its_log)
+            partition = self._replicas.of_log(its_log)
             if partition is None or not its_log.config.is_compacted or its_log.failure is not None:
                 self._candidates.pop(its_log, None)
             elif (part := self._cleanable(partition)) is None:
@@ -224,11 +224,6 @@ class LogCleaner:
         totals.dirty_share_max = max((part.dirty_ratio for _, part, _ in parts), default=0.0)
         totals.compaction_delay_ms_max = max((part.overdue_ms for _, part, _ in parts), default=0)
         return dirtiest(parts)
-
-    def _partition_of(self, its_log: Log) -> Partition | None:
-        """The partition of a log; None if this broker does not serve the log any more."""
-        partition = self._replicas.get(its_log.topic, its_log.partition)
-        return partition if partition is not None and partition.log is its_log else None
 
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
         """The cleanable part of a partition's compacted log; None if it must not be cleaned now."""

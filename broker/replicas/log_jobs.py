@@ -116,7 +116,8 @@ class LogJobs:
             if its_log.config.flush_ms < INT64_MAX:
                 self._flushed_by_time[its_log] = None
         for its_log in tuple(self._flushed_by_time):
-            if not self._is_served(its_log) or not its_log.unflushed_count or its_log.config.flush_ms == INT64_MAX:
+            is_gone = self._replicas.of_log(its_log) is None
+            if is_gone or not its_log.unflushed_count or its_log.config.flush_ms == INT64_MAX:
                 del self._flushed_by_time[its_log]
             elif its_log.flush_is_due(now_ms):
                 self._flusher.flush(its_log)
@@ -132,7 +133,7 @@ class LogJobs:
         for its_log in tuple(self._unflushed):
             await asyncio.sleep(0)
             is_flushed = its_log.recovery_point >= its_log.end_offset
-            if is_flushed or its_log.failure is not None or not self._is_served(its_log):
+            if is_flushed or its_log.failure is not None or self._replicas.of_log(its_log) is None:
                 del self._unflushed[its_log]
                 continue
             end_offset = self._ends[its_log] = its_log.end_offset
@@ -167,10 +168,6 @@ class LogJobs:
         """The high watermark of a partition; None if this broker does not serve it."""
         partition = self._replicas.get(*key)
         return None if partition is None else partition.high_watermark
-
-    def _is_served(self, its_log: Log) -> bool:
-        partition = self._replicas.get(its_log.topic, its_log.partition)
-        return partition is not None and partition.log is its_log
 
     async def _partitions(self) -> AsyncIterator[Partition]:
         """The partitions, a few at a time. Other callbacks of the event loop run in between, and may remove one."""

@@ -79,6 +79,11 @@ class Replicas:
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)
 
+    def of_log(self, its_log: Log) -> Partition | None:
+        """The partition of a log; None if this broker does not serve the log any more."""
+        partition = self.get(its_log.topic, its_log.partition)
+        return partition if partition is not None and partition.log is its_log else None
+
     def expect(self, topic: str, topic_id: bytes, index: int) -> None:
         """Add a partition that will be served once its log is created."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
