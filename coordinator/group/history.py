@@ -43,7 +43,6 @@ class Cause(Enum):
     SUBSCRIPTION_CHANGED = "subscription-changed"
     TOPICS_CHANGED = "topics-changed"
     EXPRESSION_CHANGED = "expression-changed"
-    ASSIGNOR_CHANGED = "assignor-changed"
     TOO_MANY_MEMBERS = "too-many-members"
     NOT_STORED = "not-stored"
     BECAME_CONSUMER = "became-consumer"
@@ -119,7 +118,6 @@ TEXTS: Final = {
     Cause.SUBSCRIPTION_CHANGED: "member {member!r} changed its subscription",
     Cause.TOPICS_CHANGED: "topics that the group reads were created, deleted or got partitions",
     Cause.EXPRESSION_CHANGED: "an expression of its members matches other topics",
-    Cause.ASSIGNOR_CHANGED: "member {member!r} asks for the assignor {detail!r}",
     Cause.TOO_MANY_MEMBERS: "{number} members are more than are allowed",
     Cause.NOT_STORED: "the assignment was not stored: {detail}",
     Cause.BECAME_CONSUMER: "it becomes a consumer group",

@@ -82,8 +82,7 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
     """Write the offsets of a commit that the group accepts (NONE). The response is sent once they are committed."""
     request = event.request
     if error is not ErrorCode.NONE:
-        if request.group_id in step.groups:
-            step.tell(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
+        tell_refused(step, request, error)
         step.reply(event.waiter, same_for_all(request, error))
         return
     response = write_offsets(step, request)
@@ -91,6 +90,12 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
         step.when_committed(ReplyWhenCommitted(event.waiter, response, partial(commit_refused, request)))
     else:
         step.reply(event.waiter, response)
+
+
+def tell_refused(step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest, error: ErrorCode) -> None:
+    """Add the refusal of a commit to the history of its group, if there is the group."""
+    if request.group_id in step.groups:
+        step.tell(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
 
 
 def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -156,6 +161,7 @@ def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalO
     """
     request = event.request
     if error is not ErrorCode.NONE:
+        tell_refused(step, request, error)
         known = error if event.waiter.version >= MEMBER_ERRORS_VERSION else GENERATION_ERRORS.get(error, error)
         step.reply(event.waiter, same_for_all_in_transaction(request, known))
         return

@@ -21,7 +21,7 @@ superseded.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from moldau.coordinator.group.records import (
     CommittedOffset,
@@ -123,6 +123,16 @@ class GroupOffsets:
             values[producer_id] = None
 
 
+class WentBack(NamedTuple):
+    """A committed offset that is below the one before."""
+
+    group_id: str
+    topic: str
+    partition: int
+    by: int
+    commit_ms: int
+
+
 class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
@@ -134,20 +144,28 @@ class OffsetStore:
         """Apply an appended change; its batch ends at `end_offset`."""
         self._uncommitted.add(change, end_offset)
 
-    def commit(self, committed_end_offset: int) -> None:
-        """Make the changes in all batches up to this offset visible to readers."""
+    def commit(self, committed_end_offset: int) -> list[WentBack]:
+        """Make the changes in all batches up to this offset visible to readers. Returns the offsets, outside of
+        transactions, that are below the ones before.
+        """
+        back: list[WentBack] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
                 case OffsetChange(group_id, topic, partition, value, producer_id):
-                    self._group(group_id).apply(change)
+                    group = self._group(group_id)
+                    former = group.offsets.get((topic, partition))
+                    group.apply(change)
                     if value is None:
                         self._forget_empty(group_id)
                     elif producer_id != NO_PRODUCER_ID:
                         self._transactions.setdefault(producer_id, {})[group_id, (topic, partition)] = None
+                    elif former is not None and value.offset < former.offset:
+                        back.append(WentBack(group_id, topic, partition, former.offset - value.offset, value.commit_ms))
                 case OffsetsLoaded():
                     self._commit_loaded(change)
                 case TransactionEnded():
                     self._end_transaction(change)
+        return back
 
     def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         producer_id = loaded.producer_id

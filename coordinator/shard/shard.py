@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import auto
@@ -129,7 +128,6 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._offsets.append(change, end_offset)
                 if self.is_loaded:
                     self.committed_offsets += change.value is not None
-                    self._tell_if_back(change)
                 else:
                     self.commit()
             case OffsetsLoaded():
@@ -143,15 +141,6 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                     self.commit()
             case RecordChange():
                 self._replay_record(change, end_offset)
-
-    def _tell_if_back(self, change: OffsetChange) -> None:
-        """Tell a commit that is below the committed offset of its partition."""
-        former = self._offsets.committed(change.group_id).offsets.get((change.topic, change.partition))
-        if former is None or change.value is None or change.value.offset >= former.offset:
-            return
-        name = f"{change.topic}-{change.partition}"
-        event = GroupEvent(Cause.COMMIT_WENT_BACK, number=former.offset - change.value.offset, detail=name)
-        self.history.add(change.group_id, event, change.value.commit_ms)
 
     def _replay_record(self, change: RecordChange, end_offset: int) -> None:
         """Apply a record of one kind of group. A group that only keeps offsets gives its place to a group of any kind.
@@ -186,7 +175,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             self._timers.cancel(key)
 
     def commit(self) -> None:
-        self._offsets.commit(self.committed_end_offset)
+        """Make offsets visible. Those that are below the ones before are told, except while the log is loaded."""
+        for back in self._offsets.commit(self.committed_end_offset):
+            if self.is_loaded:
+                event = GroupEvent(Cause.COMMIT_WENT_BACK, number=back.by, detail=f"{back.topic}-{back.partition}")
+                self.history.add(back.group_id, event, back.commit_ms)
 
     # Deciding
 
@@ -322,13 +315,12 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 found[member_id] = deadline_ms - timeout_ms
         return found
 
-    def oldest_commits(self, group_id: str, most: int) -> dict[TopicPartition, int]:
-        """When offsets of a group were committed (ms, wall clock), the oldest ones if there are more."""
+    def commit_times(self, group_id: str, most: int) -> dict[TopicPartition, int]:
+        """When offsets of a group were committed (ms, wall clock), for some of them if there are more."""
         if self.group(group_id) is None:
             return {}
         offsets = self._offsets.committed(group_id).offsets
-        oldest = heapq.nsmallest(most, ((committed.commit_ms, key) for key, committed in offsets.items()))
-        return {key: commit_ms for commit_ms, key in oldest}
+        return {key: committed.commit_ms for key, committed in islice(offsets.items(), most)}
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """The groups with the given states and types; an empty list does not filter. There may be many: None stands for

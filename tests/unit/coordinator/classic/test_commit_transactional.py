@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
 
 from moldau.coordinator.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import TransactionEnd, TransactionWrite, Waiter
 from moldau.coordinator.shard.shard import GroupShard
@@ -94,6 +97,25 @@ def test_a_commit_without_offsets_that_can_be_stored_leaves_no_group() -> None:
     lines = scribe.respond(Command("txn-commit g producer=7 t-0=5 metadata=2 as=me"))
     assert lines == ["tell me: t-0:OFFSET_METADATA_TOO_LARGE"]
     assert classic_groups(scribe.shard) == {}
+
+
+def test_a_refused_commit_of_a_group_is_told_in_its_history() -> None:
+    shard = GroupShard(GroupConfig())
+    shard.step(machine.Loaded(), 0, 0)
+    partition = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=3, committed_metadata=None
+    )
+    topics = [TxnOffsetCommitRequestTopic(name="t", partitions=[partition])]
+    request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=2, topics=topics)
+    shard.step(events.CommitTransactionalOffsets(Waiter("me", 3), request), 0, 0)
+    shard.step(machine.Appended(1, 1), 0, 0)
+    for group_id in ("g", "unknown"):
+        wrong = copy(request)
+        wrong.group_id, wrong.member_id, wrong.generation_id_or_member_epoch = group_id, "ghost", 4
+        shard.step(events.CommitTransactionalOffsets(Waiter("me", 3), wrong), 0, 8_000)
+    (told,) = shard.history.of("g")
+    assert (told.cause, told.member_id, told.detail) == (Cause.COMMIT_REFUSED, "ghost", "UNKNOWN_MEMBER_ID")
+    assert shard.history.of("unknown") == (), "made-up names of groups push nothing out"
 
 
 def test_what_is_written_is_part_of_the_transaction_and_a_marker_has_no_record() -> None:

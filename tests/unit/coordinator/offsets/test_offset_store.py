@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, OffsetsLoaded, TransactionEnded
-from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange
+from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange, WentBack
 
 GROUPS = ("g", "h")
 PRODUCERS = (7, 8, 9)
@@ -117,6 +117,16 @@ def test_nothing_is_left_of_a_group_whose_transactions_were_aborted() -> None:
     store.commit(2)
     assert store.groups() == []
     assert store.committed("g").is_empty
+
+
+def test_an_offset_below_the_one_before_is_returned_once_it_is_committed() -> None:
+    store = OffsetStore()
+    for offset, end_offset in ((5, 1), (9, 2), (3, 3), (3, 4)):
+        store.append(OffsetChange("g", "t", 0, CommittedOffset(offset, commit_ms=end_offset)), end_offset)
+    store.append(OffsetChange("g", "t", 0, CommittedOffset(1), 7), 5)
+    assert store.commit(2) == []
+    assert store.commit(3) == [WentBack("g", "t", 0, 6, 3)]
+    assert store.commit(5) == [], "the same offset again, and one of an open transaction"
 
 
 def test_a_reading_of_the_latest_offsets_changes_nothing() -> None:
