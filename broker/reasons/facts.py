@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.coordinator.group.history import Cause, GroupEvent
 
@@ -85,14 +85,14 @@ class History:
     """When the offset of each partition was last committed."""
 
     def to_json(self) -> str:
-        """The history as the value of `HISTORY_SETTING`."""
+        """The history as the value of `HISTORY_SETTING`; an event is a list of the fields of `GroupEvent`."""
         commits: dict[str, dict[str, int]] = {}
         for (topic, partition), commit_ms in (self.commits_ms or {}).items():
             commits.setdefault(topic, {})[str(partition)] = commit_ms
         content = {
             "now_ms": self.now_ms,
             "since_ms": self.since_ms,
-            "events": [{**each._asdict(), "cause": each.cause.value, "text": each.text} for each in self.events],
+            "events": [(each.cause.value, *each[1:]) for each in self.events],
             "heard_ms": dict(self.heard_ms or {}),
             "commits_ms": commits,
         }
@@ -108,7 +108,7 @@ class History:
             return History(
                 content["now_ms"],
                 content["since_ms"],
-                tuple(_event(each) for each in content["events"] if each["cause"] in _CAUSES),
+                tuple(GroupEvent(_CAUSES[cause], *rest) for cause, *rest in content["events"] if cause in _CAUSES),
                 content["heard_ms"],
                 {
                     (topic, int(partition)): commit_ms
@@ -116,16 +116,11 @@ class History:
                     for partition, commit_ms in partitions.items()
                 },
             )
-        except (KeyError, TypeError, AttributeError) as problem:
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
             raise ValueError(f"the history of the group cannot be read: {problem!r}") from problem
 
 
 _CAUSES: Final = {each.value: each for each in Cause}
-
-
-def _event(content: dict[str, Any]) -> GroupEvent:
-    fields = {name: content[name] for name in GroupEvent._fields if name != "cause"}
-    return GroupEvent(_CAUSES[content["cause"]], **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ API: Final = Api(
     controller=handle,
     needs=elements_rule("resources", "results", partial(need_of_settings, AclOperation.DESCRIBE_CONFIGS)),
     lists=[
-        cut("resources", "results", size=4, is_distinct=True),
+        cut("resources", "results", size=2, is_distinct=True),
         one_pass("the names become a set", "resources.configuration_keys"),
     ],
 )

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
     from moldau.broker.network.route import RequestContext
 
-PARTITIONS_MAX: Final = 1_000
-"""The most partitions whose commits are told, those that were committed longest ago first."""
-MEMBERS_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 250
+"""The most partitions whose commits are told."""
+MEMBERS_MAX: Final = 250
 """The most members whose last heartbeat is told."""
 STRING: Final = 2
 """The type of a setting that is text."""
@@ -40,7 +40,7 @@ def history_entry(services: Services, context: RequestContext, group_id: str) ->
     now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
     commits_ms = {
         (topic, partition): commit_ms
-        for (topic, partition), commit_ms in shard.oldest_commits(group_id, PARTITIONS_MAX).items()
+        for (topic, partition), commit_ms in shard.commit_times(group_id, PARTITIONS_MAX).items()
         if on_topic(AclOperation.DESCRIBE, topic).is_met_quietly(context.access)
     }
     history = History(

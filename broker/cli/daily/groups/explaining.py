@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from moldau.broker.cli.daily.client import LATEST, Client, Partition
+from moldau.broker.cli.daily.configs.access import GROUP
 from moldau.broker.cli.daily.groups.listing import SHARE, Group, at_coordinator, known_groups
 from moldau.broker.cli.daily.groups.members import describe_group
 from moldau.broker.cli.daily.groups.views import lag_rows
@@ -19,10 +20,6 @@ from moldau.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-
-GROUP_RESOURCE = 32
-"""The type of resource of a group's settings."""
-COLUMNS = ("symptom", "text", "advice", "is_problem")
 
 
 def explain_groups(session: Session) -> int:
@@ -91,9 +88,7 @@ def _text(value: object) -> str | None:
 
 def _history(client: Client, group: str) -> History | None:
     """What the coordinator remembers; None: it keeps nothing, or the user may not describe the group's settings."""
-    resource = DescribeConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=[HISTORY_SETTING]
-    )
+    resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=[HISTORY_SETTING])
     reply = client.ask_coordinator(group, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     (result,) = reply.results
     if result.error_code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST):
