@@ -121,11 +121,9 @@ class PinnedTable:
     snapshot_id: int | None
     target: pa.Schema
     """The columns, with the ids of Iceberg's fields."""
+    fields: pa.Schema
+    """The columns as readers get them."""
     tail: Tail | None
-
-    @property
-    def fields(self) -> pa.Schema:
-        return pa.schema([without_ids(field) for field in self.target])
 
     def files(self, pushed: PushedFilters) -> Sequence[StoredFile]:
         """The files of the snapshot that may have rows within bounds. Raises OSError."""
@@ -221,24 +219,6 @@ def condition_of(pushed: PushedFilters) -> BooleanExpression:
     return And(*found) if len(found) > 1 else found[0] if found else AlwaysTrue()
 
 
-def without_ids(field: pa.Field) -> pa.Field:
-    """A field without the metadata of Iceberg, at every level."""
-    return pa.field(field.name, plain(field.type), field.nullable)
-
-
-def plain(kind: pa.DataType) -> pa.DataType:
-    """A type without the metadata of its fields."""
-    if pa.types.is_struct(kind):
-        return pa.struct([without_ids(field) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(without_ids(kind.key_field), without_ids(kind.item_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(without_ids(kind.value_field))
-    if pa.types.is_list(kind):
-        return pa.list_(without_ids(kind.value_field))
-    return kind
-
-
 @dataclass(frozen=True, slots=True)
 class LiveChoices:
     """What a user chooses of a live table."""
@@ -269,8 +249,8 @@ class LiveChoices:
         schema = table.schema() if tail is None else grown_schema(table, tail.schema)
         snapshot = table.metadata.current_snapshot()
         snapshot_id = None if snapshot is None else snapshot.snapshot_id
-        target = schema_to_pyarrow(schema, include_field_ids=True)
-        return PinnedTable(table.metadata, table.io, snapshot_id, target, tail), ledger
+        target, fields = (schema_to_pyarrow(schema, include_field_ids=with_ids) for with_ids in (True, False))
+        return PinnedTable(table.metadata, table.io, snapshot_id, target, fields, tail), ledger
 
     def _table(self) -> Table:
         catalog = opened_catalog(self.warehouse, self.catalog, self.catalog_properties or {})
