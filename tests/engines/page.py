@@ -138,8 +138,8 @@ def page(cells: Mapping[str, Mapping[str, str]], failed: Iterable[str]) -> str:
             "Each value goes the path and comes back as Arrow. A cell compares it with the truth: `=` equal, `≠` "
             "changed, `✗` refused, with the number of a note below; `—` not a topic.",
             "",
-            f"{counts['=']} cells are equal, {counts['changed']} changed, {counts['refused']} refused. No path "
-            "that begins with `moldau` changes or refuses anything.",
+            f"{counts['=']} cells are equal, {counts['changed']} changed, {counts['refused']} refused. Of the paths "
+            f"that begin with `moldau`, {own_faults(cells)} cells are changed or refused.",
             "",
             "The traps: " + "; ".join(f"{letter} {title}" for letter, title in zip(letters, titles, strict=True)) + ".",
             "",
@@ -161,3 +161,9 @@ def page(cells: Mapping[str, Mapping[str, str]], failed: Iterable[str]) -> str:
 
 
 KINDS: Final = ("=", "changed", "refused")
+
+
+def own_faults(cells: Mapping[str, Mapping[str, str]]) -> int:
+    """The cells of our own paths that are neither equal nor left out."""
+    own = (row for path, row in cells.items() if path.startswith("moldau"))
+    return sum(told not in MARKS for row in own for told in row.values())
