@@ -38,7 +38,7 @@ from moldau.lake.upsert import KEY, Changes
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
-from moldau.tables.reading.arguments import EPOCH, Place, places_of
+from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
 from moldau.tables.reading.scan import NOTHING_PUSHED, Progress, Scan
 from moldau.tables.refusals import Refused
 
@@ -261,11 +261,8 @@ class LiveChoices:
 
     def _tail(self, live: Place, table: Table, ledger: Ledger, sleep: Callable[[float], None]) -> Tail:
         name = ".".join(table.name())
-        paths, brokers = places_of(live)
         options = {**(self.options or {}), "kafka.isolation.level": ledger.isolation}
-        options |= {"path": ",".join(paths)} if paths else {}
-        options |= {"kafka.bootstrap.servers": ",".join(brokers)} if brokers else {}
-        reading = TopicReading(LocalFiles(), options, ledger.topic, sleep)
+        reading = TopicReading(LocalFiles(), options, ledger.topic, sleep, options_of_places(live))
         ledger.check(replace(ledger, topic_id=None, cluster_id=reading.cluster_id), name)
         columns = columns_of(table, self.registry, has_headers="headers" in table.schema().column_names)
         return Tail(reading, ledger, columns, self.misfits)

@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.storage.files.port import FileSystem
 from moldau.tables.decoding.record_columns import record_batches
-from moldau.tables.options.read_options import parse_options
+from moldau.tables.options.read_options import NOTHING_GIVEN, ReadOptions, parse_options
 from moldau.tables.origins.cluster_metadata import ClusterMetadata
 from moldau.tables.origins.port import Task
 from moldau.tables.planning.planner import Planner
@@ -25,11 +25,20 @@ PLANS_MAX: Final = 8
 class TopicReading:
     """Reads one topic from the places that the options of the data source name."""
 
-    def __init__(self, fs: FileSystem, options: Mapping[str, str], topic: str, sleep: Callable[[float], None]) -> None:
-        """`sleep` takes seconds. Raises `Refused`."""
+    def __init__(
+        self,
+        fs: FileSystem,
+        options: Mapping[str, str],
+        topic: str,
+        sleep: Callable[[float], None],
+        base: ReadOptions = NOTHING_GIVEN,
+    ) -> None:
+        """`sleep` takes seconds, and `base` has what the options do not say. Raises `Refused`."""
         self.topic = topic
         self._fs = fs
-        self._options = parse_options(dict(options) | {"subscribe": topic, "startingOffsets": "earliest"}, "stream")
+        self._options = parse_options(
+            dict(options) | {"subscribe": topic, "startingOffsets": "earliest"}, "stream", base
+        )
         self._planner = StreamPlanner(fs, self._options, sleep=sleep)
         self.cluster_id = Planner(fs, self._options).cluster_id
 

@@ -21,11 +21,19 @@ def parsed_json(name: str, value: str) -> object:
     return parsed
 
 
-def boolean(name: str, value: str) -> bool:
+def boolean(name: str, value: str | None, otherwise: bool) -> bool:
+    """Whether the option says true; `otherwise` if it is not given."""
+    if value is None:
+        return otherwise
     word = value.strip().lower()
     if word not in ("true", "false"):
         raise Refused(f"{name}: {value} is neither true nor false")
     return word == "true"
+
+
+def second_of(name: str, value: str | None, words: tuple[str, str], otherwise: bool) -> bool:
+    """Whether the option says the second of two words; `otherwise` if it is not given."""
+    return otherwise if value is None else one_of(name, value, words) == words[1]
 
 
 def positive(name: str, value: str | None) -> int | None:

@@ -33,6 +33,7 @@ from moldau.tables.options.option_values import (
     one_of,
     parsed_json,
     positive,
+    second_of,
     trigger_limits,
 )
 from moldau.tables.refusals import Refused, did_you_mean, warn
@@ -92,6 +93,7 @@ _WITHOUT_EFFECT: Final = (
 )
 """Of the connector's options: those of its consumer, which has no counterpart here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
 _OF_FILES: Final = ("batches", "topics", "segments")
 _WITHOUT_SELECTION: Final = {
@@ -104,7 +106,7 @@ _WITHOUT_SELECTION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions to read; exactly one of the first four fields is given."""
+    """The partitions to read; at most one of the first four fields is given."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -117,11 +119,11 @@ class TopicSelection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options, parsed: what is read, and into how many tasks it is cut."""
+    """What is read, and into how many tasks it is cut. A part that is not given has the default of the data source."""
 
-    directories: tuple[str, ...]
+    directories: tuple[str, ...] = ()
     """Log directories, and roots of tiered storages in directories."""
-    subscription: TopicSelection
+    subscription: TopicSelection = TopicSelection()
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     unmatched_start_is_latest: bool = False
@@ -147,60 +149,58 @@ class ReadOptions:
     """Tiered storages in object stores."""
 
 
-def parse_options(options: Mapping[str, str], use: Use = "batch") -> ReadOptions:
-    """Parse the options; upper and lower case in their names do not matter. Raises `Refused`."""
+NOTHING_GIVEN: Final = ReadOptions()
+
+
+def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOptions = NOTHING_GIVEN) -> ReadOptions:
+    """`base` with the options that are given; upper and lower case in their names do not matter. Only the defaults of
+    start and end are those of `use`. Raises `Refused`.
+    """
     given = {name.lower(): value for name, value in options.items()}
-    _refuse_unknown(given, use)
+    brokers = names_in(given.get("kafka.bootstrap.servers", "")) or base.brokers
+    _refuse_unknown(given, use, has_brokers=bool(brokers))
     if use == "stream":
         _refuse_in_streams(given)
-    table = one_of("table", given.get("table", "records"), TABLES)
+    table = one_of("table", given.get("table", base.table), TABLES)
     if "asof" in given:
         given |= _as_of(table, given)
-    isolation = one_of(
-        "kafka.isolation.level",
-        given.get("kafka.isolation.level", "read_uncommitted"),
-        ("read_uncommitted", "read_committed"),
-    )
-    strategy = given.get("startingoffsetsbytimestampstrategy", "error")
+    isolation, strategy = "kafka.isolation.level", "startingOffsetsByTimestampStrategy"
+    is_committed = second_of(isolation, given.get(isolation), ISOLATIONS, base.is_committed)
     starting = offset_choice(STARTING if use == "batch" else STREAM_STARTING, given)
     ending = offset_choice(ENDING, given)
     refuse_reversed(starting, ending)
-    brokers = names_in(given.get("kafka.bootstrap.servers", ""))
-    has_places = "path" in given or "paths" in given
-    if brokers and not has_places and table in _OF_FILES:
-        raise Refused(f"table={table} describes files, and `path` is not given")
-    places = _places(given) if has_places or not brokers else ()
+    directories, stores = _places(table, given, base, has_brokers=bool(brokers))
     return ReadOptions(
-        directories=tuple(each for each in places if "://" not in each),
-        stores=_stores(given, places),
+        directories=directories,
+        stores=stores,
         brokers=brokers,
         limits=trigger_limits(given) if use == "stream" else TriggerLimits(),
-        client=client_settings(given),
-        subscription=_subscription(table, given),
+        client=client_settings(given) or base.client,
+        subscription=_subscription(table, given, base.subscription),
         starting=starting,
         ending=ending,
-        unmatched_start_is_latest=one_of("startingOffsetsByTimestampStrategy", strategy, ("error", "latest"))
-        == "latest",
-        include_headers=boolean("includeHeaders", given.get("includeheaders", "false")),
-        columns=_columns(given.get("columns")),
-        tasks_min=positive("minPartitions", given.get("minpartitions")),
-        records_per_task_max=positive("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
-        fails_on_data_loss=boolean("failOnDataLoss", given.get("failondataloss", "true")),
-        is_committed=isolation == "read_committed" or table in _WITHOUT_SELECTION,
-        snapshot=given.get("snapshot"),
+        unmatched_start_is_latest=second_of(strategy, given.get(strategy.lower()), ("error", "latest"), False),
+        include_headers=boolean("includeHeaders", given.get("includeheaders"), base.include_headers),
+        columns=_columns(given["columns"]) if "columns" in given else base.columns,
+        tasks_min=positive("minPartitions", given.get("minpartitions")) or base.tasks_min,
+        records_per_task_max=positive("maxRecordsPerPartition", given.get("maxrecordsperpartition"))
+        or base.records_per_task_max,
+        fails_on_data_loss=boolean("failOnDataLoss", given.get("failondataloss"), base.fails_on_data_loss),
+        is_committed=is_committed or table in _WITHOUT_SELECTION,
+        snapshot=given.get("snapshot", base.snapshot),
         table=table,
-        keeps_tombstones=one_of("tombstones", given.get("tombstones", "drop"), ("drop", "keep")) == "keep",
+        keeps_tombstones=second_of("tombstones", given.get("tombstones"), ("drop", "keep"), base.keeps_tombstones),
     )
 
 
-def _refuse_unknown(given: Mapping[str, str], use: Use) -> None:
+def _refuse_unknown(given: Mapping[str, str], use: Use, *, has_brokers: bool) -> None:
     known = {name.lower() for name in _KNOWN}
     of_streams = {name.lower() for name in _OF_STREAMS}
     for name in sorted(given.keys() - known):
         if name in _WHY_NOT:
             raise Refused(f"the option {name} is not supported: {_WHY_NOT[name]}")
         if name in of_streams or is_client_setting(name):
-            if use == "batch" and (name in of_streams or "kafka.bootstrap.servers" not in given):
+            if use == "batch" and (name in of_streams or not has_brokers):
                 warn(f"the option {name} has no effect on a batch query over files")
             continue
         if name in _WITHOUT_EFFECT or name.startswith("kafka."):
@@ -229,30 +229,55 @@ def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
     return {"endingoffsets" if value.startswith("{") else "endingtimestamp": value}
 
 
-def _columns(value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
+def _columns(value: str) -> tuple[str, ...]:
     columns = names_in(value)
     if not columns:
         raise Refused("columns names no column")
     return columns
 
 
-def _places(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Directories and URLs: from `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
-    if "paths" in given:
-        names = parsed_json("paths", given["paths"])
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise Refused(f"paths: {given['paths']} is not a list of names")
-    else:
-        names = given.get("path", "").split(",")
-    directories = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
-    if not directories:
-        raise Refused(
-            "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
-            "separated by commas"
+def _places(
+    table: str, given: Mapping[str, str], base: ReadOptions, *, has_brokers: bool
+) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
+    """Directories and stores. They are not needed if brokers are asked for records."""
+    is_named = "path" in given or "paths" in given
+    directories, stores = parted(_named_places(given)) if is_named else (base.directories, base.stores)
+    if not directories and not stores:
+        if is_named or not has_brokers:
+            raise Refused(
+                "path is not given: the log directories of one or several brokers, and URLs of tiered storage, "
+                "separated by commas"
+            )
+        if table in _OF_FILES:
+            raise Refused(f"table={table} describes files, and `path` is not given")
+    setting = "moldau.tiered.storage."
+    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
+    return directories, tuple(
+        StoreAddress(
+            each.url,
+            given.get(f"{setting}endpoint", each.endpoint),
+            given.get(f"{setting}region", each.region),
+            timeout_ms or each.timeout_ms,
         )
-    return tuple(directories)
+        for each in stores
+    )
+
+
+def _named_places(given: Mapping[str, str]) -> Iterable[str]:
+    """From `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+    if "paths" not in given:
+        return given["path"].split(",")
+    names = parsed_json("paths", given["paths"])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Refused(f"paths: {given['paths']} is not a list of names")
+    return names
+
+
+def parted(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
+    """(absolute paths, object stores), each once and without empty names. Raises `Refused`."""
+    places = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
+    directories = tuple(each for each in places if "://" not in each)
+    return directories, tuple(StoreAddress(each) for each in places if "://" in each)
 
 
 def _local(name: str) -> str:
@@ -266,15 +291,10 @@ def _local(name: str) -> str:
     return os.path.abspath(path)  # tasks may run in another directory
 
 
-def _stores(given: Mapping[str, str], places: Iterable[str]) -> tuple[StoreAddress, ...]:
-    setting = "moldau.tiered.storage."
-    timeout_ms = positive(f"{setting}timeout.ms", given.get(f"{setting}timeout.ms"))
-    reached = given.get(f"{setting}endpoint"), given.get(f"{setting}region"), timeout_ms or 30_000
-    return tuple(StoreAddress(each, *reached) for each in places if "://" in each)
-
-
-def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
+def _subscription(table: str, given: Mapping[str, str], base: TopicSelection) -> TopicSelection:
     named = [name for name in _SELECTIONS if name.lower() in given]
+    if base != TopicSelection():
+        named.insert(0, "topic")
     if table in _WITHOUT_SELECTION:
         if named:
             raise Refused(f"{named[0]}: table={table} reads {_WITHOUT_SELECTION[table]} and nothing else")
@@ -284,14 +304,15 @@ def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
     if len(named) != 1:
         given_text = " and ".join(named) or "none, so that no topic is named"
         raise Refused(f"exactly one of {', '.join(_SELECTIONS)} must be given, not {given_text}")
-    value = given[named[0].lower()]
-    if named[0] == "assign":
+    return base if named == ["topic"] else _selection(named[0], given[named[0].lower()])
+
+
+def _selection(name: str, value: str) -> TopicSelection:
+    """What one of the three options selects."""
+    if name == "assign":
         return TopicSelection(partitions=_assigned(value))
-    if named[0] == "subscribe":
-        topics = names_in(value)
-        if not topics:
-            raise Refused("subscribe names no topic")
-        return TopicSelection(topics=topics)
+    if name == "subscribe":
+        return TopicSelection(topics=topics_in(name, value))
     pattern = value.strip()
     try:
         re.compile(pattern)
@@ -300,6 +321,14 @@ def _subscription(table: str, given: Mapping[str, str]) -> TopicSelection:
     if not pattern:
         raise Refused("subscribePattern is empty")
     return TopicSelection(pattern=pattern)
+
+
+def topics_in(name: str, value: str) -> tuple[str, ...]:
+    """The topics in a text, separated by commas. Raises `Refused` if there are none."""
+    topics = names_in(value)
+    if not topics:
+        raise Refused(f"{name} names no topic")
+    return topics
 
 
 def _assigned(value: str) -> tuple[TopicPartition, ...]:

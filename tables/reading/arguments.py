@@ -12,7 +12,16 @@ from typing import Final, Literal, TypeAlias
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.options.offset_choices import EARLIEST, LATEST, OffsetChoice, Timestamps, refuse_reversed
-from moldau.tables.options.read_options import TABLES, ReadOptions, parse_options
+from moldau.tables.options.option_values import one_of
+from moldau.tables.options.read_options import (
+    ISOLATIONS,
+    TABLES,
+    ReadOptions,
+    TopicSelection,
+    parse_options,
+    parted,
+    topics_in,
+)
 from moldau.tables.planning.planner import Planner, selected
 from moldau.tables.refusals import Refused
 
@@ -48,24 +57,19 @@ def source_options(
     """The options of a read without start and end. `further` are options of the data source (docs/spark.md), by name.
     Raises `Refused`.
     """
-    options: dict[str, str] = {"table": table, "kafka.isolation.level": isolation}
-    paths, brokers = places_of(place)
-    if paths:
-        options["path"] = ",".join(paths)
-    if brokers:
-        options["kafka.bootstrap.servers"] = ",".join(brokers)
-    topics = [topic] if isinstance(topic, str) else list(topic or ())
-    if topics:
-        options["subscribe"] = ",".join(topics)
-    if snapshot is not None:
-        options["snapshot"] = snapshot
-    if table not in TABLES:
-        raise Refused(f"table: {table} is not one of {', '.join(TABLES)}")
-    return parse_options({**options, **(further or {})})
+    topics = topics_in("topic", topic) if isinstance(topic, str) else tuple(dict.fromkeys(topic or ()))
+    base = replace(
+        options_of_places(place),
+        subscription=TopicSelection(topics=topics),
+        is_committed=one_of("isolation", isolation, ISOLATIONS) == "read_committed",
+        snapshot=snapshot,
+        table=one_of("table", table, TABLES),
+    )
+    return parse_options(further or {}, base=base)
 
 
-def places_of(place: Place) -> tuple[list[str], list[str]]:
-    """(paths and URLs, bootstrap addresses). What looks like host:port and is not a directory is an address. Raises
+def options_of_places(place: Place) -> ReadOptions:
+    """Options that say only what is read from. What looks like host:port and is not a directory is an address. Raises
     `Refused`.
     """
     given: Iterable[str | os.PathLike[str]] = [place] if isinstance(place, os.PathLike) else place
@@ -73,13 +77,11 @@ def places_of(place: Place) -> tuple[list[str], list[str]]:
         given = place.split(",")
     paths: list[str] = []
     brokers: list[str] = []
-    for each in given:
-        name = os.fspath(each).strip()
-        if "," in name:
-            raise Refused(f"path: {name} has a comma, which separates places")
+    for name in (os.fspath(each).strip() for each in given):
         is_address = BOOTSTRAP.fullmatch(name) is not None and not os.path.isdir(name)
         (brokers if is_address else paths).append(name)
-    return paths, brokers
+    directories, stores = parted(paths)
+    return ReadOptions(directories, brokers=tuple(dict.fromkeys(brokers)), stores=stores)
 
 
 def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:

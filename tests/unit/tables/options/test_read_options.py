@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moldau.tables.options.offset_choices import Timestamps
+from moldau.tables.options.option_values import StoreAddress
 from moldau.tables.options.read_options import ReadOptions, TopicSelection, parse_options
 from moldau.tables.refusals import Refused
 
@@ -114,3 +117,23 @@ def test_views_of_internal_topics_select_them_and_read_committed() -> None:
     options = parse_options({"path": "/data", "table": "groups"})
     assert options.subscription.topics == ("__consumer_offsets",)
     assert options.is_committed
+
+
+def test_options_change_a_value_and_leave_what_they_do_not_name() -> None:
+    base = ReadOptions(
+        ("/data",),
+        TopicSelection(topics=("t",)),
+        brokers=("a:1",),
+        is_committed=True,
+        snapshot="{}",
+        stores=(StoreAddress("s3://b", "http://e"),),
+    )
+    assert parse_options({}, base=base) == base
+    changed = parse_options({"moldau.tiered.storage.region": "r", "minPartitions": "3"}, base=base)
+    assert changed == replace(base, stores=(StoreAddress("s3://b", "http://e", "r"),), tasks_min=3)
+    moved = parse_options({"path": "/other", "kafka.isolation.level": "read_uncommitted"}, base=base)
+    assert moved == replace(base, directories=("/other",), stores=(), is_committed=False)
+    with pytest.raises(Refused, match="not topic and assign"):
+        parse_options({"assign": '{"t": [0]}'}, base=base)
+    with pytest.raises(Refused, match="table=topics describes files"):
+        parse_options({"table": "topics"}, base=replace(base, directories=(), stores=()))

@@ -88,7 +88,7 @@ def test_start_and_end(directory: Path) -> None:
         ({"start": {7: 0}}, "start: there is no partition 7"),
         ({"columns": ["size"]}, "there is no column size"),
         ({"table": "rows"}, "table: rows is not one of"),
-        ({"isolation": "none"}, "kafka.isolation.level: none is not one of"),
+        ({"isolation": "none"}, "isolation: none is not one of"),
         ({"filter": pc.field("size") == 1}, "filter: No match"),
         ({"threads": -1}, "threads: -1 is below 0"),
         ({"batch_rows": 0}, "batch_rows: 0 is below 1"),
@@ -99,6 +99,15 @@ def test_start_and_end(directory: Path) -> None:
 def test_what_cannot_be_read_is_refused(directory: Path, arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         moldau.read_topic(directory, "t", **arguments)
+
+
+def test_a_list_may_name_directories_with_commas(directory: Path, tmp_path: Path) -> None:
+    """Arguments are values: only a text of several places is cut at its commas."""
+    named = tmp_path / "a,b"
+    named.symlink_to(directory)
+    assert moldau.read_topic([named], ["t"]).read_all().num_rows == 450
+    with pytest.raises(Refused, match="is not a directory"):
+        moldau.read_topic(str(named), "t")
 
 
 def test_offsets_that_are_gone_are_lost_data(directory: Path) -> None:
