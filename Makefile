@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install run cluster test unit check conformance conformance-bounded fuzz bench bench-front bench-quick compiled clean
+.PHONY: help install run cluster test unit check conformance conformance-bounded fuzz bench bench-front bench-long bench-quick compiled clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,11 +93,14 @@ $(VENV)/.installed-bench: pyproject.toml $(LOCK) | $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e '.[clients]'
 	@touch $@
 
-bench: $(VENV)/.installed-bench compiled ## beside Apache Kafka in one run; JSON under bench/results; ONLY=part measures one part
+bench: $(VENV)/.installed-bench compiled ## every row beside Apache Kafka in one run, and docs/performance.md from it; ONLY=group measures a part
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-bench-front: $(VENV)/.installed-bench compiled ## the rows of the chart in the README, in one run, and the chart from them
+bench-front: $(VENV)/.installed-bench compiled ## the groups of the chart's rows alone
 	$(BIN)/python -m bench --front
+
+bench-long: $(VENV)/.installed-bench compiled ## the groups that take dozens of minutes each
+	$(BIN)/python -m bench --long
 
 bench-quick: $(VENV)/.installed-bench compiled ## a shorter form of the same, under 5 minutes
 	$(BIN)/python -m bench --quick

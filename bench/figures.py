@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
@@ -22,10 +23,6 @@ class Figure(NamedTuple):
     note: str = ""
     generator: float | None = None
     """Of one core, what the load generator or client itself used at most."""
-    made: str = ""
-    """The run that it is from: date, commit, form and processor."""
-    is_old: bool = False
-    """Whether the modules that it measures have changed since; `bench.age` looks."""
 
     @property
     def ours(self) -> float:
@@ -55,9 +52,11 @@ class Figure(NamedTuple):
             "less_is_better": self.less_is_better,
             "note": self.note,
             "generator": None if self.generator is None else round(self.generator, 3),
-            "made": self.made,
-            "is_old": self.is_old,
         }
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, object]) -> Figure:
+        return cls(**{name: value[name] for name in cls._fields if name in value})  # type: ignore[arg-type]
 
 
 def shown(value: float) -> str:

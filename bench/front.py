@@ -1,30 +1,32 @@
-"""The chart of the README: a few rows of one run at one commit, the ones that Apache Kafka wins among them.
-
-`python -m bench --front` measures them and writes `bench/results/front.json` and `docs/beside-kafka.svg`.
+"""The chart of the README and of docs/performance.md: twelve rows of the kept run, the ones that Apache Kafka wins
+among them. `python -m bench --front` measures the groups of these rows alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import log2
-from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
 from bench.figures import Figure, shown
-from bench.rows import ROWS, by_name
+from bench.rows import BULK_FETCH, ROWS
+from bench.runs import ROOT, Run
 
-ROOT: Final = Path(__file__).parent.parent
-RESULT: Final = ROOT / "bench" / "results" / "front.json"
 CHART: Final = ROOT / "docs" / "beside-kafka.svg"
 FRONT: Final = {
     "start: exec to first acknowledged produce, one topic": "start to the first acknowledged record",
     "memory: resident, idle, one topic": "memory of an idle broker",
     "produce 200 B, 4 connections x 5 in flight: rate": "small produces, 4 connections",
     "produce 200 B, 4 connections x 5 in flight: p99": "small produces, 99th percentile",
-    "fetch 1 MiB of 64 KiB batches, 4 connections x 5 in flight: rate": "bulk reads of 1 MiB, 4 connections",
+    "produce 16 KiB, acks=all, 4 x 5: rate": "produces of 16 KiB",
+    "produce 256 KiB, 4 x 5: rate": "produces of 256 KiB",
+    f"{BULK_FETCH}: rate": "bulk reads of 1 MiB, 4 connections",
+    "librdkafka consume 1 KiB: rate": "librdkafka reads records of 1 KiB",
+    "three nodes, produce 200 B, 6 partitions x 5 in flight: rate": "three nodes, small produces",
     "transactions of 100 records, 3 partitions, ten producers: p99 of a commit": "ten transactional producers, "
     "99th percentile of a commit",
+    "heartbeats of 10,000 members of 1,000 consumer groups: CPU": "CPU of 10,000 members' heartbeats",
+    "spark: 1 KiB values, lz4: full scan, against the JVM connector": "Spark reads a topic, beside the JVM connector",
 }
 """The name of each row for readers who decide, by the name of its figure in `bench.rows`."""
 GROUPS_MEASURED: Final = tuple(dict.fromkeys(row.group for row in ROWS if row.name in FRONT))
@@ -47,11 +49,12 @@ text { fill: #e6edf3 } .faint { fill: #9198a1 } .even { stroke: #9198a1 }
 """
 
 
-def chart(figures: Sequence[Figure]) -> str:
-    """The SVG. Each figure was measured beside Apache Kafka in the same run; all of one commit."""
-    found = by_name(figures)
-    (made,) = {found[name].made for name in FRONT}
-    height = HEAD_HEIGHT + ROW_HEIGHT * len(FRONT) + FOOT_HEIGHT
+def chart(run: Run) -> str:
+    """The SVG of the rows that the run measured, each beside Apache Kafka."""
+    figures = run.figures
+    rows = [(figures[name], label) for name, label in FRONT.items() if name in figures]
+    made = f"{run.facts['date']}, commit {run.facts['commit']}, {run.facts['cpu']}"
+    height = HEAD_HEIGHT + ROW_HEIGHT * len(rows) + FOOT_HEIGHT
     even = _x(1.0)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
@@ -61,8 +64,8 @@ def chart(figures: Sequence[Figure]) -> str:
         f'<text class="faint" x="{even + 6:.1f}" y="44">Moldau is ahead →</text>',
         f'<text class="faint" x="{even - 6:.1f}" y="44" text-anchor="end">← behind</text>',
     ]
-    for index, (name, label) in enumerate(FRONT.items()):
-        lines += _row(found[name], label, HEAD_HEIGHT + ROW_HEIGHT * index)
+    for index, (figure, label) in enumerate(rows):
+        lines += _row(figure, label, HEAD_HEIGHT + ROW_HEIGHT * index)
     lines += [f'<text class="faint" x="{MARGIN}" y="{height - 8}">{escape(made)}</text>', "</svg>", ""]
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from bench.figures import Figure
@@ -37,12 +36,8 @@ class Group(NamedTuple):
     about: str
     is_in_quick: bool = True
     is_long: bool = False
-    """Minutes by the dozen: only if it is asked for, by name or by `--long`."""
+    """Minutes by the dozen: a run of these, `--long`, has a table of its own."""
     rounds: int = 3
-
-    @property
-    def is_there(self) -> bool:
-        return find_spec(self.module) is not None
 
     def form(self, *, is_quick: bool, rounds: int | None, case: str = "") -> Form:
         """`rounds` if somebody has asked for a number of them."""
@@ -64,7 +59,11 @@ GROUPS: Final = (
     Group("recovery", "bench.recovery", "ten active segments after kill -9", is_in_quick=False, is_long=True, rounds=1),
     Group("restart", "bench.restart", "many partitions of transactions after kill -9", is_in_quick=False, rounds=2),
     Group(
-        "controller_scale", "bench.controller_scale", "100,000 and 1,000,000 partitions", is_in_quick=False, rounds=3
+        "controller_scale",
+        "bench.controller_scale",
+        "100,000 and 1,000,000 partitions in the controller",
+        is_in_quick=False,
+        is_long=True,
     ),
     Group("offset_loading", "bench.offset_loading", "a million offset records", is_in_quick=False, rounds=2),
     Group("group_loading", "bench.group_loading", "10,000 groups of two kinds", is_in_quick=False, rounds=2),

@@ -6,7 +6,6 @@ line in `ROWS`; to add a module: a line in `bench.groups`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -16,7 +15,8 @@ from bench.figures import Figure
 class Verdict(Enum):
     """How a row stands."""
 
-    NOT_RUN = "not run"
+    NOT_COMPARED = "not compared"
+    """In times Apache Kafka's, in a run without it."""
     MISSED = "**missed**"
     HOLDS = "holds"
     TARGET_REACHED = "target reached"
@@ -42,10 +42,10 @@ class Row(NamedTuple):
     def is_within(self, value: float, limit: float) -> bool:
         return value <= limit if self.less_is_better else value >= limit
 
-    def verdict(self, figure: Figure | None) -> Verdict:
-        value = None if figure is None else self.value(figure)
+    def verdict(self, figure: Figure) -> Verdict:
+        value = self.value(figure)
         if value is None:
-            return Verdict.NOT_RUN
+            return Verdict.NOT_COMPARED
         if self.target is not None and self.is_within(value, self.target):
             return Verdict.TARGET_REACHED
         if self.bar is None:
@@ -57,14 +57,6 @@ class Row(NamedTuple):
         if limit is None:
             return ""
         return f"{'≤' if self.less_is_better else '≥'} {limit:g}{'×' if self.is_ratio else ''}"
-
-
-class Elsewhere(NamedTuple):
-    """A row that another command measures, and where it says what came out."""
-
-    name: str
-    bar: str
-    where: str
 
 
 def _at_least(name: str, group: str, bar: float | None, target: float | None = None) -> Row:
@@ -316,21 +308,3 @@ ROWS: Final = (
     _within("10,000 idle connections: memory of each", "idle_connections", 20),
     _within("10,000 idle connections: p99 of the busy ones, times that without", "idle_connections", 1.5),
 )
-
-ELSEWHERE: Final = (
-    Elsewhere(
-        "crash: kill -9, SIGTERM and power loss under load",
-        "nothing acknowledged lost, twice or out of order",
-        "`make chaos`",
-    ),
-    Elsewhere(
-        "hostile input: 1,000,000 inputs", "an error or a close; bounded memory; honest clients served", "`make fuzz`"
-    ),
-    Elsewhere(
-        "suites that others wrote", "each what Apache Kafka passes, less what is not here", "docs/conformance.md"
-    ),
-)
-
-
-def by_name(figures: Sequence[Figure]) -> Mapping[str, Figure]:
-    return {figure.name: figure for figure in figures}

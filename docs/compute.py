@@ -280,14 +280,12 @@ def module_map_page() -> str:
 
 
 def long_lists_page() -> str:
-    from bench.document import kept_results, read_json
-    from bench.rows import LONG_LIST, LONG_LIST_USERS, by_name
+    from bench.rows import LONG_LIST, LONG_LIST_USERS
+    from bench.runs import KEPT, Run
     from moldau.broker.apis.api import lists_of_requests
     from moldau.broker.apis.catalogue import apis
 
-    result = kept_results()
-    assert result is not None, "no results of `make bench` are kept"
-    measured = by_name(read_json(result)[1])
+    measured = Run.read(KEPT).figures
 
     def times(api: str, path: str) -> str:
         """The cells of the two users."""
@@ -328,9 +326,9 @@ _LISTS_INTRODUCTION = (
     "to a controller in an Envelope, as a broker forwards the request of a client.",
     "",
     "The last two columns are the times (ms) of one request with 100,000 elements, and in brackets those of Apache",
-    "Kafka 4.3.1 for the same bytes (`python -m bench --only long_lists`; [performance.md](performance.md) names the",
-    "run, and says whether the figures are old). Apache Kafka is not waited for after 40 s. A list without times is in",
-    "a request that only nodes of the cluster send.",
+    "Kafka 4.3.1 for the same bytes, of the run that [performance.md](performance.md) shows (`python -m bench --only",
+    "long_lists`). Apache Kafka is not waited for after 40 s. A list without times is in a request that only nodes of",
+    "the cluster send, or the run left this group out.",
     "",
     "| API | list | what happens | without rights, ms | super user, ms |",
     "|---|---|---|---|---|",
@@ -338,12 +336,17 @@ _LISTS_INTRODUCTION = (
 
 
 def front_chart() -> str:
-    """The chart of the README, of the results that `make bench-front` has kept."""
-    from bench.document import read_json
-    from bench.front import RESULT, chart
+    """The chart of the README, of the kept run."""
+    from bench.front import chart
+    from bench.runs import KEPT, Run
 
-    _, figures = read_json(RESULT)
-    return chart(figures)
+    return chart(Run.read(KEPT))
+
+
+def performance_page() -> str:
+    from bench.document import kept_page
+
+    return kept_page()
 
 
 PAGES = {
@@ -353,6 +356,7 @@ PAGES = {
     "long-lists.md": long_lists_page,
     "map.md": module_map_page,
     "metrics.md": metrics_page,
+    "performance.md": performance_page,
     "protocol-support.md": protocol_page,
 }
 

@@ -1,31 +1,42 @@
-"""The page of figures follows from the results that are kept, and every row is held against its bar."""
+"""The page of figures follows from the kept run, and every row is held against its bar."""
 
 from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bench import __main__ as bench_main
-from bench.document import DOCUMENT, PICTURE, ROOT, held_table, kept_results, merged, page, read_json, standing
+from bench.document import DOCUMENT, kept_page, page, standing, told
 from bench.figures import Figure
-from bench.groups import GROUPS
-from bench.picture import drawn
+from bench.front import FRONT, chart
+from bench.groups import GROUPS, Group
 from bench.rows import ROWS, Row, Verdict
+from bench.runs import Measured, Run
+
+FACTS = {"commit": "abcdef12", "form": "full", "date": "2026-01-01", "cpu": "2 x CPU", "memory": "25 GB"}
+FACTS |= {"system": "Linux 6", "python": "3.11.7", "hot path": "compiled", "load generator": "C"}
+SMALL_PRODUCES = "produce 200 B, 4 connections x 5 in flight: rate"
+P99 = "produce 200 B, 4 connections x 5 in flight: p99"
+PAGE = "\n".join(
+    f"<!-- {place}, from the kept run: begin -->\nbefore\n<!-- {place}, from the kept run: end -->"
+    for place in ("front", "groups", "long")
+)
 
 
-def figure(name: str = "a row", ours: float = 1.0, peer: float = 1.0) -> Figure:
-    return Figure(name, "ms", {"moldau": [ours], "apache": [peer]})
+def figure(name: str = "a row", ours: float = 1.0, peer: float = 1.0, *, note: str = "") -> Figure:
+    return Figure(name, "ms", {"moldau": [ours], "apache": [peer]}, note=note)
 
 
-def test_the_page_and_the_picture_follow_from_the_kept_results() -> None:
-    kept = kept_results()
-    assert kept is not None
-    facts, figures = read_json(kept)
-    text = DOCUMENT.read_text()
-    assert text == page(text, facts, figures, str(kept.relative_to(ROOT))), "python -m bench --page"
-    assert PICTURE.read_text() == drawn(figures), "python -m bench --page"
+def run_of(*figures: Figure, group: str = "loads") -> Run:
+    return Run(FACTS, {group: Measured(60.0, figures)})
+
+
+def test_the_page_follows_from_the_kept_runs() -> None:
+    assert DOCUMENT.read_text() == kept_page(), "python docs/compute.py"
 
 
 def test_every_row_belongs_to_one_group_and_has_a_name_of_its_own() -> None:
@@ -50,10 +61,9 @@ def test_what_is_held_against_a_figure_of_its_own_needs_no_peer(ours: float, ver
     assert Row("cpu", "hot", 25, 12, less_is_better=True, is_ratio=False).verdict(alone) is verdict
 
 
-def test_without_a_peer_a_ratio_is_not_run() -> None:
+def test_without_a_peer_a_ratio_is_not_compared() -> None:
     alone = Figure("rate", "requests/s", {"moldau": [1.0]})
-    assert Row("rate", "loads", 1.5).verdict(alone) is Verdict.NOT_RUN
-    assert Row("rate", "loads", 1.5).verdict(None) is Verdict.NOT_RUN
+    assert Row("rate", "loads", 1.5).verdict(alone) is Verdict.NOT_COMPARED
 
 
 def test_a_row_without_a_bar_has_its_target_or_misses_it() -> None:
@@ -62,35 +72,68 @@ def test_a_row_without_a_bar_has_its_target_or_misses_it() -> None:
     assert row.verdict(figure(ours=0.6)) is Verdict.TARGET_MISSED
 
 
-def test_a_row_that_was_not_measured_is_in_the_table_all_the_same() -> None:
-    lines = held_table([])
-    assert all(any(line.startswith(f"| {row.name} |") and "not run" in line for line in lines) for row in ROWS)
-    assert standing([]) == f"{len(ROWS)} not run"
+def test_the_page_has_a_table_for_each_measured_group_and_names_the_others() -> None:
+    text = page(PAGE, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"), figure("no row", 2.0)), None)
+    assert "| small produces, 4 connections | 3 ms | 1 ms | 3.00 (3.00–3.00) |" in text
+    assert f"| {SMALL_PRODUCES} | ms | 3 | 1 | 3.00 (3.00–3.00) | ≥ 1.5× | ≥ 2.5× | target reached |" in text
+    assert f"- {SMALL_PRODUCES}: two cores." in text
+    assert "Commit abcdef12, measured on 2026-01-01" in text and "1 target reached" in text
+    assert "left out the groups start, memory," in text and "Not run yet." in text
+    assert "before" not in text and "no row" not in text
+    assert text == page(text, run_of(figure(SMALL_PRODUCES, 3.0, note="two cores")), None)
 
 
-def test_what_is_measured_again_takes_the_place_of_what_was_there() -> None:
-    earlier = [figure("a", 1.0), figure("b", 2.0)]
-    assert [(each.name, each.ours) for each in merged(earlier, [figure("c", 4.0), figure("a", 3.0)])] == [
-        ("a", 3.0),
-        ("b", 2.0),
-        ("c", 4.0),
-    ]
+def test_a_whole_run_left_nothing_out() -> None:
+    whole = Run(FACTS, {group.name: Measured(1.0, ()) for group in GROUPS if not group.is_long})
+    assert "left out" not in page(PAGE, whole, None)
 
 
-def test_the_picture_shows_half_the_latency_as_twice_as_good() -> None:
-    name = "kafka-e2e-latency: p99"
-    picture = drawn([figure(name, ours=1.0, peer=2.0)])
-    ElementTree.fromstring(picture)
-    assert name in picture and "2.00×" in picture
+def test_how_many_rows_stand_how() -> None:
+    assert standing(run_of(figure(SMALL_PRODUCES, 1.0), figure(P99, 0.5)).figures) == "1 missed, 1 target reached"
+    assert standing({}) == "none"
+
+
+def test_the_chart_shows_half_the_latency_as_twice_as_good() -> None:
+    drawn = chart(run_of(figure(P99, ours=1.0, peer=2.0)))
+    ElementTree.fromstring(drawn)
+    assert FRONT[P99] in drawn and "2×" in drawn and "commit abcdef12" in drawn
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    run = run_of(figure(SMALL_PRODUCES, 3.0, note="two cores"))
+    run.write(tmp_path / "run.json")
+    assert Run.read(tmp_path / "run.json") == run
+    assert told(run) == told(Run.read(tmp_path / "run.json"))
+
+
+@pytest.mark.parametrize(("fact", "continues"), [("date", True), ("commit", False), ("cpu", False), ("form", False)])
+def test_a_run_is_continued_on_the_same_commit_and_machine(fact: str, continues: bool) -> None:
+    assert Run(FACTS, {}).continues(Run(FACTS | {fact: "another"}, {})) is continues
+
+
+def test_a_resumed_run_leaves_out_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def noted(groups: list[Group], _: object) -> Iterator[tuple[Group, None]]:
+        asked.extend(group.name for group in groups)
+        yield from ()
+
+    monkeypatch.setattr(bench_main, "is_compiled", lambda: True)
+    monkeypatch.setattr(bench_main, "LATEST", tmp_path / "latest.json")
+    monkeypatch.setattr(bench_main, "measure", noted)
+    monkeypatch.setattr(sys, "argv", ["bench", "--resume", "--only", "start", "loads", "--dry"])
+    monkeypatch.setattr(bench_main, "begun", lambda _: run_of(figure(SMALL_PRODUCES)))
+    assert bench_main.main() == 0
+    assert asked == ["start"]
 
 
 def test_plain_python_is_measured_only_when_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench_main, "is_compiled", lambda: False)
-    monkeypatch.setattr(bench_main, "measured", lambda *_: ([], True))
+    monkeypatch.setattr(bench_main, "measure", lambda *_: [])
     monkeypatch.setattr(sys, "argv", ["bench", "--dry"])
     assert bench_main.main() == 2
     assert "`make compiled`, or --plain" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["bench", "--dry", "--plain"])
+    monkeypatch.setattr(sys, "argv", ["bench", "--dry", "--plain", "--only", "start"])
     assert bench_main.main() == 0
