@@ -9,7 +9,7 @@ a field that the file does not have is null, and numbers become wider.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -40,18 +40,25 @@ def stored_rows(
     of at most a row group. `names` are the columns that are read; None: all. If rows were deleted, the batches have
     `partition` and `offset` as well. Raises OSError.
     """
-    left = _undeleted(metadata, io, task) if task.delete_files else None
-    if names is not None:
-        wanted = {*names, *PLACE[:2]} if left is not None else names
-        target = pa.schema([field for field in target if field.name in wanted])
+    is_left = undeleted(metadata, io, task)
+    if names is not None and task.delete_files:
+        names = {*names, *PLACE[:2]}
     with io.new_input(task.file.file_path).open() as stream:
-        file = pq.ParquetFile(stream)
-        ids = {_id_of(field) for field in target}
-        stored = [field.name for field in file.schema_arrow if _id_of(field) in ids]
-        for batch in file.iter_batches(batch_rows, columns=None if names is None else stored):
-            columns = _columns(batch.schema, batch.columns, target, len(batch))
-            rows = pa.RecordBatch.from_arrays(columns, schema=target)
-            yield rows if left is None else rows.filter(_is_among(rows, left))
+        for rows in rows_of_file(pq.ParquetFile(stream), target, names, batch_rows):
+            yield rows if is_left is None else rows.filter(is_left(rows))
+
+
+def rows_of_file(
+    file: pq.ParquetFile, target: pa.Schema, names: Collection[str] | None = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """All rows of an open file, deleted ones too; the arguments as of `stored_rows`. Raises OSError."""
+    if names is not None:
+        target = pa.schema([field for field in target if field.name in names])
+    ids = {_id_of(field) for field in target}
+    stored = [field.name for field in file.schema_arrow if _id_of(field) in ids]
+    for batch in file.iter_batches(batch_rows, columns=None if names is None else stored):
+        columns = _columns(batch.schema, batch.columns, target, len(batch))
+        yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
 def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask]:
@@ -60,9 +67,15 @@ def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask
     return sorted(tasks, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
 
 
-def _undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> pa.Table:
-    """Partition and offset of the rows of a file that were not deleted: columns without nested types."""
-    return ArrowScan(metadata, io, metadata.schema().select(*PLACE[:2]), AlwaysTrue()).to_table([task])
+def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callable[[pa.RecordBatch], pa.Array] | None:
+    """Whether each of some rows of a file is left, by `partition` and `offset`; None if another program has deleted
+    none of them. Raises OSError.
+    """
+    if not task.delete_files:
+        return None
+    places = metadata.schema().select(*PLACE[:2])  # without nested types, which the scan would change
+    left = ArrowScan(metadata, io, places, AlwaysTrue()).to_table([task])
+    return lambda rows: _is_among(rows, left)
 
 
 def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:

@@ -15,7 +15,7 @@ Twelve bytes a row are in memory, and of a table by key its keys as well.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +34,7 @@ from moldau.lake.ledger import OFFSETS, Ledger, Taken
 from moldau.lake.offset_runs import RUNS, Runs, tally
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import ledger_of
-from moldau.lake.stored_rows import in_order, stored_rows
+from moldau.lake.stored_rows import in_order, rows_of_file, undeleted
 from moldau.lake.upsert import KEY, Changes
 from moldau.tables.refusals import Refused
 
@@ -122,13 +122,13 @@ class Verification:
     def _rows_of(self, table: Table, name: str) -> Rows:
         """The offsets of a table, of which each file is compared with its runs."""
         rows = Rows()
-        target = schema_to_pyarrow(table.schema(), include_field_ids=True)
         with_keys = table is self._table and self.ledger.mode == "upsert"
         names = (*PLACE[:2], KEY) if with_keys else PLACE[:2]
+        columns = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        target = pa.schema([columns.field(name) for name in names])
         for task in in_order(table.scan().plan_files(), table.schema()):
             self.found.files_count += 1
-            self._compare_file(table, task, name)
-            for batch in stored_rows(table.metadata, table.io, task, target, names):
+            for batch in self._compared(table, task, target):
                 rows.add(np.asarray(batch.column("partition")), np.asarray(batch.column("offset")))
                 if with_keys:
                     self._keys.append(pa.Table.from_batches([batch.select(list(names))]))
@@ -138,26 +138,34 @@ class Verification:
             self._say(f"{name}: {rows.count:,} rows, and the last commit of the follower left {total:,}")
         return rows
 
-    def _compare_file(self, table: Table, task: FileScanTask, name: str) -> None:
+    def _compared(self, table: Table, task: FileScanTask, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are not deleted, after its runs were compared with all rows that it stores: the file
+        is read once.
+        """
         path = task.file.file_path
-        where = f"{name}: {path.rpartition('/')[2]}"
+        where = f"{'.'.join(table.name())}: {path.rpartition('/')[2]}"
         with table.io.new_input(path).open() as stream:
             file = pq.ParquetFile(stream)
-            if file.metadata.num_rows != task.file.record_count:
-                self._say(
-                    f"{where}: the manifest has {task.file.record_count:,} rows, the file {file.metadata.num_rows:,}"
-                )
-            written = (file.metadata.metadata or {}).get(RUNS.encode())
-            if written is None:
-                self.found.foreign_count += 1
-                return
-            places = file.read(list(PLACE[:2]))
+            stored = list(rows_of_file(file, target))
+        count, written = file.metadata.num_rows, (file.metadata.metadata or {}).get(RUNS.encode())
+        if count != task.file.record_count:
+            self._say(f"{where}: the manifest has {task.file.record_count:,} rows, the file {count:,}")
+        if written is None:
+            self.found.foreign_count += 1
+        else:
+            self._compare_runs(written, stored, where)
+        is_left = undeleted(table.metadata, table.io, task)
+        yield from stored if is_left is None else (batch.filter(is_left(batch)) for batch in stored)
+
+    def _compare_runs(self, written: bytes, stored: Sequence[pa.RecordBatch], where: str) -> None:
         try:
             runs = Runs.of_json(written)
         except (ValueError, KeyError, TypeError) as problem:
             self._say(f"{where}: its runs cannot be parsed: {problem}")
             return
-        for fault in runs.faults(np.asarray(places["partition"]), np.asarray(places["offset"])):
+        nothing = np.array([], np.int32)
+        places = [np.concatenate([nothing, *(np.asarray(rows.column(name)) for rows in stored)]) for name in PLACE[:2]]
+        for fault in runs.faults(*places):
             self._say(f"{where}: {fault}")
 
     def _compare_offsets(self, partition: int, rows: NDArray[np.int64], letters: NDArray[np.int64]) -> None:

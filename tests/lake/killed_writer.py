@@ -41,6 +41,7 @@ OCCURRENCES_MAX: Final = 4
 """A claim goes through the steps of a commit as well, so the second occurrence is that of the first round; with dead
 letters the claims are two, the letters are the third commit, and the rows the fourth.
 """
+ENDED_S_MAX: Final = 120
 RUNS: Final = multiprocessing.get_context("forkserver")
 """Processes that have this module and its imports at once: they are forked from one that does nothing else."""
 
@@ -109,6 +110,10 @@ def run(choices: FollowChoices, step: str | None = None, occurrence: int = 1) ->
     RUNS.set_forkserver_preload([__name__])
     process = RUNS.Process(target=follow, args=(choices, step, occurrence))
     process.start()
-    process.join(120)
-    assert process.exitcode is not None, "the process has not ended within two minutes"
-    return process.exitcode
+    process.join(ENDED_S_MAX)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        process.join()
+        raise AssertionError(f"the process has not ended within {ENDED_S_MAX} s")
+    return code

@@ -19,6 +19,8 @@ from tests.support.lake_stage import START_MS, LakeStage
 
 ROWS_MAX: Final = 60
 PARTITIONS: Final = 2
+ROUND_SIZE: Final = 20_000
+"""Bytes of segments in a commit: those of some looks, so that the follower keeps up and ends often."""
 
 
 class Model:
@@ -52,7 +54,7 @@ class Looks:
         self._ended = Event()
         self._problems: list[BaseException] = []
         self.kills = self.runs = 0
-        self._choices = self._stage.choices(mode=mode, round_size=4_000, compacts_from=3, unit=None)
+        self._choices = self._stage.choices(mode=mode, round_size=ROUND_SIZE, compacts_from=3, unit=None)
 
     def look(self, count: int, say: Callable[[str], None] = lambda _: None) -> None:
         """Look so often, while records are written and the follower is killed. Raises AssertionError."""

@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from moldau.broker.cli.command import main
+from moldau.lake.durable_files import DurableFileIO
 from moldau.lake.ledger import TAKEN
 from moldau.lake.offset_runs import RUNS
 from moldau.lake.opening import CATALOG_DATABASE
@@ -155,6 +156,22 @@ def test_what_is_counted_and_what_the_command_says(tmp_path: Path, capsys: pytes
     assert any("neither in the table nor a misfit: 2" in each for each in findings)
     assert main(["lake", "verify", "--warehouse", str(tmp_path / "gone"), "--table", "t"]) == 1
     assert "there is no catalog.db" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_each_data_file_is_read_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_of(tmp_path, kind)
+    opened: list[str] = []
+    new_input = DurableFileIO.new_input
+
+    def noted(io: DurableFileIO, location: str) -> Any:
+        opened.append(location)
+        return new_input(io, location)
+
+    monkeypatch.setattr(DurableFileIO, "new_input", noted)
+    found = stage.verified(with_log=False)
+    files = [each for each in opened if each.endswith(".parquet")]
+    assert found.findings == [] and len(files) == len(set(files)) == found.files_count > 0
 
 
 def test_skipped_records_are_counted_over_restarts_and_a_crash_between_two_commits(tmp_path: Path) -> None:
