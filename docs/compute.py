@@ -267,18 +267,6 @@ _METRICS_TABLE = (
 )
 
 
-def traced_lives_page() -> str:
-    from docs.lives import lives_page
-
-    return lives_page()
-
-
-def module_map_page() -> str:
-    from docs.module_map import map_page
-
-    return map_page()
-
-
 def long_lists_page() -> str:
     from bench.rows import LONG_LIST, LONG_LIST_USERS
     from bench.runs import KEPT, Run
@@ -352,9 +340,7 @@ def performance_page() -> str:
 PAGES = {
     "beside-kafka.svg": front_chart,
     "divergence.md": divergence_page,
-    "lives.md": traced_lives_page,
     "long-lists.md": long_lists_page,
-    "map.md": module_map_page,
     "metrics.md": metrics_page,
     "performance.md": performance_page,
     "protocol-support.md": protocol_page,

@@ -1,14 +1,16 @@
-"""Traces requests through a running node: `docs/lives.md` lists the modules that each of them executes.
+"""Traces a request through a running node, and lists the modules that it executes: `python -m docs.lives join`.
 
-Each life is a story over simulated nodes (tests/support/). It runs once before, so that codecs are compiled and caches
-are filled, and is then traced with `sys.setprofile`: the modules of the product whose functions are called between the
-moment at which the request is sent and the moment at which its reply is there, in the order of their first call. What
-the clients of the stories call is left out. The trace runs in a process of its own that imports sources alone, because
-Python sees no calls within compiled modules.
+The argument is a word of the life's name; without one, all are listed. Each life is a story over simulated nodes
+(tests/support/). It runs once before, so that codecs are compiled and caches are filled, and is then traced with
+`sys.setprofile`: the modules of the product whose functions are called between the moment at which the request is sent
+and the moment at which its reply is there, in the order of their first call. Timers that fire meanwhile are part of it;
+what the clients of the stories call is left out. The trace runs in a process of its own that imports sources alone,
+because Python sees no calls within compiled modules.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import json
@@ -27,15 +29,6 @@ ROOT: Final = Path(__file__).parents[1]
 LINKS: Final = f"{ROOT}/moldau/"
 """Where Python finds the modules: a folder with links to those of the product."""
 PACKAGES: Final = ("broker", "protocol", "storage", "security", "replication", "kraft", "coordinator")
-HEAD: Final = (
-    "# The lives, file by file",
-    "",
-    "Computed by `python docs/compute.py`, which runs each life on simulated nodes and traces it (`docs/lives.py`):",
-    "the modules whose functions are called from the request to its reply, in the order of their first call. A second",
-    "run of the same request is traced, so what runs once (the compilation of a codec, a first import) is left out.",
-    "Timers that fire meanwhile are part of it. [The architecture page](architecture.md) comes first: it says which",
-    "few of these modules decide.",
-)
 
 
 class Called(NamedTuple):
@@ -313,31 +306,17 @@ def traced() -> dict[str, list[Called]]:
     return {heading: [Called(*row) for row in rows] for heading, rows in said.items()}
 
 
-def lives_page(lives: dict[str, list[Called]] | None = None) -> str:
-    """The page, of these traces or of new ones."""
-    found = traced() if lives is None else lives
-    lines = [*HEAD, "", "| life | files |", "|---|---|"]
-    lines += [
-        f"| [{life.heading}](#{life.heading.lower().replace(' ', '-')}) | {len(found[life.heading])} |"
-        for life in LIVES
-    ]
-    for life in LIVES:
-        lines += [
-            "",
-            f"## {life.heading}",
-            "",
-            life.what,
-            "",
-            "| file | called first | what the module is |",
-            "|---|---|---|",
-        ]
-        lines += [f"| `{each.path}` | `{each.function}` | {_opening(each.path)} |" for each in found[life.heading]]
-    return "\n".join([*lines, ""])
+def told(life: Life, called: list[Called]) -> str:
+    """The life in lines: a file, its function that is called first, and what the module is."""
+    width = max(len(each.path) for each in called)
+    lines = [f"{life.heading} ({len(called)} files): {life.what}"]
+    lines += [f"  {each.path:<{width}}  {each.function}: {_opening(each.path)}" for each in called]
+    return "\n".join(lines)
 
 
 def _opening(path: str) -> str:
     docstring = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or ""
-    return " ".join(docstring.partition("\n\n")[0].split()).replace("|", "\\|")
+    return " ".join(docstring.partition("\n\n")[0].split())
 
 
 def _sources_alone() -> None:
@@ -364,5 +343,23 @@ def _trace_all() -> None:
     sys.stdout.write(json.dumps(found))
 
 
+def main() -> None:
+    """Print the lives whose name has the given words."""
+    parser = argparse.ArgumentParser(prog="python -m docs.lives", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("name", nargs="*", metavar="WORD", help="; ".join(life.heading for life in LIVES))
+    parser.add_argument("--trace", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.trace:
+        _trace_all()
+        return
+    wanted = " ".join(arguments.name).lower()
+    chosen = [life for life in LIVES if wanted in life.heading.lower()]
+    if not chosen:
+        parser.error(f"no life is named {wanted}: {', '.join(life.heading for life in LIVES)}")
+    found = traced()
+    for life in chosen:
+        sys.stdout.write(f"{told(life, found[life.heading])}\n")
+
+
 if __name__ == "__main__":
-    _trace_all()
+    main()

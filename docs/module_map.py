@@ -1,18 +1,22 @@
-"""Computes docs/map.md: each module of the product, what it is, and the tests, simulations and bugs that hold it.
+"""Which tests, simulations and planted bugs hold a module: `python -m docs.module_map broker/apis storage/log/log.py`.
 
-Everything is read from the sources; nothing is run. What a row says:
+It tells of each module below the given paths, or of all. Everything is read from the sources; nothing is run.
 
-| column | how it is found |
+| what it tells | how it is found |
 |---|---|
-| unit tests | at the module's own path under `tests/unit/`; else the tests that import it, else the module that does |
+| tests | at the module's own path under `tests/unit/`; else the tests that import it, else the module that does |
 | transcripts | the machine that a transcript drives, and what it imports in its own package |
-| simulation | the suites of `tests/simulation/` whose imports at run time reach the module |
+| simulation | the suites of `tests/simulation/` whose imports at run time reach the module (`cluster`: whole nodes) |
 | planted bugs | the numbers in `tests/mutants/` of the bugs whose text stands in the module |
+
+The declarations in `protocol/messages/` are left out: `tests/unit/protocol/` holds every one of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -61,11 +65,6 @@ class Held(NamedTuple):
     @property
     def is_held(self) -> bool:
         return bool(self.unit_tests or self.transcripts or self.suites or self.bugs)
-
-    @property
-    def is_held_by_its_own(self) -> bool:
-        """Whether something is about this module, and does not only run it among all others."""
-        return bool(self.unit_tests or self.transcripts or self.bugs or set(self.suites) - {"cluster"})
 
 
 def rows() -> list[Held]:
@@ -132,8 +131,8 @@ def _unit_tests(path: Path, importers: dict[str, list[str]]) -> list[str]:
     if not tests:
         through = [path_of(each) for each in named]
         shipped = _tracked_modules().intersection(product())
-        return [f"through `{each}`" for each in through if each in shipped and _has_its_own(each)][:1]
-    shown = [f"`{each.removeprefix('tests.').removeprefix('unit.')}`" for each in tests[:TESTS_SHOWN_MAX]]
+        return [f"through {each}" for each in through if each in shipped and _has_its_own(each)][:1]
+    shown = [each.removeprefix("tests.").removeprefix("unit.") for each in tests[:TESTS_SHOWN_MAX]]
     return [*shown, f"{len(tests) - TESTS_SHOWN_MAX} more"] if len(tests) > TESTS_SHOWN_MAX else shown
 
 
@@ -150,57 +149,31 @@ def _summary(tree: ast.Module) -> str:
     """The first sentence of the docstring."""
     text = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
     end = text.find(". ")
-    return (text if end < 0 else text[: end + 1]).replace("|", "\\|")
+    return text if end < 0 else text[: end + 1]
 
 
-def map_page() -> str:
-    """The page, a line a module, grouped by folder."""
-    held = rows()
-    lines = [*_INTRODUCTION]
-    lines += _listed("Held by nothing", [each for each in held if not each.is_held])
-    lines += _listed(
-        "Run as part of whole nodes only", [each for each in held if each.is_held and not each.is_held_by_its_own]
-    )
-    folder = None
-    for each in held:
-        if each.path.parent != folder:
-            folder = each.path.parent
-            lines += ["", f"## {folder}/", "", *_HEAD]
-        cells = (f"`{each.path.name}`", each.summary, *_cells(each))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+def told(each: Held) -> str:
+    """What holds a module, in lines."""
+    facts = {
+        "tests": each.unit_tests,
+        "transcripts": each.transcripts,
+        "simulation": each.suites,
+        "planted bugs": list(map(str, each.bugs)),
+    }
+    lines = [f"{each.path}: {each.summary}"]
+    lines += [f"    {name:<12}  {', '.join(found)}" for name, found in facts.items() if found]
+    return "\n".join(lines if each.is_held else [*lines, "    held by nothing"])
 
 
-def _listed(title: str, held: list[Held]) -> list[str]:
-    text = ", ".join(f"`{each.path}`" for each in held) or "none"
-    return ["", f"**{title}** ({len(held)}): {text}"]
+def main() -> None:
+    """Print what holds the modules below the given paths."""
+    parser = argparse.ArgumentParser(prog="python -m docs.module_map", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("paths", nargs="*", metavar="PATH", type=Path, help="a module or a folder of the product")
+    paths = parser.parse_args().paths or [Path()]
+    for each in rows():
+        if any(each.path.is_relative_to(path) for path in paths):
+            sys.stdout.write(f"{told(each)}\n")
 
 
-def _cells(each: Held) -> tuple[str, ...]:
-    return (
-        ", ".join(each.unit_tests),
-        ", ".join(each.transcripts),
-        ", ".join(each.suites),
-        ", ".join(map(str, each.bugs)),
-    )
-
-
-_HEAD: Final = (
-    "| module | what it is | tests | transcripts | simulation | planted bugs |",
-    "|---|---|---|---|---|---|",
-)
-_INTRODUCTION: Final = (
-    "# The map",
-    "",
-    "Computed by `python docs/compute.py` from docstrings, imports and `tests/mutants/`: each module of the product",
-    "and what holds it.",
-    "",
-    "- *Tests*: `its own` is the unit test at the same path under `tests/unit/`; else the tests that import the",
-    "  module (of a handler: its request's declaration), or the module through which a test reaches it.",
-    "- *Transcripts*: the machine under `tests/transcripts/` to which the module belongs.",
-    "- *Simulation*: the suites of `tests/simulation/` that run it; `cluster` runs whole nodes.",
-    "- *Planted bugs*: numbers of `tests/mutants/`, each of which the simulator must find.",
-    "",
-    "The declarations in `protocol/messages/` are left out: `tests/unit/protocol/` holds every one of them against",
-    "Kafka's schemas, for every version.",
-)
+if __name__ == "__main__":
+    main()

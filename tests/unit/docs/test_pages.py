@@ -11,10 +11,9 @@ from docs.compute import ALERTS, PAGES
 from moldau.broker.metrics.catalogue import metrics
 
 NAME = re.compile(r"\b(?:kafka|moldau|process)_\w+")
-SLOW = pytest.param("lives.md", marks=pytest.mark.processes)  # it runs nodes
 
 
-@pytest.mark.parametrize("name", [SLOW if name == "lives.md" else name for name in PAGES])
+@pytest.mark.parametrize("name", PAGES)
 def test_a_computed_page_is_up_to_date(name: str) -> None:
     assert (Path("docs") / name).read_text() == PAGES[name](), "run python docs/compute.py"
 

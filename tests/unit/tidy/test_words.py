@@ -12,9 +12,7 @@ import pytest
 from tests.unit.tidy.phrases import Finding, in_document, in_module, in_names, names_in, wheres
 from tests.unit.tidy.sources import product, sources, text_of, tracked
 
-COMPUTED = {
-    Path("docs") / f"{name}.md" for name in ("configuration", "divergence", "map", "metrics", "protocol-support")
-}
+COMPUTED = {Path("docs") / f"{name}.md" for name in ("configuration", "divergence", "metrics", "protocol-support")}
 """What these pages say stands in modules, where it is counted."""
 
 
