@@ -181,40 +181,13 @@ class BatchCleaner:
     ) -> CleanedBatch:
         codec = header.codec
         level = self._request.compression_level if codec is self._request.compression_type else None
-        data = assemble(
-            compress(codec, records, level),
-            header.base_offset,
-            header.partition_leader_epoch,
-            attributes,
-            header.last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            count,
-        )
-        return CleanedBatch(data, header.last_offset, max_timestamp)
+        return rewritten_batch(header, records, count, attributes, base_timestamp, max_timestamp, level)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
         """The batch without records; None if its header is not needed either."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
-        data = assemble(
-            b"",
-            header.base_offset,
-            header.partition_leader_epoch,
-            header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
-            header.last_offset_delta,
-            NO_TIMESTAMP,
-            header.max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            0,
-        )
-        assert len(data) == HEADER_SIZE
-        return CleanedBatch(data, header.last_offset, header.max_timestamp)
+        return emptied_batch(header)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._request.last_records.get(header.producer_id) if header.has_producer_id else None
@@ -223,6 +196,51 @@ class BatchCleaner:
         if last.last_data_offset is None:
             return header.is_control and header.producer_epoch == last.producer_epoch
         return header.last_offset == last.last_data_offset
+
+
+def rewritten_batch(
+    header: BatchHeader,
+    records: BytesLike,
+    count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    compression_level: int | None,
+) -> CleanedBatch:
+    """A batch with `count` of its records as they are encoded, compressed with its codec again."""
+    data = assemble(
+        compress(header.codec, records, compression_level),
+        header.base_offset,
+        header.partition_leader_epoch,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
+    )
+    return CleanedBatch(data, header.last_offset, max_timestamp)
+
+
+def emptied_batch(header: BatchHeader) -> CleanedBatch:
+    """A batch without its records: the header alone keeps its offsets, producer, sequences and maximum timestamp."""
+    data = assemble(
+        b"",
+        header.base_offset,
+        header.partition_leader_epoch,
+        header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
+        header.last_offset_delta,
+        NO_TIMESTAMP,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        0,
+    )
+    assert len(data) == HEADER_SIZE
+    return CleanedBatch(data, header.last_offset, header.max_timestamp)
 
 
 class CleanedTransactions:

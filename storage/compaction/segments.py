@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from moldau.protocol.compression import expand
 from moldau.protocol.old_messages import upgraded
@@ -24,7 +24,7 @@ from moldau.protocol.record_batch import (
 )
 from moldau.protocol.record_reader import RECORDS_SIZE_MAX
 from moldau.protocol.record_stream import record_runs
-from moldau.storage.compaction.request import CleaningRequest, LogChanged
+from moldau.storage.compaction.request import LogChanged
 from moldau.storage.files.log_paths import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -182,7 +182,19 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
         at += header.size
 
 
-def runs_of_batch(request: CleaningRequest, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
+class ExpansionLimits(Protocol):
+    """The settings of a log that bound what a batch may expand to."""
+
+    @property
+    def expanded_bytes_max(self) -> int:
+        """The most bytes of a batch's decompressed records."""
+
+    @property
+    def expanded_record_bytes_max(self) -> int:
+        """The most bytes of one record of a compressed batch."""
+
+
+def runs_of_batch(limits: ExpansionLimits, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
     """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`,
     and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
 
@@ -192,8 +204,8 @@ def runs_of_batch(request: CleaningRequest, header: BatchHeader, batch: memoryvi
     stored = batch[HEADER_SIZE:]
     if not header.is_compressed:
         return ((stored, header.records_count),)
-    record_size_max = request.expanded_record_bytes_max
-    expansion = expand(header.codec, stored, size_max=request.expanded_bytes_max, piece_size_max=PIECE_SIZE_MAX)
+    record_size_max = limits.expanded_record_bytes_max
+    expansion = expand(header.codec, stored, size_max=limits.expanded_bytes_max, piece_size_max=PIECE_SIZE_MAX)
     pieces = iter(expansion)
     first: list[BytesLike] = []
     size = 0

@@ -249,6 +249,8 @@ def note_appended(
             # Commits are not indexed: a read_committed consumer has to skip only what was aborted.
             if completed is not None and completed.is_aborted:
                 log.active.transaction_index.append(producers.aborted(completed))
+    elif header.attributes & CONTROL_BIT:
+        log.note_control_batch(base_offset)
     producers.map_end_offset = end_offset
     if not log.is_noted:
         log.note_change()

@@ -16,7 +16,7 @@ class FlushWork:
     """
 
     __slots__ = (
-        "_checkpoint",
+        "_checkpoints",
         "_directories",
         "_files",
         "_fs",
@@ -34,7 +34,7 @@ class FlushWork:
         fs: FileSystem,
         segments: list[Segment],
         paths: list[str],
-        checkpoint: tuple[str, bytes] | None,
+        checkpoints: list[tuple[str, bytes]],
         directories: list[str],
         end_offset: int,
         *,
@@ -44,7 +44,7 @@ class FlushWork:
         self.segments = segments
         self._files = [file for segment in segments for file in segment.files_to_sync()]
         self.paths = paths
-        self._checkpoint = checkpoint
+        self._checkpoints = checkpoints
         self._directories = directories
         self.end_offset = end_offset
         self.is_of_epochs = is_of_epochs
@@ -53,7 +53,7 @@ class FlushWork:
         """The log was closed meanwhile. Its directory may have been deleted, so a missing file does not count as an
         error."""
         self.is_complete = False
-        """Everything is durable. False after `run` if a full disk had no room for the checkpoint: the batches are
+        """Everything is durable. False after `run` if a full disk had no room for a checkpoint: the batches are
         durable."""
         self.is_postponed = False
         """There were too many open files. No sync failed, and another flush can do what is left."""
@@ -77,8 +77,9 @@ class FlushWork:
         for path in self.paths:
             self._sync_path(path)
         # After the batches: epochs of batches that a loss of power takes must not survive them.
-        self.is_complete = self._checkpoint is None or self._write_checkpoint(*self._checkpoint)
-        synced = self._checkpoint[0].rpartition("/")[0] if self._checkpoint and self.is_complete else None
+        written = [self._write_checkpoint(*each) for each in self._checkpoints]
+        self.is_complete = all(written)
+        synced = self._checkpoints[0][0].rpartition("/")[0] if self._checkpoints and self.is_complete else None
         for directory in self._directories:
             if directory != synced:  # The write of the checkpoint has synced that file.
                 self._fs.sync_directory(directory)

@@ -75,14 +75,15 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
     # truncated bytes behind their end.
     reached += [segment for segment in log.cut_segments if segment in log.segments[:slot]]
     log.cut_segments.clear()
-    checkpoint = (log.epochs.path, log.epochs.encode()) if log.epochs.is_dirty else None
+    checkpoints = [(each.path, each.encode()) for each in (log.epochs, log.erase_orders) if each.is_dirty]
     directories = [log.directory] if log.directory_is_dirty else []
     if log.parent_is_dirty:
         directories.append(log.directory.rpartition("/")[0])
-    work = FlushWork(log.fs, reached, log.unsynced_paths, checkpoint, directories, end_offset)
+    work = FlushWork(log.fs, reached, log.unsynced_paths, checkpoints, directories, end_offset)
     log.unsynced_paths = []
     log.directory_is_dirty = log.parent_is_dirty = False
     log.epochs.note_written()
+    log.erase_orders.note_written()
     log.flush_end_offset = end_offset
     log.flush_in_flight = work
     return work
@@ -98,7 +99,7 @@ def pending_epochs(log: LogState) -> FlushWork | None:
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not log.epochs.is_dirty:
         return None
     end_offset = log.recovery_point  # Nothing past it becomes durable.
-    work = FlushWork(log.fs, [], [], (log.epochs.path, log.epochs.encode()), [], end_offset, is_of_epochs=True)
+    work = FlushWork(log.fs, [], [], [(log.epochs.path, log.epochs.encode())], [], end_offset, is_of_epochs=True)
     log.epochs.note_written()
     log.flush_end_offset = end_offset
     log.flush_in_flight = work
@@ -109,8 +110,8 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     """Apply the result of a finished flush.
 
     `flush_end_offset` and not the end offset of the work counts: a truncation meanwhile has lowered it. The recovery
-    point moves only if the leader epoch checkpoint was written as well, because recovery does not read the epochs of
-    batches before the recovery point.
+    point moves only if the checkpoints of leader epochs and of erase orders were written as well, because recovery
+    reads neither of batches before the recovery point.
     """
     if work.is_postponed:
         return flush_postponed(log, work)
@@ -118,7 +119,7 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     if work.is_complete:
         log.recovery_point = max(log.recovery_point, log.flush_end_offset)
     else:
-        log.epochs.note_not_written()
+        _checkpoints_not_written(log, work)
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     if not work.is_of_epochs:
@@ -138,7 +139,13 @@ def flush_postponed(log: LogState, work: FlushWork) -> None:
     log.cut_segments += [segment for segment in work.segments if segment.base_offset < log.recovery_point]
     for segment in work.segments:
         segment.note_not_synced()
+    _checkpoints_not_written(log, work)
+
+
+def _checkpoints_not_written(log: LogState, work: FlushWork) -> None:
     log.epochs.note_not_written()
+    if not work.is_of_epochs:
+        log.erase_orders.note_not_written()
 
 
 def flush_failed(log: LogState, error: OSError) -> None:

@@ -30,6 +30,7 @@ from moldau.storage.log.derived_files import (
     load_epochs,
     report_missing,
 )
+from moldau.storage.log.pending_orders import PendingOrders, load_pending_orders
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.log.recovery import Checked, CorruptLog, Report, TailRecovery
 from moldau.storage.log.unfinished_cleaning import remove_leftovers
@@ -85,6 +86,7 @@ class LoadedLog(NamedTuple):
     """Whether the files were trusted and none had to be made, so that no file name waits for a sync of the
     directory.
     """
+    erase_orders: PendingOrders
     rebuilt: list[Segment]
     """Segments whose indexes were made again, and have to be synced."""
 
@@ -138,6 +140,9 @@ def load_log(request: LogRequest) -> LoadedLog:
         complete_epochs(epochs, segments, log_start_offset, end_offset)
     except MalformedMessage as error:
         raise CorruptLog(f"{directory}: {error}, before the first leader epoch of the checkpoint") from error
+    erase_orders = load_pending_orders(
+        fs, directory, segments, end_offset if is_clean else request.recovery_point, end_offset
+    )
     for segment in segments:
         segment.release()  # A start opens thousands of logs, most of which are not used for a while.
     topic_id = load_topic_id(request)
@@ -152,6 +157,7 @@ def load_log(request: LogRequest) -> LoadedLog:
         topic_id,
         None if request.cleaned_end_offset is None else min(request.cleaned_end_offset, end_offset),
         is_clean and not is_new and not check.rebuilt and end_offset == end.offset,
+        erase_orders,
         [segment for segment in check.rebuilt if segment in segments],
     )
 

@@ -68,6 +68,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
         del log.segments[:count]
         if not log.config.is_tiered or log.config.remote_log_copy_disable:
             advance_log_start(log, log.segments[0].base_offset, high_watermark)
+        log.erase_orders.truncate_from_start(log.segments[0].base_offset)
         log.directory_is_dirty = True
         log.note_change()
         for stray in [each for each in log.snapshots.offsets if each < log.segments[0].base_offset]:

@@ -27,6 +27,7 @@ from moldau.storage.files.log_paths import PARTITION_METADATA, parse_partition_d
 from moldau.storage.files.port import PASSING, FileSystem
 from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.loading import LoadedLog
+from moldau.storage.log.pending_orders import order_at
 from moldau.storage.log_config import LogConfig
 from moldau.storage.segment.segment import Segment
 
@@ -50,6 +51,7 @@ class LogState:
         "end_offset",
         "end_offset_at_release",
         "epochs",
+        "erase_orders",
         "failure",
         "first_dirty_offset",
         "flush_end_offset",
@@ -116,6 +118,7 @@ class LogState:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
+        self.erase_orders = loaded.erase_orders
         self.failure: OSError | None = None
         """The error because of which nothing is written to this log until the broker restarts; None if there is
         none.
@@ -193,6 +196,13 @@ class LogState:
         self.note_change()
         return segment
 
+    def note_control_batch(self, base_offset: int) -> None:
+        """Note a control batch without a producer that was appended: an erase order is carried out once it is
+        committed. Raises OSError and `MalformedMessage`.
+        """
+        if order_at(self.segments[-1:], base_offset) is not None:
+            self.erase_orders.add(base_offset)
+
     def lower_recovery_point(self, offset: int) -> None:
         """The step before a truncation; the owner then makes the lowered offsets durable and truncates.
 
@@ -223,6 +233,8 @@ class LogState:
 
         That includes the current flush: the bytes that it synced past the new end are not those that are appended next.
         """
+        self.erase_orders.truncate_from_end(self.end_offset)
+        self.erase_orders.truncate_from_start(self.segments[0].base_offset)
         self.boundaries.clear()
         self.flush_end_offset = min(self.flush_end_offset, self.end_offset)
         self.lower_recovery_point(self.end_offset)

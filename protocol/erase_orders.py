@@ -1,0 +1,163 @@
+"""Erase orders: control batches of Moldau's own, by which each replica of a partition erases the same records.
+
+An order names runs of offsets before its own (decision 36). Its batch has no producer, one record, and a type of
+control record that is above those of Kafka. Apache Kafka 4.3.1 parses such a type as UNKNOWN: its log, its cleaner,
+its tools and all clients pass over the batch.
+
+DIVERGES: Apache Kafka has no such control record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from struct import Struct
+from typing import Final, NamedTuple
+
+from moldau.protocol.compiler import decode, encode
+from moldau.protocol.control_records import CONTROL_KEY, CONTROL_KEY_VERSION
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+)
+from moldau.protocol.record_builder import Record, append_record, assemble
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.schema import Bytes, Int16, Int64, Uuid, message, struct
+
+ERASE_ORDER_TYPE: Final = 100
+"""The type in the key of the control record. Kafka's own types are 0 to 6."""
+ERASE_ORDER_VERSION: Final = 0
+RUNS_MAX: Final = 10_000
+"""The most runs of one order. A client sends several orders for more."""
+PREDICATE_HASH_SIZE: Final = 32
+VERSION = Struct(">h")
+
+
+class Run(NamedTuple):
+    """Consecutive offsets."""
+
+    first: int
+    last: int
+    """Inclusive."""
+
+
+@struct
+class EraseRun:
+    first_offset: Int64
+    last_offset: Int64
+
+
+@message(versions="0", flexible="0+")
+class EraseOrder:
+    """The value of the control record."""
+
+    version: Int16
+    order_id: Uuid
+    asked_ms: Int64
+    """The time (ms, wall clock of the leader) at which the order was appended."""
+    principal: str
+    """The principal that asked, as the leader authenticated it."""
+    predicate_hash: Bytes
+    """SHA-256 of the predicate by which the client found the records: no personal data is in the log."""
+    runs: list[EraseRun]
+
+
+def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> EraseOrder:
+    """The order of a client. The leader sets the time and the principal."""
+    return EraseOrder(
+        version=ERASE_ORDER_VERSION,
+        order_id=order_id,
+        asked_ms=-1,
+        principal="",
+        predicate_hash=predicate_hash,
+        runs=[EraseRun(first_offset=first, last_offset=last) for first, last in runs],
+    )
+
+
+def runs_of(order: EraseOrder) -> tuple[Run, ...]:
+    return tuple(Run(each.first_offset, each.last_offset) for each in order.runs)
+
+
+def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:
+    """The batch of an order, with base offset 0."""
+    record = Record(
+        CONTROL_KEY.pack(CONTROL_KEY_VERSION, ERASE_ORDER_TYPE), encode(order, ERASE_ORDER_VERSION), timestamp_ms
+    )
+    body = bytearray()
+    append_record(body, record, 0, 0)
+    return assemble(
+        bytes(body),
+        0,
+        NO_LEADER_EPOCH,
+        CONTROL_BIT,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        1,
+    )
+
+
+def is_control_without_producer(header: BatchHeader) -> bool:
+    """Whether a batch may be an order: the markers of transactions have a producer."""
+    return bool(header.attributes & CONTROL_BIT) and header.producer_id == NO_PRODUCER_ID
+
+
+def read_erase_order(batch: BytesLike) -> EraseOrder | None:
+    """The order in one whole batch; None if it is another batch. Raises `MalformedMessage` if an order is damaged, or
+    of a version that this release does not know.
+    """
+    header = parse_header(batch)
+    if not is_control_without_producer(header) or header.attributes & CODEC_MASK or header.records_count != 1:
+        return None
+    record = next(iter(records_of(batch, 0, header)))
+    if record.key is None or len(record.key) != CONTROL_KEY.size:
+        return None
+    if CONTROL_KEY.unpack(record.key) != (CONTROL_KEY_VERSION, ERASE_ORDER_TYPE):
+        return None
+    if record.value is None or len(record.value) < VERSION.size:
+        raise MalformedMessage("an erase order has no value")
+    (version,) = VERSION.unpack_from(record.value)
+    if version != ERASE_ORDER_VERSION:
+        raise MalformedMessage(f"an erase order of version {version}, this release knows {ERASE_ORDER_VERSION}")
+    return decode(EraseOrder, record.value, version)
+
+
+def read_sent_order(batch: BytesLike) -> EraseOrder | str:
+    """The order in the batch that a client sent, or a sentence about what is wrong with it."""
+    try:
+        header = parse_header(batch)
+        if header.size != len(batch) or not crc_is_valid(batch, 0, header):
+            return "exactly one whole batch with a valid checksum is expected for an erase order"
+        order = read_erase_order(batch)
+    except MalformedMessage as malformed:
+        return str(malformed)
+    return "clients write no control records" if order is None else order
+
+
+def flaw_of_order(order: EraseOrder, end_offset: int) -> str | None:
+    """What is wrong with an order for a log whose high watermark is `end_offset`; None if nothing is."""
+    runs: Sequence[Run] = runs_of(order)
+    if not runs:
+        return "an erase order names no offsets"
+    if len(runs) > RUNS_MAX:
+        return f"an erase order of {len(runs)} runs is above the limit of {RUNS_MAX}: send several orders"
+    if len(order.predicate_hash) != PREDICATE_HASH_SIZE:
+        return f"the hash of the predicate has {len(order.predicate_hash)} bytes instead of {PREDICATE_HASH_SIZE}"
+    if runs[0].first < 0 or any(first > last for first, last in runs):
+        return "a run of offsets begins below 0, or ends before it begins"
+    if any(later.first <= earlier.last for earlier, later in pairwise(runs)):
+        return "the runs of offsets are not in ascending order, or overlap"
+    if runs[-1].last >= end_offset:
+        return f"offset {runs[-1].last} is at or past the high watermark {end_offset}: nothing there is committed"
+    return None

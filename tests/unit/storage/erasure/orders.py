@@ -1,0 +1,70 @@
+"""Erase orders in a log, and a driver that carries them out as a broker does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, runs_of
+from moldau.storage.directory.log_directory import LogDirectory
+from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
+from moldau.storage.erasure.receipts import OrderReceipt, Receipts
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.append import AppendOrigin
+from moldau.storage.log.log import Log
+from moldau.storage.log.pending_orders import order_at
+from tests.unit.storage.compaction.histories import NOW_MS, checkpoint
+
+PREDICATE_HASH = b"h" * 32
+
+
+def runs_from(offsets: Iterable[int]) -> list[Run]:
+    """The runs of these offsets."""
+    runs: list[Run] = []
+    for offset in sorted(set(offsets)):
+        if runs and runs[-1].last == offset - 1:
+            runs[-1] = Run(runs[-1].first, offset)
+        else:
+            runs.append(Run(offset, offset))
+    return runs
+
+
+def send_order(log: Log, runs: Iterable[Run], number: int = 1) -> int:
+    """Append an order; its offset."""
+    batch = erase_order_batch(order_of(number.to_bytes(16, "big"), PREDICATE_HASH, runs), NOW_MS)
+    result = log.append_as_leader(batch, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert result.error == 0, result
+    return result.base_offset
+
+
+def carry_out(
+    fs: FileSystem, log: Log, offset: int, owner: LogDirectory | None = None, *, io_buffer_size: int = 500
+) -> OrderReceipt:
+    """Carry out the order at an offset: roll, flush, rewrite, enter the receipt, swap, sync, forget the order."""
+    order = order_at(log.segments, offset)
+    assert order is not None
+    runs = runs_of(order)
+    if runs[-1].last >= log.active.base_offset:
+        log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    if owner is not None:
+        checkpoint(owner)
+    receipts = Receipts.load(fs, log.directory)
+    receipt = receipts.begin(order, offset)
+    to_remove: list[str] = []
+    for event in erase(fs, erase_request(log, runs, io_buffer_size)):
+        if isinstance(event, SegmentErased):
+            receipts.note_segment(receipt, event)
+            receipts.write()
+            removed = log.swap_cleaned(event.cleaned, NOW_MS)
+            assert removed is not None
+            log.erase_orders.show(event.cleaned.base_offset, event.cleaned.replaced_end_offset)
+            to_remove += removed
+    fs.sync_directory(log.directory)
+    for path in to_remove:
+        fs.unlink(path)
+    receipts.note_done(receipt, NOW_MS)
+    receipts.write()
+    log.erase_orders.carried_out(offset)
+    log.directory_is_dirty = True
+    log.flush(NOW_MS)
+    return receipt

@@ -1,0 +1,97 @@
+"""The pending orders of a log: appended, truncated, deleted with their segment, found again, and what they hide."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moldau.protocol.erase_orders import Run
+from moldau.storage.files.port import write_atomically
+from moldau.storage.log.log import Log
+from moldau.storage.log.pending_orders import ERASE_ORDERS, PendingOrders
+from moldau.storage.log_config import LogConfig
+from moldau.testing.simulation.disk import SimulatedDisk
+from tests.unit.storage.compaction.histories import NOW_MS, end_transaction, send
+from tests.unit.storage.erasure.orders import runs_from, send_order
+
+DIRECTORY = "/data/t-0"
+CONFIG = LogConfig(segment_bytes=1000)
+
+
+def opened(disk: SimulatedDisk, *, clean: bool = True, recovery_point: int = 0) -> Log:
+    return Log.open(disk, DIRECTORY, CONFIG, clean_shutdown=clean, recovery_point=recovery_point, now_ms=NOW_MS)
+
+
+def test_an_order_is_pending_after_a_clean_stop() -> None:
+    disk = SimulatedDisk()
+    log = opened(disk)
+    send(log, ("a", "1"))
+    order_offset = send_order(log, [Run(0, 0)])
+    log.close(NOW_MS, clean=True)
+    log = opened(disk)
+    assert log.erase_orders.offsets == [order_offset]
+    assert log.erase_orders.hidden == (Run(0, 0),)
+
+
+def test_a_follower_notes_the_order_that_it_fetches() -> None:
+    leader, follower = opened(SimulatedDisk()), opened(SimulatedDisk())
+    send(leader, ("a", "1"))
+    order_offset = send_order(leader, [Run(0, 0)])
+    follower.append_as_follower(leader.segments[0].file().pread(leader.size, 0), 0, NOW_MS)
+    assert follower.erase_orders.offsets == [order_offset]
+
+
+def test_a_marker_of_a_transaction_is_no_order() -> None:
+    log = opened(SimulatedDisk())
+    send(log, ("a", "1"), producer=(7, 0, 0), is_transactional=True)
+    end_transaction(log, 7, 0, commits=True)
+    assert not log.erase_orders.offsets
+
+
+def test_a_truncation_takes_the_order_and_shows_what_it_hid() -> None:
+    log = opened(SimulatedDisk())
+    send(log, ("a", "1"))
+    order_offset = send_order(log, [Run(0, 0)])
+    log.erase_orders.hide(log.segments)
+    log.truncate_to(order_offset, NOW_MS)
+    assert not log.erase_orders.offsets
+    assert not log.erase_orders.hidden
+
+
+def test_an_order_goes_with_its_segment() -> None:
+    log = Log.open(SimulatedDisk(), DIRECTORY, LogConfig(retention_ms=1), clean_shutdown=True, now_ms=NOW_MS)
+    send(log, ("a", "1"))
+    send_order(log, [Run(0, 0)])
+    log.roll(NOW_MS)
+    log.delete_old_segments(NOW_MS + 10_000, log.end_offset)
+    assert not log.erase_orders.offsets
+
+
+def test_a_damaged_file_is_made_again_from_the_batches() -> None:
+    disk = SimulatedDisk()
+    log = opened(disk)
+    send(log, ("a", "1"))
+    order_offset = send_order(log, [Run(0, 0)])
+    log.close(NOW_MS, clean=True)
+    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDERS}", b"no checkpoint")
+    assert opened(disk).erase_orders.offsets == [order_offset]
+
+
+def test_an_offset_without_an_order_is_dropped() -> None:
+    disk = SimulatedDisk()
+    log = opened(disk)
+    send(log, ("a", "1"))
+    log.close(NOW_MS, clean=True)
+    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDERS}", b"0\n2\n0\n7\n")
+    log = opened(disk)
+    assert not log.erase_orders.offsets
+    assert log.erase_orders.is_dirty
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 10), st.integers(0, 30), st.integers(1, 5))
+def test_what_is_erased_is_shown(named: set[int], first: int, count: int, asked: int, asked_count: int) -> None:
+    orders = PendingOrders(DIRECTORY)
+    orders.hidden = tuple(runs_from(named))
+    orders.show(first, first + count)
+    left = named - set(range(first, first + count))
+    assert orders.hides(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
