@@ -22,7 +22,6 @@ $(VENV)/.installed: pyproject.toml $(LOCK) | $(BIN)/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c $(LOCK) -e . \
 	|| { echo "not installed. Packages are ready for CPython 3.11 to 3.14 on Linux with glibc and on macOS;" \
 	"elsewhere use the image: docs/start.md, Platforms" >&2; exit 1; }
-	@$(BIN)/python -m compileall -q moldau
 	@touch $@
 
 $(VENV)/.installed-tests: pyproject.toml $(LOCK) | $(VENV)/.installed
