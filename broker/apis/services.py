@@ -14,8 +14,8 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
-from moldau.broker.coordinators.share_persister import ShareStatePersister
-from moldau.broker.coordinators.share_state import ShareCoordinator
+from moldau.broker.coordinators.share_coordinator import ShareCoordinator
+from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
@@ -32,7 +32,7 @@ from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.sharing.share_partitions import SharePartitions
+from moldau.broker.share_partitions.registry import SharePartitionRegistry
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.share.sessions import ShareSessions
@@ -66,11 +66,11 @@ class Services:
     transactions: TransactionCoordinator
     transaction_verifier: TransactionVerifier
     markers: MarkerWriter
-    share_state: ShareCoordinator
+    share_coordinator: ShareCoordinator
     share_persister: ShareStatePersister
     latest_offsets: LatestOffsets
     share_sessions: ShareSessions
-    share_partitions: SharePartitions
+    share_partitions: SharePartitionRegistry
     purgatory: Purgatory
     request_memory: RequestMemory
     reply_memory: ReplyMemory

@@ -16,9 +16,9 @@ from moldau.broker.console.decoding.counting import OffsetSet
 from moldau.broker.console.kafka_client import TIMEOUT_MS, KafkaClient, Unanswered
 from moldau.broker.console.page import Refusal, error_name, gather
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
-from moldau.broker.coordinators.share_persister import NOBODY
-from moldau.coordinator.share_state.events import NO_EPOCH, ReadState, StateAnswer
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.coordinators.share_state_persister import NOBODY
+from moldau.coordinator.share_coordinator.events import NO_EPOCH, ReadState, StateAnswer
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

@@ -14,8 +14,8 @@ from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_sender import MarkerSender
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
-from moldau.broker.coordinators.share_persister import ShareStatePersister
-from moldau.broker.coordinators.share_state import ShareCoordinator, share_state_config
+from moldau.broker.coordinators.share_coordinator import ShareCoordinator, share_state_config
+from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
@@ -61,11 +61,18 @@ class BrokerCoordinators:
         listener_name = config.inter_broker_listener_name
         timeout_ms = config.integer("request.timeout.ms")
         current_image = CurrentImage(cluster)
-        self.share_state = ShareCoordinator(
+        self.share_coordinator = ShareCoordinator(
             share_state_config(config), environment, loop, ports.spawn, cluster.partitions_count, current_image
         )
         self.share_persister = ShareStatePersister(
-            ports.node_id, loop, cluster, ports.channels, ports.topics, self.share_state, listener_name, timeout_ms
+            ports.node_id,
+            loop,
+            cluster,
+            ports.channels,
+            ports.topics,
+            self.share_coordinator,
+            listener_name,
+            timeout_ms,
         )
         self.latest_offsets = LatestOffsets(
             ports.node_id, cluster, ports.channels, ports.replicas, listener_name, timeout_ms
@@ -104,10 +111,10 @@ class BrokerCoordinators:
             retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )
         self.registry = CoordinatorRegistry(
-            [self.groups.shards, self.transactions.shards, self.share_state.shards], ports.flusher.flush
+            [self.groups.shards, self.transactions.shards, self.share_coordinator.shards], ports.flusher.flush
         )
 
     def topics_deleted(self, topics: Collection[Topic]) -> None:
         """These topics are not in the published image any more."""
         self.groups.topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
-        self.share_state.topics_deleted(topic.id for topic in topics)
+        self.share_coordinator.topics_deleted(topic.id for topic in topics)

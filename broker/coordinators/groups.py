@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.broker.coordinators.group_row import group_row
 from moldau.broker.coordinators.shards import Shards
-from moldau.broker.coordinators.share_persister import ShareStatePersister
+from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.config import GroupConfig
@@ -62,7 +62,7 @@ class Groups:
     def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
         """Carry out a command of a machine."""
         from moldau.broker.coordinators.regex_resolution import resolve
-        from moldau.broker.coordinators.share_initialization import initialize
+        from moldau.broker.coordinators.share_group_commands import initialize
         from moldau.coordinator.consumer.events import ResolveRegexes
         from moldau.coordinator.group.target import ComputeTarget
         from moldau.coordinator.share.events import InitializeStates

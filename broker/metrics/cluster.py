@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moldau.broker.metrics.exposition import Labels
     from moldau.broker.metrics.observed import Observed
     from moldau.broker.runtime.flusher import Flusher
-    from moldau.broker.sharing.share_partitions import SharedPartition
+    from moldau.broker.share_partitions.runner import SharePartitionRunner
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 RAFT: Final = "kafka_server_raft_metrics_"
@@ -125,7 +125,7 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> int:
     page.add("kafka_server_sharesessioncache_sharesessionscount", len(node.share_sessions))
     page.add("kafka_server_sharesessioncache_sharepartitionscount", node.share_sessions.partitions_count)
     shares = [(_labels_of(shared), shared) for shared in node.share_partitions]
-    counted: tuple[tuple[str, Callable[[SharedPartition], int]], ...] = (
+    counted: tuple[tuple[str, Callable[[SharePartitionRunner], int]], ...] = (
         ("inflightmessagecount", lambda shared: shared.machine.records_count),
         ("inflightbatchcount", lambda shared: len(shared.machine.batches)),
         ("acquisitionlocktimeout_total", lambda shared: shared.expired_locks),
@@ -136,7 +136,7 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> int:
         folded = page.add_chosen(f"{SHARE_PARTITIONS}{name}", counts_of_shares, series_max)
     others += folded
     writes = 0
-    for runner in node.coordinators.share_state.shards.runners:
+    for runner in node.coordinators.share_coordinator.shards.runners:
         writes += runner.shard.writes
         if runner.shard.pruned_offset:
             partition = (("topic", SHARE_GROUP_STATE_TOPIC), ("partition", str(runner.index)))
@@ -145,7 +145,7 @@ def collect_sharing(page: Page, node: Observed, series_max: int) -> int:
     return others
 
 
-def _labels_of(shared: SharedPartition) -> Labels:
+def _labels_of(shared: SharePartitionRunner) -> Labels:
     partition = (("topic", shared.partition.topic), ("partition", str(shared.key.partition)))
     return ("group", shared.key.group_id), *partition
 

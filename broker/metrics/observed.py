@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moldau.broker.replicas.replicas import Replicas
     from moldau.broker.runtime.environment import Environment
     from moldau.broker.runtime.flusher import Flusher
-    from moldau.broker.sharing.share_partitions import SharePartitions
+    from moldau.broker.share_partitions.registry import SharePartitionRegistry
     from moldau.broker.tiering.tiering import Tiering
     from moldau.replication.share.sessions import ShareSessions
 
@@ -93,7 +93,7 @@ class Observed:
     damaged: DamagedReplicas
     coordinators: BrokerCoordinators
     share_sessions: ShareSessions
-    share_partitions: SharePartitions
+    share_partitions: SharePartitionRegistry
     purgatory: Purgatory
     listeners: Sequence[Listener]
     request_memory: RequestMemory

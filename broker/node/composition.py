@@ -60,8 +60,10 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.loop_steps import LoopSteps
 from moldau.broker.runtime.place import Place
 from moldau.broker.runtime.tasks import Tasks
-from moldau.broker.sharing.dead_letter_queue import DeadLetterCounts, DeadLetterPorts
-from moldau.broker.sharing.share_partitions import GroupSettings, ShareCounts, SharePartitions, SharePorts
+from moldau.broker.share_partitions.dead_letter_queue import DeadLetterCounts, DeadLetterPorts
+from moldau.broker.share_partitions.registry import SharePartitionRegistry
+from moldau.broker.share_partitions.runner import ShareCounts, SharePorts
+from moldau.broker.share_partitions.settings import GroupSettings
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
@@ -344,7 +346,7 @@ class NodeParts:
             self.tiering.cleaner if self.tiering is not None else None,
         )
 
-    def _share_partitions(self) -> SharePartitions:
+    def _share_partitions(self) -> SharePartitionRegistry:
         settings = GroupSettings(self.cluster, self.settings)
         dead_letters = DeadLetterPorts(
             self.config.node_id,
@@ -368,7 +370,7 @@ class NodeParts:
             ShareCounts(),
             dead_letters,
         )
-        return SharePartitions(self.replicas, ports)
+        return SharePartitionRegistry(self.replicas, ports)
 
     def _compose_requests(self) -> None:
         """Compose the parts that the handlers of requests use."""
@@ -400,7 +402,7 @@ class NodeParts:
             transactions=self.coordinators.transactions,
             transaction_verifier=self.coordinators.transaction_verifier,
             markers=self.coordinators.markers,
-            share_state=self.coordinators.share_state,
+            share_coordinator=self.coordinators.share_coordinator,
             share_persister=self.coordinators.share_persister,
             latest_offsets=self.coordinators.latest_offsets,
             share_sessions=ShareSessions(config.integer("group.share.max.share.sessions")),

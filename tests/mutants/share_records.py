@@ -9,9 +9,9 @@ from tests.mutants.mutant import Hunt, Mutant
 IN_FLIGHT: Final = "replication/share/in_flight.py"
 PARTITION: Final = "replication/share/share_partition.py"
 ACQUISITION: Final = "replication/share/acquisition.py"
-STATE: Final = "coordinator/share_state/state.py"
-SHARD: Final = "coordinator/share_state/shard.py"
-SHARING: Final = "broker/sharing/share_partitions.py"
+STATE: Final = "coordinator/share_coordinator/state.py"
+SHARD: Final = "coordinator/share_coordinator/shard.py"
+RUNNER: Final = "broker/share_partitions/runner.py"
 
 SHARE_RECORD_MUTANTS: Final = (
     Mutant(
@@ -81,7 +81,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         458,
         "an acknowledgement is answered before it is stored",
-        SHARING,
+        RUNNER,
         "        else:\n            self._store(answer, answered)\n",
         "        else:\n            answered(ErrorCode.NONE, None)\n            self._store(answer, None)\n",
         Hunt.SHARE_RECORDS,
@@ -129,7 +129,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         464,
         "a share partition is loaded anew while the one before it still stores",
-        SHARING,
+        RUNNER,
         "            former.when_stored(self._ask_state, is_loading=True)\n",
         "            self._ask_state()\n",
         Hunt.SHARE_RECORDS,
@@ -170,7 +170,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         469,
         "an acknowledgement in the answer of the share coordinator that was not heard counts as undone",
-        SHARING,
+        RUNNER,
         "            self.machine.end_write(write, is_stored=is_stored)\n",
         "            self.machine.end_write(write, is_stored=is_stored and len(writes) == 1)\n",
         Hunt.SHARE_RECORDS,
@@ -178,7 +178,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         471,
         "a record is dead-lettered twice",
-        SHARING,
+        RUNNER,
         "        is_idle = not self._letters\n        self._letters.extend(letters)\n",
         "        is_idle = not self._letters\n        self._letters.extend(letters * 2)\n",
         Hunt.SHARE_RECORDS,
@@ -210,7 +210,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         475,
         "a run of dead letters that was split ends with its first one",
-        SHARING,
+        RUNNER,
         "                self._store(self.machine.end_dead_letter(letter), None)\n",
         "                first = letter._replace(last_offset=letter.first_offset)\n"
         "                self._store(self.machine.end_dead_letter(first), None)\n",
@@ -227,7 +227,7 @@ SHARE_RECORD_MUTANTS: Final = (
     Mutant(
         528,
         "writes that are stored together tell the start offset of the first one",
-        SHARING,
+        RUNNER,
         "        last = writes[-1][0]\n",
         "        last = writes[0][0]\n",
         Hunt.SHARE_RECORDS,

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from moldau.broker.coordinators.share_state import coordinator_key
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.coordinators.share_coordinator import coordinator_key
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages import incremental_alter_configs as altering
 from moldau.protocol.messages import initialize_share_group_state as initialize

@@ -160,8 +160,8 @@ def shown(ranges: Sequence[tuple[int, int, list[int]]]) -> str:
 
 async def converse(client: Client, topic: str) -> list[str]:
     """The conversation about a new topic, of a group with the name of the topic."""
-    from moldau.broker.coordinators.share_state import coordinator_key
-    from moldau.coordinator.share_state.state import ShareKey
+    from moldau.broker.coordinators.share_coordinator import coordinator_key
+    from moldau.coordinator.share_coordinator.state import ShareKey
 
     topic_id = await client.create(topic, 1)
     key = coordinator_key(ShareKey(topic, topic_id, 0))

@@ -18,8 +18,8 @@ from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.coordinators.groups import Groups
-from moldau.broker.coordinators.share_initialization import delete_states
-from moldau.broker.coordinators.share_state_messages import Answers
+from moldau.broker.coordinators.share_coordinator_messages import Answers
+from moldau.broker.coordinators.share_group_commands import delete_states
 from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
 from moldau.coordinator.group.events import DeleteGroups
 from moldau.coordinator.group.membership import Refusal

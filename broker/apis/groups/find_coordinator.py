@@ -14,7 +14,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import REFUSALS, Answer, Need, elements_rule, on_cluster, on_group, on_transactional_id
 from moldau.broker.apis.parts import cut
 from moldau.broker.coordinators.row import KeyType
-from moldau.broker.coordinators.share_state import is_share_key
+from moldau.broker.coordinators.share_coordinator import is_share_key
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.refusals import refused_with_text

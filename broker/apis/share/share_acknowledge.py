@@ -17,7 +17,7 @@ from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.records.current_leaders import current_leader, endpoints_of
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.features import SHARE_VERSION
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_acknowledge import (

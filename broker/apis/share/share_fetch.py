@@ -35,8 +35,8 @@ from moldau.broker.apis.share.share_acknowledge import (
 )
 from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation
 from moldau.broker.runtime.pending import DATA, Pending
-from moldau.broker.sharing.share_partitions import SharedPartition
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.share_partitions.runner import SharePartitionRunner
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
@@ -145,7 +145,7 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
     )
 
 
-def has_unread(shared: SharedPartition) -> bool:
+def has_unread(shared: SharePartitionRunner) -> bool:
     """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
     return shared.machine.next_fetch_offset() != shared.partition.high_watermark
 
@@ -172,7 +172,7 @@ class ShareFetch:
         self._is_renewal = is_renewal
         self._settings = services.share_partitions.settings_of(wish.key.group_id)
         self._quota = services.quotas.fetch
-        self._shared: dict[SessionPartition, SharedPartition] = {}
+        self._shared: dict[SessionPartition, SharePartitionRunner] = {}
         self._fetched: Fetched = {}
         self._outcomes: Outcomes | None = None
         self._is_fetched = False
@@ -337,7 +337,7 @@ class ShareFetch:
         return self._quota.record(self._context.principal.name, self._context.client_id or "", size, now_ms)
 
     def _plan(
-        self, ready: dict[SessionPartition, SharedPartition]
+        self, ready: dict[SessionPartition, SharePartitionRunner]
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
         """Plan the reads as those of a consumer; each share partition may give an equal part of the bytes. No more is
         read than the wanted records take, and the least that the client waits for: they are few beside the bytes that a
@@ -418,7 +418,7 @@ class ShareFetch:
     # Reading and acquiring
 
     def _read(
-        self, ready: dict[SessionPartition, SharedPartition], reads: Sequence[PlannedRead]
+        self, ready: dict[SessionPartition, SharePartitionRunner], reads: Sequence[PlannedRead]
     ) -> Fetched | Pending[Fetched]:
         found: list[tuple[PlannedRead, BytesLike | None]] = []
         try:
@@ -432,7 +432,7 @@ class ShareFetch:
         return self._acquire(ready, [(read, data or b"") for read, data in found])
 
     def _read_on_executor(
-        self, ready: dict[SessionPartition, SharedPartition], reads: Sequence[PlannedRead]
+        self, ready: dict[SessionPartition, SharePartitionRunner], reads: Sequence[PlannedRead]
     ) -> Pending[Fetched]:
         """Read on an executor thread; meanwhile no other fetch reads the same share partitions."""
         reply: Pending[Fetched] = Pending()
@@ -462,7 +462,7 @@ class ShareFetch:
         return reply
 
     def _acquire(
-        self, ready: dict[SessionPartition, SharedPartition], found: Sequence[tuple[PlannedRead, BytesLike]]
+        self, ready: dict[SessionPartition, SharePartitionRunner], found: Sequence[tuple[PlannedRead, BytesLike]]
     ) -> Fetched:
         """Acquire what was read, as far as the limits of the request allow."""
         if not self._has_session:

@@ -15,13 +15,13 @@ from moldau.broker.apis.coordinator import ReplyToken, join_answers
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import cut
-from moldau.broker.coordinators.share_initialization import (
+from moldau.broker.coordinators.share_coordinator_messages import Answers
+from moldau.broker.coordinators.share_group_commands import (
     delete_states,
     initialize_states,
     read_summaries,
     succeeded,
 )
-from moldau.broker.coordinators.share_state_messages import Answers
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
@@ -34,7 +34,7 @@ from moldau.coordinator.share.events import (
     StatesInitialized,
     StatesToDelete,
 )
-from moldau.coordinator.share_state.events import StateAnswer
+from moldau.coordinator.share_coordinator.events import StateAnswer
 from moldau.kraft.features import SHARE_VERSION
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.alter_share_group_offsets import (

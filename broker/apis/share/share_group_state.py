@@ -17,7 +17,7 @@ from moldau.broker.apis.needs import needs_cluster
 from moldau.broker.apis.parts import cut
 from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     InitializeState,
     ReadState,
@@ -26,7 +26,7 @@ from moldau.coordinator.share_state.events import (
     StateRequest,
     WriteState,
 )
-from moldau.coordinator.share_state.state import ShareKey, StateBatch
+from moldau.coordinator.share_coordinator.state import ShareKey, StateBatch
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages import (
     delete_share_group_state as delete,
@@ -82,7 +82,7 @@ def handle(services: Services, context: RequestContext, request: Request) -> Pen
             answers.append(StateAnswer(ErrorCode.INVALID_REQUEST))
             continue
         event = partial(event_of, data, key)
-        answers.append(submit_event(services.share_state.runner_of(key), context.version, event, StateAnswer))
+        answers.append(submit_event(services.share_coordinator.runner_of(key), context.version, event, StateAnswer))
     return join_answers(answers, partial(response_of, request))
 
 

@@ -32,7 +32,7 @@ from tests.simulation.quotas.swarm import Swarm as Quotas
 from tests.simulation.raft import stories
 from tests.simulation.raft.swarm import Swarm as Quorum
 from tests.simulation.replicas.swarm import Swarm as Replicas
-from tests.simulation.share.swarm import ShareRecordsSwarm
+from tests.simulation.share_records.swarm import ShareRecordsSwarm
 from tests.simulation.tiering import compacted, disabled, moved, rotten, scripts
 from tests.simulation.transactions.swarm import Swarm as Transactions
 

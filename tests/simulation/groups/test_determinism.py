@@ -11,7 +11,7 @@ from tests.simulation.groups.consumer_swarm import ConsumerSwarm
 from tests.simulation.groups.conversion_swarm import ConversionSwarm
 from tests.simulation.groups.share_swarm import ShareSwarm
 from tests.simulation.groups.streams_swarm import StreamsSwarm
-from tests.simulation.share.swarm import ShareRecordsSwarm
+from tests.simulation.share_records.swarm import ShareRecordsSwarm
 
 
 def story_of(swarm: Any) -> object:

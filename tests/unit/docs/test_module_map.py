@@ -29,7 +29,7 @@ def test_no_further_module_is_held_by_nothing(held: dict[str, Held]) -> None:
 def test_what_holds_a_module_is_told(held: dict[str, Held]) -> None:
     log = held["storage/log/log.py"]
     assert log.unit_tests == ["its own"] and {"cluster", "replicas"} <= set(log.suites)
-    assert held["broker/sharing/share_partitions.py"].bugs
+    assert held["broker/share_partitions/runner.py"].bugs
     assert "raft" in held["kraft/raft/raft.py"].transcripts
     assert told(log).splitlines()[1:3] == ["    tests         its own", f"    simulation    {', '.join(log.suites)}"]
     nothing = Held(Path("a/b.py"), "It is new.", [], [], [], [])

@@ -7,10 +7,10 @@ import json
 import re
 from pathlib import Path
 
-from moldau.broker.coordinators.share_persister import NOBODY
+from moldau.broker.coordinators.share_state_persister import NOBODY
 from moldau.broker.metrics.catalogue import QUOTA_ROWS, TIERED_ROWS, metrics
-from moldau.coordinator.share_state.events import InitializeState, StateAnswer
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.events import InitializeState, StateAnswer
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest

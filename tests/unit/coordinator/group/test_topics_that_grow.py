@@ -13,7 +13,7 @@ import pytest
 
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from tests.support.consumer_stage import ConsumerStage
-from tests.support.share_groups import ShareGroupStage
+from tests.support.share_group_stage import ShareGroupStage
 from tests.support.streams_stage import StreamsStage
 
 MEMBERS: Final = ("a", "b")

@@ -20,7 +20,7 @@ from moldau.coordinator.share.group import ShareGroup
 from moldau.coordinator.share.records import StateTopics, TopicState
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from tests.support.share_groups import GROUP, ShareGroupStage
+from tests.support.share_group_stage import GROUP, ShareGroupStage
 from tests.support.topics_image import TestImage, TestTopic, topic_id_of
 
 T, U = topic_id_of("t"), topic_id_of("u")

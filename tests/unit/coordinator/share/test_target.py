@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.coordinator.group.events import TopicsDeleted
 from moldau.coordinator.group.target import TargetComputed
-from tests.support.share_groups import ShareGroupStage
+from tests.support.share_group_stage import ShareGroupStage
 from tests.support.topics_image import topic_id_of
 
 

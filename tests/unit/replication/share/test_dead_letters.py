@@ -19,20 +19,20 @@ from moldau.replication.share.dead_letters import (
     next_batch,
     refusal_of_queue,
 )
-from tests.support.share_stage import ACCEPT, LIMITS, REJECT, RELEASE, ShareStage
+from tests.support.share_partition_stage import ACCEPT, LIMITS, REJECT, RELEASE, SharePartitionStage
 
 DEAD = LIMITS._replace(delivery_count_max=2, has_dead_letters=True)
 SOURCE = Source("g", "t", 3)
 LETTER = DeadLetter(4, 6, 2, is_rejected=False)
 
 
-def finish(stage: ShareStage, *letters: DeadLetter) -> None:
+def finish(stage: SharePartitionStage, *letters: DeadLetter) -> None:
     for letter in letters:
         stage.store(stage.partition.end_dead_letter(letter))
 
 
 def test_a_rejected_record_is_archived_once_the_queue_has_it() -> None:
-    stage = ShareStage((4,), DEAD)
+    stage = SharePartitionStage((4,), DEAD)
     stage.acquire("m")
     write = stage.begin("m", 0, 3, ACCEPT, REJECT, REJECT, 0)
     assert isinstance(write, StateWrite)
@@ -47,7 +47,7 @@ def test_a_rejected_record_is_archived_once_the_queue_has_it() -> None:
 
 
 def test_a_record_that_used_up_its_deliveries_has_a_dead_letter() -> None:
-    stage = ShareStage((2,), DEAD)
+    stage = SharePartitionStage((2,), DEAD)
     for _ in range(2):
         stage.acquire("m")
         assert stage.acknowledge("m", 0, 0, RELEASE) is None
@@ -60,7 +60,7 @@ def test_a_record_that_used_up_its_deliveries_has_a_dead_letter() -> None:
 
 
 def test_a_rejection_that_is_not_stored_leaves_no_dead_letter() -> None:
-    stage = ShareStage((1,), DEAD)
+    stage = SharePartitionStage((1,), DEAD)
     stage.acquire("m")
     write = stage.begin("m", 0, 0, REJECT)
     assert isinstance(write, StateWrite)
@@ -69,7 +69,7 @@ def test_a_rejection_that_is_not_stored_leaves_no_dead_letter() -> None:
 
 
 def test_a_lock_that_ends_during_a_write_that_fails_leaves_a_dead_letter_at_the_last_delivery() -> None:
-    stage = ShareStage((1,), DEAD)
+    stage = SharePartitionStage((1,), DEAD)
     stage.acquire("m")
     stage.acknowledge("m", 0, 0, RELEASE)
     stage.acquire("m")
@@ -81,7 +81,7 @@ def test_a_lock_that_ends_during_a_write_that_fails_leaves_a_dead_letter_at_the_
 
 
 def test_another_leader_writes_the_dead_letters_again() -> None:
-    stage = ShareStage((4,), DEAD)
+    stage = SharePartitionStage((4,), DEAD)
     stage.acquire("m")
     stage.acknowledge("m", 0, 1, REJECT)
     stage.acknowledge("m", 2, 3, RELEASE)
@@ -96,14 +96,14 @@ def test_another_leader_writes_the_dead_letters_again() -> None:
 
 
 def test_without_a_queue_nothing_becomes_a_dead_letter() -> None:
-    stage = ShareStage((1,))
+    stage = SharePartitionStage((1,))
     stage.acquire("m")
     stage.acknowledge("m", 0, 0, REJECT)
     assert stage.partition.start_offset == 1 and not stage.partition.take_dead_letters()
 
 
 def test_dead_letters_whose_records_are_deleted_meanwhile() -> None:
-    stage = ShareStage((2, 2), DEAD)
+    stage = SharePartitionStage((2, 2), DEAD)
     stage.acquire("m")
     stage.acknowledge("m", 0, 1, REJECT)
     (letter,) = stage.partition.take_dead_letters()

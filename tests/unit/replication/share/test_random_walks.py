@@ -19,7 +19,7 @@ import pytest
 from moldau.replication.share.acquisition import Acquired
 from moldau.replication.share.changes import GAP, AcknowledgementBatch, DeadLetter, Refusal, ShareLimits, StateWrite
 from moldau.replication.share.in_flight import ARCHIVED, ARCHIVING, FINAL_STATES
-from tests.support.share_stage import ACCEPT, REJECT, RELEASE, RENEW, ShareStage
+from tests.support.share_partition_stage import ACCEPT, REJECT, RELEASE, RENEW, SharePartitionStage
 
 WALKS = 150
 STEPS = 120
@@ -34,7 +34,7 @@ class Walk:
         limits = ShareLimits(
             self.random.choice((2, 3, 5, 8)), self.random.choice((20, 50, 500)), 1_000, True, seed % 2 == 1
         )
-        self.stage = ShareStage([self.random.randint(1, 9) for _ in range(20)], limits)
+        self.stage = SharePartitionStage([self.random.randint(1, 9) for _ in range(20)], limits)
         self.holders: dict[int, tuple[str, int]] = {}
         """The member that holds an offset, and the end of its lock."""
         self.counts: dict[int, int] = {}

@@ -8,15 +8,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import Acquired
 from moldau.replication.share.changes import LoadError, Refusal, ShareLimits, StateWrite, StoredBatch
 from moldau.replication.share.share_partition import SharePartition
-from tests.support.share_stage import ACCEPT, LIMITS, REJECT, RELEASE, RENEW, ShareStage
+from tests.support.share_partition_stage import ACCEPT, LIMITS, REJECT, RELEASE, RENEW, SharePartitionStage
 
 
-def ends(stage: ShareStage) -> tuple[int, int]:
+def ends(stage: SharePartitionStage) -> tuple[int, int]:
     return stage.partition.start_offset, stage.partition.end_offset
 
 
 def test_records_are_acquired_and_accepted() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     assert stage.acquire("m") == [Acquired(0, 29, 1)]
     assert stage.acquire("other") == []
     assert stage.acknowledge("m", 0, 29, ACCEPT) is None
@@ -26,21 +26,21 @@ def test_records_are_acquired_and_accepted() -> None:
 
 
 def test_whole_record_batches_are_acquired_beyond_the_limit_unless_it_is_strict() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     assert stage.acquire("m", records_max=12) == [Acquired(0, 19, 1)]
-    strict = ShareStage()
+    strict = SharePartitionStage()
     assert strict.acquire("m", records_max=12, is_strict=True) == [Acquired(0, 11, 1)]
     assert ends(strict) == (0, 19)
     assert strict.acquire("n", records_max=12, is_strict=True) == [Acquired(12, 19, 1), Acquired(20, 23, 1)]
 
 
 def test_runs_of_about_the_batch_size_end_with_record_batches() -> None:
-    stage = ShareStage((4, 4, 4, 4))
+    stage = SharePartitionStage((4, 4, 4, 4))
     assert stage.acquire("m", batch_size=5) == [Acquired(0, 7, 1), Acquired(8, 15, 1)]
 
 
 def test_released_records_are_delivered_again_with_a_higher_count() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     assert stage.acknowledge("m", 2, 4, RELEASE) is None
     assert stage.partition.next_fetch_offset() == 2
@@ -52,7 +52,7 @@ def test_released_records_are_delivered_again_with_a_higher_count() -> None:
 
 
 def test_each_offset_of_a_batch_may_have_its_own_type() -> None:
-    stage = ShareStage((4,))
+    stage = SharePartitionStage((4,))
     stage.acquire("m")
     assert stage.acknowledge("m", 0, 3, ACCEPT, RELEASE, REJECT, 0) is None
     assert stage.states() == {
@@ -69,7 +69,7 @@ def test_each_offset_of_a_batch_may_have_its_own_type() -> None:
 
 
 def test_a_lock_that_is_over_releases_its_records() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     assert stage.partition.next_deadline_ms() == 30_000
     stage.pass_time(29_999)
@@ -83,7 +83,7 @@ def test_a_lock_that_is_over_releases_its_records() -> None:
 
 
 def test_a_renewed_lock_lasts_from_now_on() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     stage.pass_time(20_000)
     assert stage.acknowledge("m", 0, 4, RENEW) is None
@@ -98,7 +98,7 @@ def test_a_renewed_lock_lasts_from_now_on() -> None:
 
 
 def test_a_record_that_was_delivered_as_often_as_allowed_is_archived() -> None:
-    stage = ShareStage((4,), LIMITS._replace(delivery_count_max=2))
+    stage = SharePartitionStage((4,), LIMITS._replace(delivery_count_max=2))
     stage.acquire("m")
     stage.pass_time(30_000)
     assert stage.acquire("m") == [Acquired(0, 3, 2)]
@@ -108,7 +108,7 @@ def test_a_record_that_was_delivered_as_often_as_allowed_is_archived() -> None:
 
 
 def test_a_record_at_its_last_delivery_is_delivered_alone() -> None:
-    stage = ShareStage((16,))
+    stage = SharePartitionStage((16,))
     counts = []
     for _ in range(40):
         counts.append([(each.size, each.delivery_count) for each in stage.acquire("m")])
@@ -120,7 +120,7 @@ def test_a_record_at_its_last_delivery_is_delivered_alone() -> None:
 
 
 def test_a_write_that_fails_is_undone() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     write = stage.begin("m", 0, 9, ACCEPT)
     assert isinstance(write, StateWrite) and write.batches == (StoredBatch(0, 9, 2, 1),)
@@ -133,7 +133,7 @@ def test_a_write_that_fails_is_undone() -> None:
 
 
 def test_a_lock_that_ends_during_a_write_that_fails_releases_the_records() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     write = stage.begin("m", 0, 9, ACCEPT)
     assert isinstance(write, StateWrite)
@@ -144,7 +144,7 @@ def test_a_lock_that_ends_during_a_write_that_fails_releases_the_records() -> No
 
 
 def test_an_acknowledgement_with_one_wrong_part_changes_nothing() -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m", records_max=4, is_strict=True)
     before = stage.states()
     assert stage.acknowledge("m", 0, 5, ACCEPT) == Refusal(
@@ -179,20 +179,20 @@ def test_an_acknowledgement_with_one_wrong_part_changes_nothing() -> None:
     ],
 )
 def test_an_acknowledgement_of_what_is_not_in_flight(first: int, last: int, kind: int, refusal: Refusal) -> None:
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("m")
     assert stage.acknowledge("m", first, last, kind) == refusal
 
 
 def test_an_acknowledgement_without_anything_in_flight() -> None:
-    assert ShareStage().acknowledge("m", 0, 9, ACCEPT) == Refusal(
+    assert SharePartitionStage().acknowledge("m", 0, 9, ACCEPT) == Refusal(
         ErrorCode.INVALID_RECORD_STATE,
         "Batch record not found. The request batch offsets are not found in the cache.",
     )
 
 
 def test_a_session_that_ends_releases_the_records_of_its_member_alone() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     stage.acquire("m", records_max=10)
     stage.acquire("n", records_max=10)
     stage.release("m")
@@ -201,7 +201,7 @@ def test_a_session_that_ends_releases_the_records_of_its_member_alone() -> None:
 
 
 def test_no_more_records_are_in_flight_than_the_group_allows() -> None:
-    stage = ShareStage((10, 10, 10), LIMITS._replace(records_max=15))
+    stage = SharePartitionStage((10, 10, 10), LIMITS._replace(records_max=15))
     assert stage.acquire("m", records_max=500) == [Acquired(0, 19, 1)], "up to the end of a record batch"
     assert not stage.partition.can_acquire and stage.acquire("m") == []
     stage.acknowledge("m", 0, 4, RELEASE)
@@ -212,7 +212,7 @@ def test_no_more_records_are_in_flight_than_the_group_allows() -> None:
 
 
 def test_deleted_records_are_archived_and_acquired_ones_wait_for_their_locks() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     stage.acquire("m", records_max=10)
     stage.acquire("n", records_max=10)
     stage.acknowledge("n", 10, 14, RELEASE)
@@ -229,17 +229,17 @@ def test_deleted_records_are_archived_and_acquired_ones_wait_for_their_locks() -
 
 
 def test_the_log_start_moves_past_everything_in_flight() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     stage.acquire("m", records_max=10)
     stage.partition.log_start_moved(25)
     assert ends(stage) == (25, 25) and stage.partition.next_fetch_offset() == 25
-    empty = ShareStage()
+    empty = SharePartitionStage()
     empty.partition.log_start_moved(5)
     assert ends(empty) == (5, 5)
 
 
 def test_records_of_aborted_transactions_are_not_delivered() -> None:
-    stage = ShareStage((5,))
+    stage = SharePartitionStage((5,))
     stage.append(5, 7, is_transactional=True)
     stage.append(5, 8, is_transactional=True)
     stage.append(1, 7, is_transactional=True, aborts=True)
@@ -253,7 +253,7 @@ def test_records_of_aborted_transactions_are_not_delivered() -> None:
 
 
 def test_another_leader_goes_on_from_what_is_stored() -> None:
-    stage = ShareStage()
+    stage = SharePartitionStage()
     stage.acquire("m", records_max=10)
     stage.acquire("m", records_max=10)
     stage.acknowledge("m", 5, 9, ACCEPT)
@@ -282,7 +282,7 @@ def test_a_state_that_makes_no_sense_is_refused(batch: StoredBatch) -> None:
 
 
 def test_records_that_compaction_removed_are_archived() -> None:
-    stage = ShareStage((5, 5, 5))
+    stage = SharePartitionStage((5, 5, 5))
     stage.acquire("m")
     stage.acknowledge("m", 0, 14, RELEASE)
     del stage.log[0]
@@ -293,7 +293,7 @@ def test_records_that_compaction_removed_are_archived() -> None:
 
 
 def test_limits_are_those_of_the_moment() -> None:
-    stage = ShareStage((4,), ShareLimits(3, 10, 1_000, False))
+    stage = SharePartitionStage((4,), ShareLimits(3, 10, 1_000, False))
     stage.acquire("m")
     stage.limits = stage.limits._replace(delivery_count_max=1)
     stage.acknowledge("m", 0, 3, RELEASE)
@@ -302,7 +302,7 @@ def test_limits_are_those_of_the_moment() -> None:
 
 def test_the_start_offset_does_not_go_back_behind_the_log_start() -> None:
     """The log start passes everything in flight while an acknowledgement of it is being stored."""
-    stage = ShareStage((10,))
+    stage = SharePartitionStage((10,))
     stage.acquire("a")
     write = stage.begin("a", 0, 9, ACCEPT)
     assert isinstance(write, StateWrite)
@@ -312,7 +312,7 @@ def test_the_start_offset_does_not_go_back_behind_the_log_start() -> None:
 
 
 def test_the_log_start_frees_the_room_of_records_that_are_done() -> None:
-    stage = ShareStage((1, 9), LIMITS._replace(records_max=10))
+    stage = SharePartitionStage((1, 9), LIMITS._replace(records_max=10))
     stage.acquire("a", batch_size=1)
     stage.acknowledge("a", 0, 0, RELEASE)
     stage.acknowledge("a", 1, 9, ACCEPT)
@@ -321,7 +321,7 @@ def test_the_log_start_frees_the_room_of_records_that_are_done() -> None:
 
 
 def test_an_aborted_transaction_leaves_room_for_others_however_long_it_is() -> None:
-    stage = ShareStage((), LIMITS._replace(records_max=10))
+    stage = SharePartitionStage((), LIMITS._replace(records_max=10))
     stage.append(10, 7, is_transactional=True)
     stage.append(1, 7, is_transactional=True, aborts=True)
     assert stage.acquire("a", aborted=[(0, 7)], batches_max=1) == []
@@ -330,7 +330,7 @@ def test_an_aborted_transaction_leaves_room_for_others_however_long_it_is() -> N
 
 def test_the_start_offset_moves_past_what_compaction_removed_of_a_gap() -> None:
     """Another leader took over while the first records were acquired, and they are not in the log any more."""
-    stage = ShareStage((5, 5, 5))
+    stage = SharePartitionStage((5, 5, 5))
     stage.acquire("a", batch_size=1)
     stage.acknowledge("a", 5, 9, ACCEPT)
     stage.fail_over()
@@ -344,7 +344,7 @@ def test_the_start_offset_moves_past_what_compaction_removed_of_a_gap() -> None:
 
 def test_a_gap_that_compaction_emptied_does_not_hold_what_is_done() -> None:
     """As many records as may be in flight follow the gap, and all of them are acknowledged."""
-    stage = ShareStage((2, 3, 5, 5), LIMITS._replace(records_max=5))
+    stage = SharePartitionStage((2, 3, 5, 5), LIMITS._replace(records_max=5))
     del stage.log[1]
     stage.partition.load(0, 0, [StoredBatch(0, 1, 0, 1), StoredBatch(5, 9, 2, 1)])
     assert stage.acquire("a", batches_max=1) == [Acquired(0, 1, 2)]

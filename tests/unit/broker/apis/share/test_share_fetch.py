@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.apis.share.share_fetch import PLANNED_MAX
-from moldau.broker.coordinators.share_state import coordinator_key
-from moldau.broker.sharing.share_partitions import READ_SIZE_MIN, SharedPartition
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.coordinators.share_coordinator import coordinator_key
+from moldau.broker.share_partitions.runner import READ_SIZE_MIN, SharePartitionRunner
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import share_fetch
@@ -318,7 +318,7 @@ def test_no_more_is_read_than_the_wanted_records_take_and_a_larger_batch_is_read
             await client.produce("t", batch(*"abcd"), partition=partition)
             await consumer.take(partition=partition, wait_ms=1_000)
         shared = node.broker.services.share_partitions.get(ShareKey(GROUP, topic_id, 1))
-        assert isinstance(shared, SharedPartition)
+        assert isinstance(shared, SharePartitionRunner)
         size = shared.read_size(500)
         assert size is not None and READ_SIZE_MIN < size < READ_SIZE_MIN + 500 * 100
         large = "x" * (READ_SIZE_MIN + 500 * 100)

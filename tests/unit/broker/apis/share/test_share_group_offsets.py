@@ -10,7 +10,7 @@ import pytest
 
 from moldau.broker.apis.share.share_group_offsets import Description
 from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.share_state.events import StateAnswer
+from moldau.coordinator.share_coordinator.events import StateAnswer
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponseGroup
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from moldau.broker.coordinators.share_state import coordinator_key, is_share_key
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.coordinators.share_coordinator import coordinator_key, is_share_key
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import initialize_share_group_state as initialize
@@ -18,7 +18,7 @@ from moldau.protocol.messages import read_share_group_state_summary as summary
 from moldau.protocol.messages import write_share_group_state as write
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from tests.support.node import Client, Node, serve_and
-from tests.support.share_state_conversation import REQUESTS, UPDATES_PER_SNAPSHOT, converse
+from tests.support.share_coordinator_conversation import REQUESTS, UPDATES_PER_SNAPSHOT, converse
 
 GROUP = "g:1"
 SHARE = 2
@@ -121,7 +121,7 @@ def test_the_state_survives_a_restart_and_its_log_is_pruned() -> None:
         await partitions(client, initialize_request(topic_id, 0))
         for last in range(10):
             await partitions(client, write_request(topic_id, 0, last), 1)
-        index = node.broker.coordinators.share_state.partition_of(key)
+        index = node.broker.coordinators.share_coordinator.partition_of(key)
         partition = node.broker.replicas.get("__share_group_state", index)
         assert partition is not None and partition.log.end_offset == 11
         await asyncio.sleep(2)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from moldau.coordinator.share.group import ShareGroup
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_share_group_offsets as alter_offsets
 from moldau.protocol.messages import delete_share_group_offsets as delete_offsets
@@ -147,7 +147,7 @@ def test_offsets_are_described_set_and_deleted() -> None:
         assert await alter(client, ("t", 0, 0)) == [0]
         gone = await client.ask(DeleteGroupsRequest(groups_names=[GROUP]), 2)
         assert [each.error_code for each in gone.results] == [ErrorCode.NONE]
-        runner = node.broker.coordinators.share_state.runner_of(ShareKey(GROUP, topic_id, 0))
+        runner = node.broker.coordinators.share_coordinator.runner_of(ShareKey(GROUP, topic_id, 0))
         assert not isinstance(runner, ErrorCode)
         assert [*runner.shard.states()] == [], "the share coordinator has forgotten the group"
         assert (await beat(client, 0, "t", member_id="n")).member_epoch == 2
@@ -206,7 +206,7 @@ def test_a_deleted_topic_is_forgotten_by_the_group_and_by_the_share_coordinator(
             await client.create(name, 1)
         node.broker.services.topics.create_internal(node.broker.coordinators.groups.shards.topic)
         await beat(client, 0, "t", "u")
-        state = node.broker.coordinators.share_state
+        state = node.broker.coordinators.share_coordinator
         while len(await offsets(client)) < 2:
             await asyncio.sleep(0.1)
         kept = [(key.topic_id, key.partition) for runner in state.shards.runners for key, _ in runner.shard.states()]

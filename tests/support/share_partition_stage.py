@@ -12,7 +12,7 @@ LIMITS = ShareLimits(delivery_count_max=5, records_max=2_000, lock_duration_ms=3
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
-class ShareStage:
+class SharePartitionStage:
     """Batches of these sizes from offset 0 on; the share coordinator stores each write at once."""
 
     def __init__(self, sizes: Sequence[int] = (10, 10, 10), limits: ShareLimits = LIMITS) -> None:

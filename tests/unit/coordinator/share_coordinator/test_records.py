@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.coordinator.share_state.records import ShareStateChange, change_of, record_of
-from moldau.coordinator.share_state.state import ShareKey, ShareState, StateBatch, StateUpdate
+from moldau.coordinator.share_coordinator.records import ShareStateChange, change_of, record_of
+from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch, StateUpdate
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from moldau.coordinator.runtime.log_reading import RecordReader
-from moldau.coordinator.share_state.state import ShareKey, ShareState, StateBatch, StateUpdate
+from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch, StateUpdate
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from moldau.coordinator.runtime.machine import Effects, Loaded
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     InitializeState,
     ReadState,
     ShareStateConfig,
     StateAnswer,
     WriteState,
 )
-from moldau.coordinator.share_state.records import ShareStateChange, ShareStateRecordReader, change_of
-from moldau.coordinator.share_state.shard import ShareStateShard
-from moldau.coordinator.share_state.state import ShareKey, ShareState, StateBatch
+from moldau.coordinator.share_coordinator.records import ShareStateChange, ShareStateRecordReader, change_of
+from moldau.coordinator.share_coordinator.shard import ShareStateShard
+from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch
 from tests.support.machine_stage import MachineStage
 
 KEY = ShareKey("g", b"t" * 16, 0)
 
 
-class ShareStateStage(MachineStage[ShareStateShard]):
+class ShareCoordinatorStage(MachineStage[ShareStateShard]):
     def __init__(self, config: ShareStateConfig, partition_count: Callable[[bytes], int | None]) -> None:
         """`partition_count`: the number of partitions of a topic by its id, None if there is no such topic."""
         self.config = config

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
+from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
 
 NO_EPOCH: Final = -1

@@ -12,8 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from moldau.broker.sharing.share_partitions import SharedPartition
-from moldau.coordinator.share_state.events import InitializeState, ReadState, StateAnswer, StateRequest, WriteState
+from moldau.broker.share_partitions.runner import SharePartitionRunner
+from moldau.coordinator.share_coordinator.events import (
+    InitializeState,
+    ReadState,
+    StateAnswer,
+    StateRequest,
+    WriteState,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import Acquired
 from moldau.replication.share.changes import GAP, RENEW
@@ -26,7 +32,7 @@ from moldau.replication.share.in_flight import (
     FINAL_STATES,
     InFlightState,
 )
-from tests.simulation.share.topic_log import TopicLog
+from tests.simulation.share_records.topic_log import TopicLog
 from tests.support.drawn_steps import Violation
 
 ACCEPT: Final = 1
@@ -69,7 +75,7 @@ class Generation:
 class Life:
     """What a share partition has told, since it was loaded."""
 
-    shared: SharedPartition
+    shared: SharePartitionRunner
     read_moment: int = -1
     """When its read of the state came to the coordinator last."""
     base: dict[int, Stored] = field(default_factory=dict)
@@ -95,7 +101,7 @@ class Rules:
         self.delivered_count = 0
         self.gaps: set[int] = set()
         """The offsets that a member ever acknowledged as a gap: they need no dead letter."""
-        self._lives: dict[SharedPartition, Life] = {}
+        self._lives: dict[SharePartitionRunner, Life] = {}
         self._leader_epoch = -1
         """The highest leader epoch that the coordinator has confirmed."""
         self._state_epoch = -1
@@ -107,7 +113,7 @@ class Rules:
         self.moment += 1
         return self.moment
 
-    def life_of(self, shared: SharedPartition | None) -> Life | None:
+    def life_of(self, shared: SharePartitionRunner | None) -> Life | None:
         if shared is None:
             return None
         if shared not in self._lives:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from moldau.broker.sharing.share_partitions import SharedPartition
-from moldau.coordinator.share_state import shard as state_shard
+from moldau.broker.share_partitions.runner import SharePartitionRunner
+from moldau.coordinator.share_coordinator import shard as state_shard
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.in_flight import InFlightState
 from moldau.replication.share.share_partition import SharePartition
-from tests.simulation.share.swarm import ShareRecordsSwarm
+from tests.simulation.share_records.swarm import ShareRecordsSwarm
 from tests.support.drawn_steps import Violation
 
 SEEDS = 20
@@ -35,14 +35,14 @@ def test_locks_that_never_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_acknowledgement_that_is_answered_before_it_is_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SharedPartition._store
+    store = SharePartitionRunner._store
 
-    def answer_early(self: SharedPartition, write: object, answered: object) -> None:
+    def answer_early(self: SharePartitionRunner, write: object, answered: object) -> None:
         if callable(answered):
             answered(ErrorCode.NONE, None)
         store(self, write, None)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SharedPartition, "_store", answer_early)
+    monkeypatch.setattr(SharePartitionRunner, "_store", answer_early)
     with pytest.raises(Violation, match="stored is"):
         run_many()
 

@@ -10,15 +10,15 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final, Protocol
 
-from moldau.broker.coordinators.share_persister import RETRIABLE, AnswerToken
+from moldau.broker.coordinators.share_state_persister import RETRIABLE, AnswerToken
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share_state.events import LogPruned, PruneLog, ShareStateConfig, StateAnswer, StateRequest
-from moldau.coordinator.share_state.shard import ShareStateShard
+from moldau.coordinator.share_coordinator.events import LogPruned, PruneLog, ShareStateConfig, StateAnswer, StateRequest
+from moldau.coordinator.share_coordinator.shard import ShareStateShard
 from moldau.protocol.errors import ErrorCode
 from tests.support.drawn_stage import DrawnStage, Watcher
 from tests.support.drawn_steps import Violation
 from tests.support.machine_stage import TICKS_MAX, WALL_MS, Batch
-from tests.support.share_state_stage import ShareStateStage
+from tests.support.share_coordinator_stage import ShareCoordinatorStage
 
 RETRY_MS: Final = 200
 
@@ -74,7 +74,7 @@ class Witness(Protocol):
     def answered(self, life: Any, request: StateRequest, answer: StateAnswer) -> None: ...
 
 
-class StateHost(DrawnStage[ShareStateShard], ShareStateStage):
+class StateHost(DrawnStage[ShareStateShard], ShareCoordinatorStage):
     attempts_max = 8
     """As often as the broker sends a request."""
     loses = 0.0

@@ -24,7 +24,7 @@ from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.broker.runtime.environment import Environment
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode

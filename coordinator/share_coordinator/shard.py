@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, Step, Timers, write_error
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     NO_EPOCH,
     DeleteState,
     InitializeState,
@@ -38,8 +38,8 @@ from moldau.coordinator.share_state.events import (
     TopicsDeleted,
     WriteState,
 )
-from moldau.coordinator.share_state.records import NEXT, ShareStateChange, record_of
-from moldau.coordinator.share_state.state import (
+from moldau.coordinator.share_coordinator.records import NEXT, ShareStateChange, record_of
+from moldau.coordinator.share_coordinator.state import (
     NO_OFFSET,
     ShareKey,
     ShareState,

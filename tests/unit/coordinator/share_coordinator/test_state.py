@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.coordinator.share_state.state import (
+from moldau.coordinator.share_coordinator.state import (
     NO_OFFSET,
     ShareState,
     StateBatch,

@@ -1,4 +1,4 @@
-"""The share partitions of the partitions that this broker leads.
+"""Runs the machine of one share partition, whose partition this broker leads.
 
     first fetch of a group ──▶ loading: state from the share coordinator ──▶ active ──▶ gone
                                                                                         not leader, deleted, fenced by
@@ -13,23 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.broker.coordinators.group_row import share_settings
-from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
-from moldau.broker.metadata.cluster_view import DynamicConfig, PublishedMetadata
+from moldau.broker.coordinators.share_state_persister import NOBODY, ShareStatePersister
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
-from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
-from moldau.broker.sharing.dead_letter_queue import DeadLetterCounts, DeadLetterPorts, DeadLetterWriting, QueueSettings
-from moldau.coordinator.share_state.events import ReadState, StateAnswer, WriteState
-from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey, StateBatch
-from moldau.kraft.features import DEAD_LETTERS_VERSION, SHARE_VERSION
-from moldau.kraft.image.configs import ResourceType
+from moldau.broker.share_partitions.dead_letter_queue import DeadLetterPorts, DeadLetterWriting
+from moldau.broker.share_partitions.settings import GroupSettings, duration_ms
+from moldau.coordinator.share_coordinator.events import ReadState, StateAnswer, WriteState
+from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
@@ -38,7 +33,6 @@ from moldau.replication.share.changes import (
     DeadLetter,
     LoadError,
     Refusal,
-    ShareLimits,
     StateWrite,
     StoredBatch,
 )
@@ -69,54 +63,6 @@ FENCING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """The errors after which the share partition is loaded anew."""
-DURATION: Final = re.compile(
-    r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
-    re.IGNORECASE,
-)
-
-
-class ShareSettings(NamedTuple):
-    """The settings of a group, its own before the broker's."""
-
-    limits: ShareLimits
-    reads_committed: bool
-    """share.isolation.level"""
-    offset_reset: str
-    """share.auto.offset.reset"""
-    queue: QueueSettings = QueueSettings()
-
-
-class GroupSettings:
-    """The settings of groups, which are made anew if the metadata or the broker's configuration changed."""
-
-    def __init__(self, published: PublishedMetadata, settings: DynamicConfig) -> None:
-        self._published = published
-        self._settings = settings
-        self._of: dict[str, ShareSettings] = {}
-        self._made_of: tuple[object, object, object] = (None, None, None)
-
-    def of(self, group_id: str) -> ShareSettings:
-        image, features = self._published.image.configs, self._published.image.features
-        config = self._settings.config
-        if self._made_of != (image, features, config):
-            self._of.clear()
-            self._made_of = (image, features, config)
-        found = self._of.get(group_id)
-        if found is None:
-            own = share_settings(config).of_group(image.of(ResourceType.GROUP, group_id))
-            found = self._of[group_id] = ShareSettings(
-                ShareLimits(
-                    own.delivery_count_limit,
-                    own.partition_max_record_locks,
-                    own.record_lock_duration_ms,
-                    own.is_renew_acknowledge_enabled,
-                    bool(own.dead_letter_topic) and features.levels.get(SHARE_VERSION, 0) >= DEAD_LETTERS_VERSION,
-                ),
-                own.is_read_committed,
-                own.auto_offset_reset,
-                QueueSettings(own.dead_letter_topic, own.copies_dead_letters),
-            )
-        return found
 
 
 class ShareCounts:
@@ -151,11 +97,11 @@ class SharePorts(NamedTuple):
     dead_letters: DeadLetterPorts
 
 
-class SharedPartition:
+class SharePartitionRunner:
     """One share partition on its leader; its `PartitionListener`."""
 
     def __init__(
-        self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharedPartition], None]
+        self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharePartitionRunner], None]
     ) -> None:
         self.key = key
         self.partition = partition
@@ -200,7 +146,7 @@ class SharedPartition:
 
     # Loading
 
-    def load(self, former: SharedPartition | None) -> None:
+    def load(self, former: SharePartitionRunner | None) -> None:
         """`former`: the last one of this key here, which is gone, and may still store something."""
         self.partition.add_listener(self)
         if former is None:
@@ -447,76 +393,3 @@ class SharedPartition:
 
     def on_gone(self, error: ErrorCode) -> None:
         self.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-class SharePartitions:
-    """All share partitions of this broker."""
-
-    def __init__(self, replicas: Replicas, ports: SharePorts) -> None:
-        self._replicas = replicas
-        self._ports = ports
-        self._of: dict[ShareKey, SharedPartition] = {}
-        self._former: dict[ShareKey, SharedPartition] = {}
-        """Those that are gone and still store something."""
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def __iter__(self) -> Iterator[SharedPartition]:
-        return iter([*self._of.values()])
-
-    @property
-    def counts(self) -> ShareCounts:
-        return self._ports.counts
-
-    @property
-    def dead_letter_counts(self) -> DeadLetterCounts:
-        return self._ports.dead_letters.counts
-
-    def settings_of(self, group_id: str) -> ShareSettings:
-        return self._ports.settings.of(group_id)
-
-    def find(self, key: ShareKey) -> SharedPartition | None:
-        return self._of.get(key)
-
-    def get(self, key: ShareKey) -> SharedPartition | ErrorCode:
-        """The share partition, which begins to load if it is new; or the error of a partition that this broker does
-        not lead.
-        """
-        found = self._of.get(key)
-        if found is not None:
-            if found.partition.leader_epoch == found.machine.leader_epoch:
-                return found
-            found.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        partition = self._replicas.find((key.topic_id, key.partition))
-        if partition is None:
-            return self._replicas.error_of(key.topic_id, key.partition)
-        if not partition.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        shared = self._of[key] = SharedPartition(key, partition, self._ports, self._forget)
-        shared.load(self._former.get(key))
-        return shared
-
-    def _forget(self, shared: SharedPartition) -> None:
-        if self._of.get(shared.key) is shared:
-            del self._of[shared.key]
-        # If the one before it still stores something, this one was not loaded, and has nothing to store.
-        if self._former.setdefault(shared.key, shared) is shared:
-            shared.when_stored(lambda: self._stored(shared))
-
-    def _stored(self, shared: SharedPartition) -> None:
-        if self._former.get(shared.key) is shared:
-            del self._former[shared.key]
-
-    def group_left(self, group_id: str) -> None:
-        """No member of the group has a session here any more."""
-        for key in [key for key in self._of if key.group_id == group_id]:
-            self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, is_left=True)
-
-
-def duration_ms(strategy: str) -> int:
-    """The duration (ms) in a `by_duration:` strategy."""
-    match = DURATION.fullmatch(strategy)
-    assert match is not None, "the settings of a group are valid"
-    days, hours, minutes, seconds = (float(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
-    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1_000)

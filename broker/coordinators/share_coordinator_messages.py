@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     InitializeState,
     ReadState,
@@ -17,7 +17,7 @@ from moldau.coordinator.share_state.events import (
     StateRequest,
     WriteState,
 )
-from moldau.coordinator.share_state.state import StateBatch
+from moldau.coordinator.share_coordinator.state import StateBatch
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import initialize_share_group_state as initialize

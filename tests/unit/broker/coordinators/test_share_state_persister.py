@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.coordinators.share_persister import ATTEMPTS, KEYS_MAX, NOBODY, ShareStatePersister
-from moldau.broker.coordinators.share_state_messages import answers_of, message_of
+from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
+from moldau.broker.coordinators.share_state_persister import ATTEMPTS, KEYS_MAX, NOBODY, ShareStatePersister
 from moldau.broker.network.peer_channel import NoResponse
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     InitializeState,
     ReadState,
@@ -22,7 +22,7 @@ from moldau.coordinator.share_state.events import (
     StateRequest,
     WriteState,
 )
-from moldau.coordinator.share_state.state import ShareKey, StateBatch
+from moldau.coordinator.share_coordinator.state import ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import read_share_group_state as read

@@ -15,14 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.broker.coordinators.share_state import ShareCoordinator
-from moldau.broker.coordinators.share_state_messages import answers_of, message_of
+from moldau.broker.coordinators.share_coordinator import ShareCoordinator
+from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
 from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.share_state.events import StateAnswer, StateRequest
+from moldau.coordinator.share_coordinator.events import StateAnswer, StateRequest
 from moldau.protocol.errors import ErrorCode
 
 Answered: TypeAlias = Callable[[StateAnswer], None]

@@ -11,29 +11,25 @@ from inspect import getclosurevars
 from random import Random
 from typing import Any, Final, cast
 
-from moldau.broker.sharing import share_partitions as sharing
-from moldau.broker.sharing.dead_letter_queue import DeadLetterWriting
-from moldau.broker.sharing.share_partitions import (
-    ShareCounts,
-    SharedPartition,
-    SharePartitions,
-    SharePorts,
-    ShareSettings,
-)
-from moldau.coordinator.share_state.events import (
+from moldau.broker.share_partitions import runner
+from moldau.broker.share_partitions.dead_letter_queue import DeadLetterWriting
+from moldau.broker.share_partitions.registry import SharePartitionRegistry
+from moldau.broker.share_partitions.runner import ShareCounts, SharePartitionRunner, SharePorts
+from moldau.broker.share_partitions.settings import ShareSettings
+from moldau.coordinator.share_coordinator.events import (
     InitializeState,
     ShareStateConfig,
     StateAnswer,
     StateRequest,
     WriteState,
 )
-from moldau.coordinator.share_state.state import NO_OFFSET, ShareKey
+from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
 from moldau.replication.share.changes import GAP, RENEW, AcknowledgementBatch, DeadLetter, ShareLimits
-from tests.simulation.share.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
-from tests.simulation.share.state_host import Clock, StateHost
-from tests.simulation.share.topic_log import TopicLog
+from tests.simulation.share_records.coordinator_host import Clock, StateHost
+from tests.simulation.share_records.rules import ACCEPT, REJECT, RELEASE, Generation, Life, Rules
+from tests.simulation.share_records.topic_log import TopicLog
 from tests.support.drawn_stage import Manners
 from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
 
@@ -95,7 +91,7 @@ class Node:
         self.leadership: Leadership | None = None
         parts: list[Any] = [host.clock, host.clock, work.spawn, Nothing(), self, Settings(settings), ShareCounts()]
         parts.append(rules)
-        self.partitions = SharePartitions(cast(Any, self), SharePorts(*parts))
+        self.partitions = SharePartitionRegistry(cast(Any, self), SharePorts(*parts))
 
     def find(self, key: object) -> Leadership | None:
         return self.leadership
@@ -206,11 +202,11 @@ class ShareRecordsSwarm(DrawnSwarm):
             self.log.grow(self._transactions)
         self.initialize(1, NO_OFFSET)
         self.host.manners, self.host.loses = self._manners, self._loses
-        vars(sharing)["DeadLetterWriting"] = DeadLetters
+        vars(runner)["DeadLetterWriting"] = DeadLetters
         try:
             self.go(STEPS)
         finally:
-            vars(sharing)["DeadLetterWriting"] = DeadLetterWriting
+            vars(runner)["DeadLetterWriting"] = DeadLetterWriting
 
     def time_ms(self) -> int:
         return self.clock.now_ms
@@ -289,7 +285,7 @@ class ShareRecordsSwarm(DrawnSwarm):
 
     def life_at(self, node: Node) -> Life:
         shared = node.partitions.get(KEY)
-        assert isinstance(shared, SharedPartition), "it believes that it leads"
+        assert isinstance(shared, SharePartitionRunner), "it believes that it leads"
         life = self.rules.life_of(shared)
         assert life is not None
         return life

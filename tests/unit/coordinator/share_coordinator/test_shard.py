@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moldau.coordinator.runtime.log_reading import LogReader
 from moldau.coordinator.runtime.machine import Loaded, Waiter
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     LogPruned,
     PruneLog,
@@ -15,12 +15,12 @@ from moldau.coordinator.share_state.events import (
     TopicsDeleted,
     WriteState,
 )
-from moldau.coordinator.share_state.records import ShareStateChange, ShareStateRecordReader
-from moldau.coordinator.share_state.shard import CHANGES_AT_ONCE, ShareStateShard
-from moldau.coordinator.share_state.state import ShareKey, ShareState, StateBatch, StateUpdate
+from moldau.coordinator.share_coordinator.records import ShareStateChange, ShareStateRecordReader
+from moldau.coordinator.share_coordinator.shard import CHANGES_AT_ONCE, ShareStateShard
+from moldau.coordinator.share_coordinator.state import ShareKey, ShareState, StateBatch, StateUpdate
 from moldau.protocol.errors import ErrorCode
 from tests.support.machine_stage import WALL_MS
-from tests.support.share_state_stage import KEY, ShareStateStage
+from tests.support.share_coordinator_stage import KEY, ShareCoordinatorStage
 
 TOPIC, OTHER = KEY.topic_id, b"o" * 16
 PARTITIONS = {TOPIC: 1_000, OTHER: 1}
@@ -29,8 +29,8 @@ WAITER = Waiter("client", 0)
 ACCEPTED = (StateBatch(0, 4, 2, 1),)
 
 
-def new_stage() -> ShareStateStage:
-    return ShareStateStage(CONFIG, PARTITIONS.get)
+def new_stage() -> ShareCoordinatorStage:
+    return ShareCoordinatorStage(CONFIG, PARTITIONS.get)
 
 
 def test_what_is_written_is_read_again_also_by_the_next_leader() -> None:

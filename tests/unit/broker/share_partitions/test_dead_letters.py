@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moldau.broker.coordinators.share_state import coordinator_key
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.broker.coordinators.share_coordinator import coordinator_key
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from random import Random
 
-from moldau.broker.sharing.share_partitions import SharedPartition, ShareSettings
-from moldau.coordinator.share_state.events import InitializeState, ReadState, ShareStateConfig, StateRequest, WriteState
+from moldau.broker.share_partitions.runner import SharePartitionRunner
+from moldau.broker.share_partitions.settings import ShareSettings
+from moldau.coordinator.share_coordinator.events import (
+    InitializeState,
+    ReadState,
+    ShareStateConfig,
+    StateRequest,
+    WriteState,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import AcquireWish
 from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
-from tests.simulation.share.rules import ACCEPT, RELEASE, Generation, Life, Rules
-from tests.simulation.share.state_host import Clock, StateHost
-from tests.simulation.share.swarm import KEY, Leadership, Node, Work
-from tests.simulation.share.topic_log import TopicLog
+from tests.simulation.share_records.coordinator_host import Clock, StateHost
+from tests.simulation.share_records.rules import ACCEPT, RELEASE, Generation, Life, Rules
+from tests.simulation.share_records.swarm import KEY, Leadership, Node, Work
+from tests.simulation.share_records.topic_log import TopicLog
 
 SETTINGS = ShareSettings(ShareLimits(5, 500, 15_000, True), False, "earliest")
 
@@ -55,7 +62,7 @@ def test_a_waiting_fetch_is_checked_when_what_it_waits_for_is_stored() -> None:
     waiting = Waiting()
     node.partitions._ports = node.partitions._ports._replace(purgatory=waiting)  # type: ignore[arg-type]
     shared = node.partitions.get(KEY)
-    assert isinstance(shared, SharedPartition)
+    assert isinstance(shared, SharePartitionRunner)
     shared.awaited_by(waiting)  # type: ignore[arg-type]
     assert not waiting.checked() and host.deliver_call() and waiting.checked(), "its state is loaded"
     for kind in (RELEASE, ACCEPT):
@@ -86,13 +93,13 @@ def test_a_share_partition_is_loaded_anew_once_the_writes_of_the_one_before_are_
     host.call(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
     host.deliver_call()
     first = node.partitions.get(KEY)
-    assert isinstance(first, SharedPartition) and host.deliver_call()
+    assert isinstance(first, SharePartitionRunner) and host.deliver_call()
     first.acquire(AcquireWish("a", 500, 500, False, 0), log.read(0, 10, 10), ())
     answers: list[ErrorCode] = []
     first.acknowledge("a", [AcknowledgementBatch(0, 9, [ACCEPT])], lambda error, _: answers.append(error))
     node.partitions.group_left(KEY.group_id)
     second = node.partitions.get(KEY)
-    assert isinstance(second, SharedPartition) and second is not first and not second.is_loaded
+    assert isinstance(second, SharePartitionRunner) and second is not first and not second.is_loaded
     host.random = NewestFirst()
     assert host.deliver_call()
     assert [type(each) for each in asked] == [InitializeState, ReadState, WriteState], "the read waits for the write"

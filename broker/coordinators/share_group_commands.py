@@ -8,17 +8,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.coordinators.row import Reports
-from moldau.broker.coordinators.share_persister import NOBODY, ShareStatePersister
-from moldau.broker.coordinators.share_state_messages import Answers
+from moldau.broker.coordinators.share_coordinator_messages import Answers
+from moldau.broker.coordinators.share_state_persister import NOBODY, ShareStatePersister
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
-from moldau.coordinator.share_state.events import (
+from moldau.coordinator.share_coordinator.events import (
     DeleteState,
     InitializeState,
     ReadStateSummary,
     StateAnswer,
     StateRequest,
 )
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A conversation with a share coordinator, drawn from a seed: the same requests to Apache Kafka and to this broker.
 
-    python -m tests.support.share_state_conversation HOST:PORT     prints what a broker answers, a line for each request
+    python -m tests.support.share_coordinator_conversation HOST:PORT     prints what a broker answers to each request
 
 The topic has two partitions. Epochs run ahead and fall behind, keys are used before they are initialized and after they
 are deleted, partitions and topics do not exist.
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import read_share_group_state as read
@@ -105,7 +105,7 @@ def line_of(number: int, request: object, answer: Any) -> str:
 
 async def converse(client: Client, topic_id: bytes) -> list[str]:
     """The answers of a broker that leads the whole share state topic."""
-    from moldau.broker.coordinators.share_state import coordinator_key
+    from moldau.broker.coordinators.share_coordinator import coordinator_key
 
     for group in GROUPS:
         for partition in (0, 1):

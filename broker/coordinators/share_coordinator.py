@@ -15,16 +15,22 @@ from moldau.broker.coordinators.shards import Shards
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.image import CoordinatorImage
-from moldau.coordinator.share_state.events import LogPruned, PruneLog, ShareStateConfig, ShareStateEvent, TopicsDeleted
-from moldau.coordinator.share_state.state import ShareKey
+from moldau.coordinator.share_coordinator.events import (
+    LogPruned,
+    PruneLog,
+    ShareStateConfig,
+    ShareStateEvent,
+    TopicsDeleted,
+)
+from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from moldau.broker.coordinators.shard_runner import ShardRunner
     from moldau.coordinator.runtime.log_reading import RecordReader
-    from moldau.coordinator.share_state.records import ShareStateChange
-    from moldau.coordinator.share_state.shard import ShareStateShard
+    from moldau.coordinator.share_coordinator.records import ShareStateChange
+    from moldau.coordinator.share_coordinator.shard import ShareStateShard
 
     ShareStateRow: TypeAlias = CoordinatorRow[ShareStateShard, ShareStateEvent, ShareStateChange]
     ShareStateRunner: TypeAlias = ShardRunner[ShareStateShard, ShareStateEvent, ShareStateChange]
@@ -89,7 +95,7 @@ def share_state_row(config: ShareStateConfig, current_image: Callable[[], Coordi
 
         Its modules are imported here, because a broker that leads no partition of the topic does not need them.
         """
-        from moldau.coordinator.share_state.shard import ShareStateShard
+        from moldau.coordinator.share_coordinator.shard import ShareStateShard
 
         return ShareStateShard(config, high_watermark, partition_count)
 
@@ -121,7 +127,7 @@ def state_topic(config: ShareStateConfig) -> InternalTopic:
 
 
 def new_reader() -> RecordReader[ShareStateChange]:
-    from moldau.coordinator.share_state.records import ShareStateRecordReader
+    from moldau.coordinator.share_coordinator.records import ShareStateRecordReader
 
     return ShareStateRecordReader()
 
