@@ -11,6 +11,7 @@ from moldau.broker.apis.large_metadata import LargeMetadata
 from moldau.broker.apis.parts import LongRequests
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.coordinators.lag_history import LagHistory
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.registry import CoordinatorRegistry
@@ -89,5 +90,7 @@ class Services:
     whose lowest level is 0.
     """
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
+    lag_history: LagHistory = field(default_factory=LagHistory)
+    """The lags of the groups that this broker coordinates, in the last hour."""
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

@@ -81,10 +81,16 @@ class Decoder:
         return bool(await self._ask(partial(compiles, pattern=pattern), asker))
 
     async def count(
-        self, so_far: Counted, records: BytesLike, aborted: Sequence[AbortedTransaction], asker: str
+        self,
+        so_far: Counted,
+        records: BytesLike,
+        aborted: Sequence[AbortedTransaction],
+        asker: str,
+        *,
+        dates_roughly: bool = False,
     ) -> tuple[Counted, bool]:
         """What was counted, and whether that is all that was fetched. Batches whose headers tell enough are counted
-        here. Raises `WorkEnded`.
+        here; if their first timestamp is enough, that is nearly all. Raises `WorkEnded`.
         """
         from pickle import PickleBuffer
 
@@ -92,7 +98,7 @@ class Decoder:
 
         told = replace(so_far)
         try:
-            count_batches(told, records, aborted, decodes=False)
+            count_batches(told, records, aborted, decodes=False, dates_roughly=dates_roughly)
         except MalformedMessage:
             return told, False
         except RecordsNeeded:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,20 +18,17 @@ from moldau.broker.console.groups import (
     group_of,
     list_groups,
 )
-from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
+from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Budget, Ends, PartitionLag, ends_of, partition_lags
-from moldau.broker.console.lag_history import GROUPS_MAX, PERIOD_MS, LagHistory, outline
 from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Rows, Visit, choose
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
+from moldau.broker.console.remembered import lags_of_last_hour, outline
 from moldau.broker.reasons.explain import Sentence
-from moldau.security.access import AclOperation, ResourceKind, Unrestricted
+from moldau.security.access import AclOperation, ResourceKind
 
-log = logging.getLogger("moldau.console")
 KINDS: Final = ("", "classic", "consumer", "share", "streams")
 SORTED_MAX: Final = 500
 """The most groups whose lags are compared for one page."""
-OUTLINE: Final = (600, 80)
-"""Width and height of the picture of the last hour."""
 LIST_BUDGET: Final = (1 << 22, 1 << 17)
 GROUP_BUDGET: Final = (1 << 24, 1 << 21)
 """Bytes that are read in order to count records: for the whole page, for a partition."""
@@ -67,7 +63,6 @@ class GroupList:
 
 
 async def describe_groups(visit: Visit) -> GroupList:
-    watch(visit)
     sort, kind = visit.choice("sort", ("lag", "name")), visit.choice("kind", KINDS)
     listed, errors = await list_groups(visit.client)
     found = {each.id: each for each in listed if kind in ("", each.kind)}
@@ -90,8 +85,8 @@ async def describe_groups(visit: Visit) -> GroupList:
     rows = [await _with_lag(visit.client, row, offsets[row.id], ends, budget) for row in rows]
     if sort == "lag":
         rows.sort(key=lambda each: (-(each.records or 0), each.id))
-    if sees_topics(visit):
-        rows = [replace(row, trend=growth(visit.kept.history.of(row.id))) for row in rows]
+    hours = await lags_of_last_hour(visit.client, {row.id: row.coordinator for row in rows})
+    rows = [replace(row, trend=growth(hours.get(row.id, []))) for row in rows]
     return GroupList(visit.field("q"), kind, sort, Rows(rows, total, next_page), errors, compared)
 
 
@@ -148,40 +143,6 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
     )
 
 
-# The last hour
-
-
-def watch(visit: Visit) -> None:
-    """Begin to take points of the lags, if no visitor has begun it before."""
-    if visit.kept.history.visited(visit.ports.environment.monotonic_ms()):
-        visit.ports.services.spawn(_sample(visit.ports, visit.kept.history), "lags of groups")
-
-
-async def _sample(ports: ConsolePorts, history: LagHistory) -> None:
-    while history.goes_on(ports.environment.monotonic_ms()):
-        try:
-            history.add(await _lags_now(KafkaClient(ports, Unrestricted(), "")))
-        except Exception:  # A point that is missing must not stop the broker, as the failure of a task does.
-            log.exception("the lags of groups cannot be found")
-        await asyncio.sleep(PERIOD_MS / 1000)
-
-
-async def _lags_now(client: KafkaClient) -> dict[str, int | None]:
-    """The lag of each group in records, of some of them if there are very many."""
-    listed = (await list_groups(client))[0][:GROUPS_MAX]
-    offsets = await committed_offsets(client, listed)
-    ends = await _ends(client, offsets.values())
-    budget = Budget(*LIST_BUDGET)
-    lags = [await _with_lag(client, GroupRow(*each), offsets[each.id], ends, budget) for each in listed]
-    return {each.id: each.records for each in lags}
-
-
-def sees_topics(visit: Visit) -> bool:
-    """Whether the user may describe all topics: the points are sums over all of those that a group reads."""
-    access = visit.client.access
-    return access.is_unrestricted or bool(access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC))
-
-
 def growth(points: Sequence[int | None]) -> int | None:
     """By how much the last point is above the first one."""
     known = [each for each in points if each is not None]
@@ -215,7 +176,6 @@ class GroupDescription:
 
 
 async def describe_group(visit: Visit) -> GroupDescription:
-    watch(visit)
     group_id = visit.variables["id"]
     visit.require(AclOperation.DESCRIBE, ResourceKind.GROUP, group_id)
     coordinator = await coordinator_of(visit.client, group_id)
@@ -230,7 +190,7 @@ async def describe_group(visit: Visit) -> GroupDescription:
     records, is_exact, behind_ms = total_lag(lags)
     told = (group_id, group.kind, group.state)
     found = await reasons(visit.client, told, coordinator, described.members, lags, ends)
-    history = visit.kept.history.of(group_id) if sees_topics(visit) else []
+    hour = (await lags_of_last_hour(visit.client, {group_id: coordinator})).get(group_id, [])
     return GroupDescription(
         group_id,
         group.kind,
@@ -244,8 +204,8 @@ async def describe_group(visit: Visit) -> GroupDescription:
         is_exact,
         behind_ms,
         found,
-        history,
-        outline(history, *OUTLINE),
+        hour,
+        outline(hour),
         [each for each in (described.error, offsets.error) if each],
     )
 

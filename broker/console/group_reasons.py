@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from moldau.broker.console.group_members import MemberRow
-from moldau.broker.console.kafka_client import KafkaClient, Unanswered
+from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Ends, PartitionLag
+from moldau.broker.console.remembered import history_of
 from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import HISTORY_SETTING, GroupFacts, History, MemberFacts, PartitionFacts
-from moldau.kraft.image.configs import ResourceType
-from moldau.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
+from moldau.broker.reasons.facts import GroupFacts, MemberFacts, PartitionFacts
 
 SHARE: Final = "share"
 
@@ -29,7 +24,7 @@ async def reasons(
     ends: Ends,
 ) -> list[Sentence]:
     """The sentences about a group, which is given by its id, kind and state."""
-    history = await _history(client, group[0], coordinator)
+    history = await history_of(client, group[0], coordinator)
     commits = {} if history is None else history.commits_ms or {}
     readers: dict[tuple[str, int], str] = {}
     if group[1] != SHARE:  # Several members read a partition of a share group.
@@ -51,17 +46,3 @@ async def reasons(
     ]
     facts = [MemberFacts(each.id, each.client_id, each.host, each.instance_id) for each in members]
     return explain(GroupFacts(*group, facts, partitions, history))
-
-
-async def _history(client: KafkaClient, group_id: str, coordinator: int) -> History | None:
-    """What the coordinator remembers; None if it does not tell it."""
-    resource = DescribeConfigsResource(
-        resource_type=ResourceType.GROUP, resource_name=group_id, configuration_keys=[HISTORY_SETTING]
-    )
-    request = DescribeConfigsRequest(resources=[resource])
-    try:
-        answer = await client.ask(request, DescribeConfigsResponse, broker_id=coordinator)
-    except Unanswered:
-        return None
-    value = next((each.value for result in answer.results for each in result.configs), None)
-    return None if value is None else History.from_json(value)

@@ -18,7 +18,7 @@ from typing import Final
 from moldau.broker.console.decoding.counting import NO_OFFSETS, Counted, OffsetSet
 from moldau.broker.console.kafka_client import KafkaClient, Unanswered
 from moldau.broker.console.page import SLICE, gather
-from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of
+from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of, own_ends
 from moldau.broker.runtime.limited_work import WorkEnded
 from moldau.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.primitives import BytesLike
@@ -69,9 +69,14 @@ class Ends:
 
 
 async def ends_of(client: KafkaClient, partitions: Iterable[Partition], isolation: int = READ_COMMITTED) -> Ends:
-    """Both ends of partitions; one request for each leader and end."""
-    keys = list(partitions)
-    last, first = await gather(offsets_of(client, keys, LATEST, isolation), offsets_of(client, keys, EARLIEST))
+    """Both ends of partitions: those of this broker, and one request to each other leader for each end."""
+    own, others = await own_ends(client, partitions, isolation)
+    first = {key: ends[0] for key, ends in own.items()}
+    last = {key: ends[1] for key, ends in own.items()}
+    if others:
+        further = await gather(offsets_of(client, others, EARLIEST), offsets_of(client, others, LATEST, isolation))
+        first |= further[0]
+        last |= further[1]
     return Ends(first, last)
 
 
@@ -101,7 +106,7 @@ async def partition_lags(
             continue
         left_out = (finished or {}).get(key, NO_OFFSETS)
         counted = Counted(begin, end, left_out or NO_OFFSETS)
-        counted = await _count(client, key, counted, budget, isolation)
+        counted = await count_unread(client, key, counted, budget, isolation)
         is_exact = counted.offset >= end and left_out is not None
         records = counted.records + counted.offsets_left
         behind_ms = 0 if counted.first_ms is None and is_exact else None
@@ -111,7 +116,15 @@ async def partition_lags(
     return lags
 
 
-async def _count(client: KafkaClient, key: Partition, counted: Counted, budget: Budget, isolation: int) -> Counted:
+async def count_unread(
+    client: KafkaClient,
+    key: Partition,
+    counted: Counted,
+    budget: Budget,
+    isolation: int,
+    *,
+    dates_roughly: bool = False,
+) -> Counted:
     """What was counted, as far as the budget, the leader and the process that decodes allow."""
     left = budget.partition
     while counted.offset < counted.end and left > 0 and budget.left > 0:
@@ -124,7 +137,7 @@ async def _count(client: KafkaClient, key: Partition, counted: Counted, budget: 
         try:
             # In the process of the node the records are a view of a buffer of the log.
             counted, is_whole = await client.ports.decoder.count(
-                counted, bytes(fetched.records), fetched.aborted, client.asker
+                counted, bytes(fetched.records), fetched.aborted, client.asker, dates_roughly=dates_roughly
             )
         except WorkEnded as ended:
             log.warning("records of %s-%d from offset %d on are not counted: %s", *key, before, ended)

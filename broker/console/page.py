@@ -12,12 +12,11 @@ import asyncio
 import dataclasses
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
-from moldau.broker.console.lag_history import LagHistory
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -37,13 +36,6 @@ class Refusal(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Kept:
-    """What a console keeps between visits."""
-
-    history: LagHistory = field(default_factory=LagHistory)
-
-
 class Visit:
     """One request for a page: what it asks for, and the client of its user."""
 
@@ -53,10 +45,8 @@ class Visit:
         path: str,
         variables: Mapping[str, str],
         query: Mapping[str, str],
-        kept: Kept | None = None,
     ) -> None:
         self.client = client
-        self.kept = Kept() if kept is None else kept
         self.path = path
         self.variables = variables
         self.query = query

@@ -86,16 +86,10 @@ async def offsets_of(
     whose leader does not tell are left out. The ends of the logs that this broker leads are looked up in slices.
     """
     found: dict[Partition, int] = {}
-    others: list[Partition] = []
-    own = own_ends(client, timestamp, isolation_level)
-    for count, key in enumerate(partitions, 1):
-        offset = own(key)
-        if offset is None:
-            others.append(key)
-        else:
-            found[key] = offset
-        if count % SLICE == 0:
-            await asyncio.sleep(0)
+    others = list(partitions)
+    if timestamp in (EARLIEST, LATEST):
+        ends, others = await own_ends(client, others, isolation_level)
+        found = {key: pair[timestamp == LATEST] for key, pair in ends.items()}
 
     async def ask(leader: int, named: Mapping[str, list[int]]) -> None:
         topics = [
@@ -116,28 +110,34 @@ async def offsets_of(
     return found
 
 
-def own_ends(client: KafkaClient, timestamp: int, isolation_level: int) -> Callable[[Partition], int | None]:
-    """Looks up what ListOffsets answers for an end of a log that this broker leads; None for any other partition, for
-    a topic that the user may not describe, and if ListOffsets has to search or to refuse.
+async def own_ends(
+    client: KafkaClient, partitions: Iterable[Partition], isolation_level: int
+) -> tuple[dict[Partition, tuple[int, int]], list[Partition]]:
+    """What ListOffsets answers for both ends of the logs that this broker leads, the first offset and the last one,
+    looked up in slices; and the other partitions. Those are of other leaders, of topics that the user may not describe,
+    and such as ListOffsets has to refuse.
     """
-    replicas = client.ports.services.replicas
+    find = client.ports.services.replicas.find
+    found: dict[Partition, tuple[int, int]] = {}
+    others: list[Partition] = []
     may_describe: dict[str, bool] = {}
-
-    def end_of(key: Partition) -> int | None:
-        partition = replicas.find(key)
-        if partition is None or partition.leadership is None or timestamp not in (EARLIEST, LATEST):
-            return None
-        if key[0] not in may_describe:
-            may_describe[key[0]] = client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0])
-        if not may_describe[key[0]]:
-            return None
-        if timestamp == EARLIEST:
-            return partition.log.log_start_offset
-        if partition.high_watermark < partition.leadership.epoch_start_offset:
-            return None
-        return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
-
-    return end_of
+    for count, key in enumerate(partitions, 1):
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+        partition = find(key)
+        may = may_describe.get(key[0])
+        if may is None:
+            may = may_describe[key[0]] = client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0])
+        if partition is None or partition.leadership is None or not may:
+            others.append(key)
+            continue
+        high_watermark = partition.high_watermark
+        if high_watermark < partition.leadership.epoch_start_offset:
+            others.append(key)
+            continue
+        last = partition.last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
+        found[key] = partition.log.log_start_offset, last
+    return found, others
 
 
 async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tuple[str, int, int], int]:

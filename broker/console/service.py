@@ -18,9 +18,8 @@ from moldau.broker.console.cluster_pages import PAGES as CLUSTER_PAGES
 from moldau.broker.console.decoding.texts import printable
 from moldau.broker.console.group_pages import PAGES as GROUP_PAGES
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unanswered
-from moldau.broker.console.lag_history import LagHistory
 from moldau.broker.console.logins import Logins, check_embedding, check_form_key, check_origin, cookie_of
-from moldau.broker.console.page import Kept, Page, Refusal, Visit
+from moldau.broker.console.page import Page, Refusal, Visit
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
 from moldau.broker.console.record_pages import tail_records
 from moldau.broker.console.rendering import Renderer, file_of
@@ -74,7 +73,6 @@ class Console:
         self._renderer = Renderer(ports.environment, ports.offload)
         self._hosts = host_names(ports)
         self._logins = Logins(ports)
-        self._kept = Kept(LagHistory())
 
     def resources(self) -> Resources:
         """The pages and files, each behind the checks that hold for all."""
@@ -117,7 +115,7 @@ class Console:
         if access is None:
             return None
         client = KafkaClient(self._ports, access, request.client_host)
-        return Visit(client, request.path, request.variables, request.query, self._kept)
+        return Visit(client, request.path, request.variables, request.query)
 
     async def tail(self, request: HttpRequest) -> Answer | Stream:
         """The live tail of a topic."""

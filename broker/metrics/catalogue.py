@@ -19,6 +19,7 @@ from functools import cache
 from typing import NamedTuple
 
 from moldau.broker.metrics.group_rows import GROUP_ROWS
+from moldau.broker.metrics.lag_rows import LAG_ROWS
 
 ROWS = """
 kafka_network_requestmetrics_requests_total  counter  request
@@ -528,7 +529,9 @@ class Metric(NamedTuple):
 @cache
 def metrics() -> dict[str, Metric]:
     """All of them by name, in the order of the page."""
-    lines = [line for rows in (ROWS, GROUP_ROWS, TIERED_ROWS, QUOTA_ROWS) for line in rows.strip().split("\n")]
+    lines = [
+        line for rows in (ROWS, GROUP_ROWS, LAG_ROWS, TIERED_ROWS, QUOTA_ROWS) for line in rows.strip().split("\n")
+    ]
     rows = zip(lines[0::3], lines[1::3], lines[2::3], strict=True)
     return {metric.name: metric for metric in (_read(*map(str.strip, row)) for row in rows)}
 

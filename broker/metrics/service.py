@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moldau import __version__
 from moldau.broker.config.listeners import HttpAddress, LocalAddress
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.broker")
 
 
+class LagExporter(Protocol):
+    """What adds the lags of groups to a page."""
+
+    def start(self) -> None: ...
+
+    async def collect(self, page: Page) -> int:
+        """Add them. Returns the number of groups and partitions that were left out."""
+
+
 class Metrics:
     """The service. It collects metrics at each scrape; between scrapes only the timer of the stall runs."""
 
@@ -51,12 +60,14 @@ class Metrics:
         body_size_max: int = 0,
         guard: Callable[[Handler], Handler] | None = None,
         processes: Processes | None = None,
+        lags: LagExporter | None = None,
     ) -> None:
         """`address` is None if nothing is served: the metrics are sent to a collector alone. `further`: what else
         the server has besides metrics and health, with the largest body of a request to it. `guard` is around the
         handler of the metrics, which tell more than health does. `processes`: the others of this machine, for which
-        this node answers too.
+        this node answers too. `lags`: the lag exporter, on a broker.
         """
+        self._lags = lags
         self._processes = processes
         self._node = node
         self._address = address
@@ -111,6 +122,8 @@ class Metrics:
             self._node.clock.slow.told = self.telemetry.note
             self.telemetry.start()
         self._stall.start()
+        if self._lags is not None:
+            self._lags.start()
         if self._process is not None:
             self._process.start()
 
@@ -182,6 +195,8 @@ class Metrics:
             await collect_tiering(page, node.tiering, node.environment.monotonic_ms(), self._series_max)
         collect_groups(page, node)
         left_out += collect_sharing(page, node, self._series_max)
+        if self._lags is not None and node.readiness.stage is Stage.RUNNING:
+            left_out += await self._lags.collect(page)
         page.add("moldau_series_left_out", left_out)
         collect_transactions(page, node)
         if node.readiness.stage is Stage.RUNNING:

@@ -73,7 +73,7 @@ from moldau.storage.log.changed_logs import ChangedLogs
 
 if TYPE_CHECKING:
     from moldau.broker.apis.api import Wrap
-    from moldau.broker.console.service import Console
+    from moldau.broker.console.kafka_client import ConsolePorts
     from moldau.broker.faults.faults import Faults
     from moldau.broker.metadata.departure import Departure
     from moldau.broker.metrics.service import Metrics
@@ -539,14 +539,26 @@ class NodeParts:
             clock=self.clock,
             readiness=self.readiness,
         )
-        console = None if address is None else self._compose_console()
-        pages, guard = (None, None) if console is None else (console.resources(), console.behind_login)
+        ports = self._console_ports()
+        pages = guard = None
+        if address is not None and ports is not None and self.config.flag("moldau.console"):
+            from moldau.broker.console.service import Console
+
+            console = Console(ports)
+            pages, guard = console.resources(), console.behind_login
         others = None
         if self.place is not None and self.place.sockets and self.place.is_first(self.node_id):
             from moldau.broker.metrics.machine import Processes
 
             others = Processes(self.node_id, self.place)
-        return Metrics(observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard, others)
+        lags = None
+        if ports is not None:
+            from moldau.broker.exporter.exporter import LagExporter
+
+            lags = LagExporter(ports)
+        return Metrics(
+            observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard, others, lags
+        )
 
     def _http_address(self) -> HttpAddress | LocalAddress | None:
         """Where metrics and health are served: a further process of a machine serves them to the first one alone."""
@@ -554,17 +566,16 @@ class NodeParts:
             return LocalAddress(self.place.socket_of(self.node_id))
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
-    def _compose_console(self) -> Console | None:
-        """The console; None if moldau.console is off, and on a node that is a controller alone."""
+    def _console_ports(self) -> ConsolePorts | None:
+        """What the console and the lag exporter use of this node; None on a node that is a controller alone."""
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
-        if not self.config.flag("moldau.console") or not listeners:
+        if not listeners:
             return None
         from moldau.broker.console.decoder import Decoder
         from moldau.broker.console.kafka_client import ConsolePorts
-        from moldau.broker.console.service import Console
 
         registry = self.config.settings.password("moldau.console.schema.registry")
-        ports = ConsolePorts(
+        return ConsolePorts(
             self.config,
             self.environment,
             self.cluster,
@@ -575,7 +586,6 @@ class NodeParts:
             Decoder(self.environment, self.tasks.spawn, None if registry is None else registry.reveal()),
             self.environment.own_threads(),
         )
-        return Console(ports)
 
     @property
     def image(self) -> MetadataImage:

@@ -24,6 +24,7 @@ from moldau.coordinator.group.records import (
     Change,
     LoadedChange,
     OffsetChange,
+    Offsets,
     OffsetsLoaded,
     RecordChange,
     TopicPartition,
@@ -321,6 +322,10 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return {}
         offsets = self._offsets.committed(group_id).offsets
         return {key: committed.commit_ms for key, committed in islice(offsets.items(), most)}
+
+    def offsets_in_force(self, group_id: str) -> Offsets:
+        """The committed offsets of a group, by partition. The caller must not change them."""
+        return self._offsets.committed(group_id).offsets
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """The groups with the given states and types; an empty list does not filter. There may be many: None stands for

@@ -25,7 +25,6 @@ from moldau.broker.config.describing import (
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.broker.config.topics import topic_defaults
-from moldau.broker.reasons.facts import HISTORY_SETTING
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -125,13 +124,13 @@ def _group(
     name = resource.resource_name
     overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
     entries = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
-    if HISTORY_SETTING in (resource.configuration_keys or ()):
-        from moldau.broker.apis.groups.group_history import history_entry
+    if resource.configuration_keys:
+        from moldau.broker.apis.groups.group_history import remembered
 
-        history = history_entry(services, context, name)
-        if isinstance(history, ErrorCode):
-            return NotDescribed(history, f"{HISTORY_SETTING} is told by the coordinator of the group: {history.name}")
-        entries.append(history)
+        told = remembered(services, context, name, resource.configuration_keys)
+        if isinstance(told, ErrorCode):
+            return NotDescribed(told, f"this is told by the coordinator of the group: {told.name}")
+        entries += told
     return entries
 
 

@@ -203,6 +203,10 @@ moldau.metrics.login  boolean  true  any  honoured  read-only
     Whether /metrics asks for a login where the console does; the user needs DESCRIBE on the cluster.
 moldau.metadata.loss.accept  boolean  false  any  honoured  read-only
     Whether a node whose metadata log is damaged starts without what it has lost; for one start.
+moldau.metrics.lag.groups  list  *  list  honoured  read-only
+    The groups whose lag is on /metrics: names, with * and ? as wildcards.
+moldau.metrics.lag.partitions.max  int  2000  0..  honoured  read-only
+    Most partitions of groups with a lag of their own on /metrics; groups beyond have the lag of the group.
 moldau.metrics.series.max  int  1000  0..  honoured  read-only
     Most topics, partitions, clients and groups that have metrics of their own; those beyond are counted together.
 moldau.oauthbearer.allowed.urls  list  []  list  honoured  read-only

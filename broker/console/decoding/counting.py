@@ -66,10 +66,15 @@ class RecordsNeeded(Exception):
 
 
 def count_batches(
-    counted: Counted, records: BytesLike, aborted: Iterable[AbortedTransaction], *, decodes: bool = True
+    counted: Counted,
+    records: BytesLike,
+    aborted: Iterable[AbortedTransaction],
+    *,
+    decodes: bool = True,
+    dates_roughly: bool = False,
 ) -> None:
     """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
-    `counted.end`.
+    `counted.end`. `dates_roughly`: the timestamp of a record in the middle of a batch may be that of the first one.
 
     Raises `MalformedMessage`; and `RecordsNeeded`, with half of the work done, if no records may be decoded.
     """
@@ -88,11 +93,13 @@ def count_batches(
             if is_aborted and firsts is not None:
                 firsts.pop(0)  # The marker ends the aborted transaction.
         elif not is_aborted:
-            _count_batch(counted, records, position, header, decodes)
+            _count_batch(counted, records, position, header, decodes, dates_roughly)
         counted.offset = header.next_offset
 
 
-def _count_batch(counted: Counted, records: BytesLike, position: int, header: BatchHeader, decodes: bool) -> None:
+def _count_batch(
+    counted: Counted, records: BytesLike, position: int, header: BatchHeader, decodes: bool, dates_roughly: bool
+) -> None:
     begin, end = max(header.base_offset, counted.offset), min(header.next_offset, counted.end)
     left_out = counted.finished.count(begin, end)
     if header.records_count <= 0 or left_out == end - begin:
@@ -100,8 +107,14 @@ def _count_batch(counted: Counted, records: BytesLike, position: int, header: Ba
     is_whole = end - begin == header.last_offset_delta + 1 and not left_out
     is_dense = header.records_count == header.last_offset_delta + 1
     is_log_append_time = bool(header.timestamp_type)
-    timestamp = header.max_timestamp if is_log_append_time else header.base_timestamp
-    is_dated = counted.first_ms is not None or is_log_append_time or (is_whole and header.delete_horizon_ms is None)
+    has_first_ms = not is_log_append_time and header.delete_horizon_ms is None
+    timestamp = header.base_timestamp if has_first_ms else header.max_timestamp
+    is_dated = (
+        dates_roughly
+        or counted.first_ms is not None
+        or is_log_append_time
+        or (is_whole and header.delete_horizon_ms is None)
+    )
     if is_dated and (is_whole or is_dense):
         counted.records += header.records_count if is_whole else end - begin - left_out
     elif not decodes:

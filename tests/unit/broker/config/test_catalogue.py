@@ -48,6 +48,8 @@ OWN = {
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",
+    "moldau.metrics.lag.groups",
+    "moldau.metrics.lag.partitions.max",
     "moldau.metrics.login",
     "moldau.metadata.loss.accept",
     "moldau.metrics.series.max",

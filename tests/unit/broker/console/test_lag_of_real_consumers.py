@@ -1,4 +1,6 @@
-"""The lag in the console is what a real read_committed consumer of the group still receives, of every kind of group."""
+"""The lag in the console and on /metrics is what a real read_committed consumer of the group still receives, of every
+kind of group, in transactional and in compacted topics.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ admin = pytest.importorskip("confluent_kafka.admin")
 pytestmark = pytest.mark.processes
 
 TOPIC: Final = "payments"
+COMPACTED: Final = "balances"
 PARTITIONS: Final = 2
 TRANSACTIONS: Final = 24
 READ_FIRST: Final = 50
@@ -26,6 +29,9 @@ READ_FIRST: Final = 50
 QUIET_S: Final = 1.5
 WAIT_S: Final = 20.0
 SKEW_MS: Final = 2_000
+FRESH_S: Final = 5.5
+"""After this time a scrape takes a sample of its own."""
+PREFIX: Final = "kafka_consumergroup_group_"
 
 
 class Message(NamedTuple):
@@ -45,6 +51,18 @@ class Console(NamedTuple):
         assert [row[name] for name in ("records", "is_exact")] == [page[name] for name in ("records", "is_exact")]
         return page
 
+    def exported(self, group: str) -> dict[str, float]:
+        """The samples of a group on /metrics, without the prefix of their names and the label of the group."""
+        time.sleep(FRESH_S)
+        with urlopen(f"{self.address}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        found = {}
+        for line in lines:
+            name, _, value = line.rpartition(" ")
+            if f'group="{group}"' in name and name.startswith(PREFIX):
+                found[name.removeprefix(PREFIX).replace(f'group="{group}",', "")] = float(value)
+        return found
+
     def _json(self, path: str) -> Any:
         with urlopen(f"{self.address}{path}?format=json", timeout=10) as answer:
             return json.loads(answer.read())
@@ -53,7 +71,11 @@ class Console(NamedTuple):
 @pytest.fixture(scope="module")
 def console() -> Iterator[Console]:
     (port,) = free_ports(1)
-    settings = {"moldau.console": "true", "moldau.http.listener": f"http://127.0.0.1:{port}"}
+    settings = {
+        "moldau.console": "true",
+        "moldau.http.listener": f"http://127.0.0.1:{port}",
+        "log.cleaner.backoff.ms": "200",
+    }
     with Cluster(settings=settings) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
         write(cluster.bootstrap_servers)
@@ -93,7 +115,7 @@ def message_of(received: Any) -> Message:
 class Member:
     """A consumer that commits by itself what it was given."""
 
-    def __init__(self, servers: str, group: str, protocol: str) -> None:
+    def __init__(self, servers: str, group: str, protocol: str, topic: str = TOPIC) -> None:
         self._consumer = confluent.Consumer(
             {
                 "bootstrap.servers": servers,
@@ -104,7 +126,17 @@ class Member:
                 "isolation.level": "read_committed",
             }
         )
-        self._consumer.subscribe([TOPIC])
+        self._topic = topic
+        self._consumer.subscribe([topic])
+
+    def begin(self) -> None:
+        """Commit the first offsets."""
+        while not self._consumer.assignment():
+            self._consumer.poll(0.1)
+        offsets = [confluent.TopicPartition(self._topic, each, 0) for each in range(PARTITIONS)]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+        for offset in offsets:
+            self._consumer.seek(offset)
 
     def read(self, wait_s: float) -> list[Message]:
         received = self._consumer.poll(wait_s)
@@ -122,6 +154,39 @@ class Member:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def compact(cluster: Cluster) -> None:
+    """A compacted topic, of whose records the cleaner has removed some."""
+    settings = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "1",
+    }
+    cluster.create_topic(COMPACTED, PARTITIONS, settings=settings)
+    producer = confluent.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    written = 0
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        for number in range(200):
+            producer.produce(COMPACTED, "x" * 100, key=f"key-{number}", partition=number % PARTITIONS)
+        producer.flush()
+        written += 200
+        if written >= 2_000 and len(all_of(cluster.bootstrap_servers)) < written / 2:
+            return
+    raise AssertionError("nothing was compacted")
+
+
+def all_of(servers: str) -> list[Message]:
+    """The records of the compacted topic."""
+    reader = confluent.Consumer({"bootstrap.servers": servers, "group.id": "nobody", "enable.auto.commit": False})
+    reader.assign([confluent.TopicPartition(COMPACTED, each, 0) for each in range(PARTITIONS)])
+    with closing(reader):
+        found = []
+        while (received := reader.poll(1.0)) is not None:
+            found.append(message_of(received))
+        return found
 
 
 class ShareMember:
@@ -162,17 +227,22 @@ def read_until(read: Callable[[float], list[Message]], count: int) -> list[Messa
     return found
 
 
-def check(page: dict[str, Any], seen_ms: float, read: Callable[[float], list[Message]]) -> None:
-    """The page shows what a member of the group then reads, and the age of the first of it."""
+def check(console: Console, group: str, kind: str, read: Callable[[float], list[Message]]) -> None:
+    """The page and the metrics show what a member of the group then reads, and the age of the first of it."""
+    samples, scraped_ms = console.exported(group), time.time() * 1000
+    page, seen_ms = console.lag(group), time.time() * 1000
     assert page["is_exact"] and page["records"] > 10
+    assert samples[f'sum_lag{{kind="{kind}"}}'] == page["records"]
     left = read_until(read, page["records"])
     assert len({each[:2] for each in left}) == page["records"]
     assert read(QUIET_S) == []
     oldest = min(each.timestamp for each in left)
     assert abs(seen_ms - page["behind_ms"] - oldest) < SKEW_MS
+    assert abs(scraped_ms - samples[f'max_lag_seconds{{kind="{kind}"}}'] * 1000 - oldest) < SKEW_MS
     for row in page["partitions"]:
         of_partition = [each for each in left if each.partition == row["partition"]]
         assert row["records"] == len(of_partition), row
+        assert samples[f'lag{{topic="{row["topic"]}",partition="{row["partition"]}"}}'] == len(of_partition)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -182,10 +252,19 @@ def test_a_consumer_receives_what_the_page_shows(console: Console, protocol: str
         seen = read_until(first.read, READ_FIRST)
         assert len(seen) == READ_FIRST
         first.commit_unread(seen)
-    page, seen_ms = console.lag(protocol), time.time() * 1000
     with closing(Member(servers, protocol, protocol)) as second:
-        check(page, seen_ms, second.read)
+        check(console, protocol, protocol, second.read)
     assert (console.lag(protocol)["records"], console.lag(protocol)["behind_ms"]) == (0, 0)
+    samples = console.exported(protocol)
+    assert [samples[f'{name}{{kind="{protocol}"}}'] for name in ("sum_lag", "max_lag", "max_lag_seconds")] == [0, 0, 0]
+
+
+def test_a_consumer_of_a_compacted_topic_receives_what_the_page_shows(console: Console) -> None:
+    servers = console.cluster.bootstrap_servers
+    compact(console.cluster)
+    with closing(Member(servers, "compacted", "classic", COMPACTED)) as member:
+        member.begin()
+        check(console, "compacted", "classic", member.read)
 
 
 def test_a_share_consumer_receives_what_the_page_shows(console: Console) -> None:
@@ -203,8 +282,8 @@ def test_a_share_consumer_receives_what_the_page_shows(console: Console) -> None
         done.result(10)
     with closing(ShareMember(servers, "share", is_first=True)) as first:
         read_until(first.read, READ_FIRST)
-    page, seen_ms = console.lag("share"), time.time() * 1000
+    page = console.lag("share")
     assert page["kind"] == "share" and page["is_read_committed"]
     with closing(ShareMember(servers, "share", is_first=False)) as second:
-        check(page, seen_ms, second.read)
+        check(console, "share", "share", second.read)
     assert (console.lag("share")["records"], console.lag("share")["behind_ms"]) == (0, 0)

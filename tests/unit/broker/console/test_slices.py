@@ -72,7 +72,8 @@ def client_of(work: Work, leader: int) -> Any:
     def find(key: object) -> Any:
         work.done()
         led = SimpleNamespace(epoch_start_offset=0) if leader == 1 else None
-        return SimpleNamespace(leadership=led, high_watermark=9, last_stable_offset=5)
+        log = SimpleNamespace(log_start_offset=0)
+        return SimpleNamespace(leadership=led, high_watermark=9, last_stable_offset=5, log=log)
 
     topics = SimpleNamespace(partition=lambda *key: SimpleNamespace(leader=leader))
     ports = SimpleNamespace(

@@ -42,6 +42,8 @@ OF_SHARE_PARTITIONS = {
     if any(part in name for part in ("sharepartitionmetrics", "last_pruned", "deadletterqueue"))
 }
 """Without share partitions there are none. The tests of dead letters have theirs (`test_dead_letters.py`)."""
+OF_LAGS = {name for name in metrics() if name.startswith(("kafka_consumergroup_", "moldau_group_lag_uncounted"))}
+"""Without a committed offset there are none (`broker/exporter/test_exporter.py`)."""
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "moldau.json"
 
 
@@ -233,7 +235,7 @@ def test_every_metric_of_the_catalogue_has_a_sample_once_the_node_was_used() -> 
         await client.fetch("a")
         names = {name.partition("{")[0] for name in await scrape()}
         names |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
-        elsewhere = OF_TIERED_STORAGE | OF_QUOTAS | OF_SHARE_PARTITIONS
+        elsewhere = OF_TIERED_STORAGE | OF_QUOTAS | OF_SHARE_PARTITIONS | OF_LAGS
         missing = {name for name in metrics() if name not in names and name not in elsewhere}
         assert missing == OF_THE_PROCESS | OF_SEVERAL_PROCESSES
 

@@ -1,0 +1,79 @@
+"""Counts the records that groups have not read, so far as one sample may, and goes on with the next sample.
+
+    what a group has not read ──▶ counted before? ──▶ from there on, within the budget ──▶ kept for the next sample
+
+What was counted behind an offset stays true while the log grows, so a group that stands still costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from moldau.broker.console.decoding.counting import NO_OFFSETS, Counted, OffsetSet
+from moldau.broker.console.kafka_client import KafkaClient
+from moldau.broker.console.lag import Budget, count_unread
+from moldau.broker.exporter.bounds import Partition
+
+BUDGET: Final = (1 << 21, 1 << 18)
+"""Bytes that one sample reads: in all, of a partition."""
+COUNTED_MAX: Final = 600
+"""The most partitions of one sample that are read."""
+
+
+class Unread(NamedTuple):
+    """The part of a log that a group has not read."""
+
+    key: Partition
+    begin: int
+    end: int
+    isolation: int
+    finished: OffsetSet | None = NO_OFFSETS
+    """The offsets of a share group that it has behind it; None if they are not known."""
+
+
+class Behind(NamedTuple):
+    """How far a group is behind in one partition."""
+
+    records: int
+    is_counted: bool
+    """Whether `records` is the number of records; otherwise it is an upper bound."""
+    first_ms: int | None
+    """The timestamp of the first record; None if it is not known."""
+
+
+Place = tuple[bytes, int, int, int]
+"""Topic id, partition, isolation and first offset of what was counted."""
+
+
+class Counter:
+    """Counts for one sample after another."""
+
+    def __init__(self) -> None:
+        self._before: dict[Place, Counted] = {}
+        self._now: dict[Place, Counted] = {}
+        self._budget = Budget(0, 0)
+        self._left = 0
+
+    def begin(self) -> None:
+        """Begin a sample: what the one before it did not ask for is forgotten."""
+        self._before, self._now = self._now, {}
+        self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
+
+    async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
+        """How far a group is behind."""
+        topic = client.ports.cluster.image.topics.by_name(unread.key[0])
+        place = (b"" if topic is None else topic.id, unread.key[1], unread.isolation, unread.begin)
+        counted = self._now.get(place) or self._before.get(place)
+        finished = unread.finished
+        if counted is None or counted.end > unread.end or finished is not NO_OFFSETS:
+            counted = Counted(unread.begin, unread.end, finished or NO_OFFSETS)
+        counted.end = unread.end
+        if counted.offset < counted.end and self._left > 0 and self._budget.left > 0:
+            self._left -= 1
+            counted = await count_unread(
+                client, unread.key, counted, self._budget, unread.isolation, dates_roughly=True
+            )
+        if finished is NO_OFFSETS:  # Which offsets a share group has behind it changes with each acknowledgement.
+            self._now[place] = counted
+        is_counted = counted.offset >= counted.end and finished is not None
+        return Behind(counted.records + counted.offsets_left, is_counted, counted.first_ms)

@@ -1,0 +1,174 @@
+"""The lag exporter: it samples each minute for the last hour, and at each scrape for `/metrics`.
+
+    timer ──┐                      ┌──▶ LagHistory: a point of each group
+            ├──▶ sample (sample.py)┤
+    scrape ─┘                      └──▶ GroupRows ──▶ the page
+
+Each broker exports the groups that it coordinates, so that a sum over all brokers counts each group once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter as Counts
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
+from moldau.broker.coordinators.lag_history import PERIOD_MS
+from moldau.broker.exporter.bounds import Partition
+from moldau.broker.exporter.counting import Counter
+from moldau.broker.exporter.sample import GroupLag, take
+from moldau.broker.metrics.exposition import Labels, Page
+from moldau.security.access import Unrestricted
+
+log = logging.getLogger("moldau.broker")
+FRESH_MS: Final = 5_000
+"""A sample is not taken if the one before is younger."""
+BEGIN_S: Final = 1.0
+"""From the start of the node to the first sample (s)."""
+PIECE: Final = 200
+"""Rows that are written in one iteration of the event loop."""
+NAME: Final = "kafka_consumergroup_group_"
+
+
+class PartitionRow(NamedTuple):
+    key: Partition
+    offset: int
+    records: int
+    first_ms: int | None
+
+
+class GroupRow(NamedTuple):
+    """What a page says of a group."""
+
+    id: str
+    kind: str
+    records: int | None
+    most: int
+    """The records of the partition that is furthest behind."""
+    first_ms: int | None
+    uncounted: int
+    partitions: Sequence[PartitionRow]
+    """Those with rows of their own: all, or none."""
+
+
+class LagExporter:
+    """The lag exporter of one broker."""
+
+    def __init__(self, ports: ConsolePorts) -> None:
+        self._ports = ports
+        self._client = KafkaClient(ports, Unrestricted(), "")
+        self._counter = Counter()
+        self._patterns = ports.config.entries("moldau.metrics.lag.groups")
+        self._partitions_max = ports.config.integer("moldau.metrics.lag.partitions.max")
+        self._series_max = ports.config.integer("moldau.metrics.series.max")
+        self._turn = 0
+        self._sampled_ms: int | None = None
+        self._took_ms = 0
+        self._rows: list[GroupRow] = []
+        self._left_out = 0
+        self._sampling = asyncio.Lock()
+
+    def start(self) -> None:
+        self._ports.services.spawn(self._keep_last_hour(), "lags of groups")
+
+    async def _keep_last_hour(self) -> None:
+        await asyncio.sleep(BEGIN_S)
+        while True:
+            await self._sample()
+            await asyncio.sleep(PERIOD_MS / 1000)
+
+    async def _sample(self) -> None:
+        """Take a sample, unless there is one that is young. If it fails, the one before stands."""
+        clock = self._ports.environment.monotonic_ms
+        async with self._sampling:
+            began_ms = clock()
+            if self._sampled_ms is not None and began_ms - self._sampled_ms < FRESH_MS:
+                return
+            try:
+                groups = await take(self._client, self._counter, self._turn)
+                self._ports.services.lag_history.add(began_ms, {group.id: group.records for group in groups})
+                await self._make_rows(groups)
+            except Exception:  # A sample that is missing must not stop the broker, as the failure of a task does.
+                log.exception("the lags of groups cannot be found")
+            self._turn += 1
+            self._sampled_ms = began_ms
+            self._took_ms = clock() - began_ms
+
+    async def _make_rows(self, groups: Sequence[GroupLag]) -> None:
+        chosen = [group for group in groups if any(fnmatchcase(group.id, each) for each in self._patterns)]
+        self._left_out = max(len(chosen) - self._series_max, 0)
+        self._rows = []
+        left = self._partitions_max
+        for group in chosen[: self._series_max]:
+            count = len(group.bounds.keys)
+            is_whole = count <= left
+            left -= count if is_whole else 0
+            self._left_out += 0 if is_whole else count
+            self._rows.append(
+                GroupRow(
+                    group.id,
+                    group.kind,
+                    group.records,
+                    max(group.bounds.lags, default=0),
+                    group.first_ms,
+                    group.uncounted,
+                    partition_rows(group) if is_whole else (),
+                )
+            )
+            await asyncio.sleep(0)
+
+    async def collect(self, page: Page) -> int:
+        """Add the rows of all groups to a page. Returns the number of groups and partitions without rows."""
+        await self._sample()
+        now_ms = self._ports.environment.wall_ms()
+        page.add("moldau_group_lag_sample_seconds", self._took_ms / 1000)
+        for row in self._rows:
+            labels = (("group", row.id), ("kind", row.kind))
+            if row.records is not None:
+                page.add(f"{NAME}sum_lag", row.records, labels)
+                page.add(f"{NAME}max_lag", row.most, labels)
+                add_age(page, f"{NAME}max_lag_seconds", row.records, row.first_ms, now_ms, labels)
+            if row.uncounted:
+                page.add("moldau_group_lag_uncounted_partitions", row.uncounted, labels[:1])
+            await add_partitions(page, row, now_ms)
+        return self._left_out
+
+
+def partition_rows(group: GroupLag) -> list[PartitionRow]:
+    """The rows of the partitions of a group."""
+    bounds = group.bounds
+    offsets = dict(zip(group.keys, group.offsets, strict=True))
+    rows = []
+    for place, key in enumerate(bounds.keys):
+        behind = group.behind.get(place)
+        rows.append(PartitionRow(key, offsets[key], bounds.lags[place], None if behind is None else behind.first_ms))
+    return rows
+
+
+async def add_partitions(page: Page, row: GroupRow, now_ms: int) -> None:
+    """Add the rows of the partitions of a group, and those of its topics."""
+    topics: Counts[str] = Counts()
+    for count, each in enumerate(row.partitions, 1):
+        topic, partition = each.key
+        topics[topic] += each.records
+        labels = (("group", row.id), ("topic", topic), ("partition", str(partition)))
+        page.add(f"{NAME}offset", each.offset, labels)
+        page.add(f"{NAME}lag", each.records, labels)
+        add_age(page, f"{NAME}lag_seconds", each.records, each.first_ms, now_ms, labels)
+        if count % PIECE == 0:
+            await asyncio.sleep(0)
+    for topic, records in topics.items():
+        page.add(f"{NAME}topic_sum_lag", records, (("group", row.id), ("topic", topic)))
+    await asyncio.sleep(0)
+
+
+def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: Labels) -> None:
+    """Add the age of the first record, if it is known."""
+    if records == 0:
+        page.add(name, 0, labels)
+    elif first_ms is not None:
+        page.add(name, max(now_ms - first_ms, 0) / 1000, labels)
