@@ -18,10 +18,13 @@ from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 
 if TYPE_CHECKING:
+    from moldau.broker.config.setting import Password
     from moldau.broker.console.decoding.selection import Piece, Selected, Wanted
     from moldau.broker.console.decoding.work import Question
     from moldau.broker.runtime.limited_work import LimitedWork
 
+REGISTRY: Final = "moldau.console.schema.registry"
+"""The setting that names a schema registry."""
 MEMORY_MAX: Final = 512 << 20
 """The address space (bytes) of the process, of which Python and its libraries take about 130 MB."""
 QUESTION_CPU_S: Final = 3
@@ -38,11 +41,11 @@ ENCODED_MAX: Final = 1 << 20
 class Decoder:
     """The process of a node's console. A client is a user at an address."""
 
-    def __init__(self, environment: Environment, spawn: Spawn, registry: str | None) -> None:
-        """`registry`: the URL of a schema registry."""
+    def __init__(self, environment: Environment, spawn: Spawn, registry: Password | None) -> None:
+        """`registry`: the URL of a schema registry, which may have a password."""
         self._environment = environment
         self._spawn = spawn
-        self._registry = registry
+        self._registry = None if registry is None else registry.reveal()
         self._work: LimitedWork | None = None
 
     async def _ask(self, question: Question, asker: str) -> object:

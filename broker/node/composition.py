@@ -571,10 +571,9 @@ class NodeParts:
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not listeners:
             return None
-        from moldau.broker.console.decoder import Decoder
+        from moldau.broker.console.decoder import REGISTRY, Decoder
         from moldau.broker.console.kafka_client import ConsolePorts
 
-        registry = self.config.settings.password("moldau.console.schema.registry")
         return ConsolePorts(
             self.config,
             self.environment,
@@ -583,7 +582,7 @@ class NodeParts:
             self.channels,
             listeners,
             self.services,
-            Decoder(self.environment, self.tasks.spawn, None if registry is None else registry.reveal()),
+            Decoder(self.environment, self.tasks.spawn, self.config.settings.password(REGISTRY)),
             self.environment.own_threads(),
         )
 
