@@ -9,6 +9,7 @@ from moldau.broker.metrics.observed import Stage
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts
 from moldau.broker.replicas.local_logs import put_back_clean_shutdown
+from moldau.broker.runtime.heap import Heap
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 
 SHUTDOWN_PATIENCE_MS: Final = 10_000
@@ -32,6 +33,7 @@ class Node(NodeParts):
         """
         if self.metrics is not None:
             await self.metrics.start()
+        self._look_at_memory()
         self.security.begin()
         for listener in self.listeners:
             await listener.bind()
@@ -74,6 +76,11 @@ class Node(NodeParts):
             self.tiering.begin()
         self.removal.remove_later(self.logs.removable_directories(), 0)
         await self._accept(ListenerRole.BROKER)
+
+    def _look_at_memory(self) -> None:
+        process = self.environment.process()
+        if process is not None and process.read() is not None:
+            self.tasks.every(Heap(process, self.environment.offload).job())
 
     def _bound_open_files(self) -> None:
         """Limit the open segments, once executor threads have loaded the logs: from then on only the event loop closes

@@ -266,15 +266,28 @@ class Process:
         files.
         """
         try:
-            with open(f"{PROC}/statm") as statm:
-                resident_pages = int(statm.read().split()[1])
+            resident_bytes = self.resident_bytes()
             open_fds = len(os.listdir(f"{PROC}/fd"))
         except OSError:
             return None
         usage = resource.getrusage(resource.RUSAGE_SELF)
         fds_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resident_bytes = resident_pages * resource.getpagesize()
         return ProcessFacts(usage.ru_utime + usage.ru_stime, resident_bytes, open_fds, fds_max)
+
+    @staticmethod
+    def resident_bytes() -> int:
+        """Raises OSError if the kernel has no such file."""
+        with open(f"{PROC}/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+
+    @staticmethod
+    def give_back_heap() -> None:
+        """Give the free pages of malloc's heap back to the system, where the C library has such a call (glibc)."""
+        import ctypes  # It takes memory, and most nodes never need it.
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

@@ -1,0 +1,54 @@
+"""Memory that the requests and replies of a peak have released goes back to the system.
+
+malloc keeps freed blocks, and gives back only what lies at the end of its heap. So what a node has held once, for
+replies that were not read or for the objects of long requests, would stay with the process for ever. It is given back
+when the process has grown and is quiet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from moldau.broker.runtime.tasks import Job
+
+LOOK_INTERVAL_MS: Final = 10_000
+GROWN_SIZE_MIN: Final = 16 << 20
+"""The growth (bytes) since the last time from which on it is worth it: a call holds malloc for 0.1 ms a MiB."""
+QUIET_SIZE_MAX: Final = 1 << 20
+"""The growth (bytes) between two looks from which on the process is not quiet."""
+
+
+class Memory(Protocol):
+    """The memory of a process: `Process`."""
+
+    def resident_bytes(self) -> int:
+        """Raises OSError."""
+
+    def give_back_heap(self) -> None:
+        """Give the free pages of malloc's heap back to the system. Blocks."""
+
+
+class Heap:
+    """Looks at the memory of the process now and then."""
+
+    def __init__(self, memory: Memory, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        self._memory = memory
+        self._offload = offload
+        self._least = 1 << 62
+        """The least memory (bytes) since the last time that the heap was given back."""
+        self._latest = 0
+        """The memory (bytes) at the last look."""
+
+    def job(self) -> Job:
+        return Job("heap", LOOK_INTERVAL_MS, self.look)
+
+    async def look(self) -> None:
+        """Give the heap back if the process has grown, and does not grow now. Raises OSError."""
+        resident = self._memory.resident_bytes()
+        is_quiet = resident - self._latest < QUIET_SIZE_MAX
+        self._least = min(self._least, resident)
+        self._latest = resident
+        if is_quiet and resident - self._least >= GROWN_SIZE_MIN:
+            await self._offload(self._memory.give_back_heap)
+            self._least = self._latest = self._memory.resident_bytes()
