@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.testing.ports import free_ports
-from tests.limits import connections, disks, lists, members, sizes, storms
+from tests.limits import connections, disks, lists, members, pages, sizes, storms
 from tests.limits.stage import Stage, Wrong, is_root
 
 PORTS_EACH = 4
@@ -27,7 +27,7 @@ JOBS = 4
 
 class Trial(NamedTuple):
     """One limit. A `disk` of its own, of a size, needs root; `fails` needs a C compiler; `logs_in` adds a listener with
-    SASL. A trial that is `alone` measures latency, and runs after the others.
+    SASL, `shows_pages` the console. A trial that is `alone` measures latency, and runs after the others.
     """
 
     run: Callable[[Stage], None]
@@ -37,6 +37,7 @@ class Trial(NamedTuple):
     disk: str = ""
     fails: bool = False
     logs_in: bool = False
+    shows_pages: bool = False
     alone: bool = False
 
     @property
@@ -55,6 +56,7 @@ TRIALS = (
     Trial(connections.request_size, ("socket.request.max.bytes=200000",)),
     Trial(connections.a_flood),
     Trial(storms.a_short_storm),
+    Trial(pages.a_few_console_pages, shows_pages=True),
     Trial(sizes.fetch_size, ("fetch.max.bytes=100000",)),
     Trial(sizes.batch_expansion, ("moldau.batch.expanded.bytes.max=8000000",)),
     Trial(sizes.partitions),
@@ -72,6 +74,7 @@ TRIALS = (
     Trial(members.long_lists_of_members, members.SETTINGS, alone=True),
     Trial(storms.small_requests, logs_in=True, alone=True),
     Trial(storms.metadata_of_all_topics, alone=True),
+    Trial(pages.console_pages, shows_pages=True, alone=True),
 )
 
 
@@ -93,6 +96,8 @@ def tried(trial: Trial, home: Path, ports: Sequence[int]) -> str:
     if trial.logs_in:
         settings += lists.login_settings(ports[0], ports[1], login_port)
     with ExitStack() as held:
+        if trial.shows_pages:
+            settings += held.enter_context(pages.console_settings())
         if trial.disk:
             held.enter_context(disks.small_disk(directory, trial.disk))
         stage = Stage(directory, ports, settings, trial.prefix, variables)

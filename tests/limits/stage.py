@@ -54,10 +54,10 @@ class Stage:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
-        self.port, self.controller_port, self._http_port = ports
+        self.port, self.controller_port, self.http_port = ports
         self.login_port = 0
         """The port of the listener with SASL, if there is one."""
-        extra = [f"moldau.http.listener=http://{HOST}:{self._http_port}", *settings]
+        extra = [f"moldau.http.listener=http://{HOST}:{self.http_port}", *settings]
         self.node = Node(directory, self.port, self.controller_port, extra, prefix, variables)
         self.node.start()
         self.client = Client(self.port)
@@ -143,7 +143,7 @@ class Stage:
         return sum(found)
 
     def http(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(HOST, self._http_port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=PATIENCE_S)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

@@ -126,18 +126,18 @@ def _sit_out(stage: Stage, kinds: tuple[Kind, ...], seconds: float) -> None:
             )
             if p99_ms > bar_ms or slowest_ms > SLOWEST_MS_MAX:
                 failures.append(f"{name}: {what} p99 {p99_ms:.0f}, slowest {slowest_ms:.0f} ms")
-        grown_mb = _left_mb(stage, idle_mb)
-        print(f"  {name:42} {counts.requests / seconds:9.0f} answers a second, {grown_mb:+.0f} MB", flush=True)
+        print(f"  {name:42} {counts.requests / seconds:9.0f} answers a second", flush=True)
         stage.check(stage.metric("kafka_controller_kafkacontroller_fencedbrokercount") == 0, f"fenced by {name}")
-        stage.check(grown_mb <= GROWN_MB_MAX, f"{name} leaves {grown_mb:.0f} MB")
+        check_memory(stage, idle_mb, name)
         stage.check(counts.requests > 0 or not kind.in_a_row, f"{name} is not answered")
     fetches.end()
     stage.check(not failures, f"bar {bar_ms:.0f} ms: {'. '.join(failures)}")
 
 
-def _left_mb(stage: Stage, idle_mb: float) -> float:
-    """What a storm leaves, once the node had the time to give its heap back."""
+def check_memory(stage: Stage, idle_mb: float, name: str) -> None:
+    """What an attack leaves, once the node had the time to give its heap back."""
     deadline = time.monotonic() + HEAP_PATIENCE_S
     while (grown_mb := memory(stage.node.pid).resident_mb - idle_mb) > GROWN_MB_MAX and time.monotonic() < deadline:
         time.sleep(0.5)
-    return grown_mb
+    print(f"  {name:42} {grown_mb:+.0f} MB", flush=True)
+    stage.check(grown_mb <= GROWN_MB_MAX, f"{name} leaves {grown_mb:.0f} MB")
