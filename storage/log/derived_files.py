@@ -5,7 +5,9 @@
 | `.index`, `.timeindex`    | it is missing; of the active segment also   | the headers of the segment          |
 |                           | if an entry names no batch               |                                        |
 | `.txnindex`               | one of these is missing, or an entry is no  | the transaction markers, and the    |
-|                           | transaction of its segment                  | producers before the segment        |
+|                           | transaction of its segment; after a crash   | producers before the segment        |
+|                           | also if it is missing or empty, of the      |                                     |
+|                           | segment with the recovery point and later   |                                     |
 | `leader-epoch-checkpoint` | it is damaged, or the last batch has        | the headers of the log              |
 |                           | another epoch                               |                                     |
 | `.snapshot`               | its checksum is wrong, or it names offsets  | an earlier one and the headers      |
@@ -14,7 +16,8 @@
 A start reads neither the batches nor the sparse indexes of rolled segments, so that thousands of logs open in a moment.
 The entries of these indexes are compared with the batches when they are used (`Segment.find`). A segment without
 aborted transactions has no `.txnindex`, so that a missing one is known by the other indexes: operators delete them
-together, as Apache Kafka's documentation advises.
+together, as Apache Kafka's documentation advises. One that is deleted alone, before the recovery point or after a
+clean stop, is not missed, and its transactions count as committed; Apache Kafka 4.3.1 does the same.
 """
 
 from __future__ import annotations
@@ -114,6 +117,13 @@ class IndexCheck:
             self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
         segment.reset_indexes()
         segment.transaction_index.clear()
+
+    def may_lack_aborts(self, slot: int, producers: ProducerStates) -> bool:
+        """Whether a segment that lists no aborted transaction may have had one: a producer of the log has ended a
+        transaction. Raises OSError.
+        """
+        has_ended = any(entry.coordinator_epoch >= 0 for entry in producers.entries.values())
+        return has_ended and not self._segments[slot].transaction_index.entries()
 
     def is_within(self, slot: int, end_offset: int) -> bool:
         """Whether the transaction index of a segment ends before an offset. Raises OSError."""

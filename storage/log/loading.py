@@ -15,6 +15,7 @@ Each step can be interrupted by a crash at any point: the next start then repeat
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from moldau.protocol.primitives import MalformedMessage
@@ -320,17 +321,19 @@ def recover(
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
         if flaw is not None:
             check.empty(segment, flaw)
-    load_producers(
+    load = partial(
+        load_producers,
         segments[:slot],
         snapshots,
         producers,
         request.log_start_offset,
         base_offset,
         request.now_ms,
-        # The replay of the whole segment adds its aborted transactions again.
-        max(base_offset, request.recovery_point) if flaws[0] is None else base_offset,
         earlier=segments[: slot + 1],
     )
+    load(max(base_offset, request.recovery_point) if flaws[0] is None else base_offset)
+    if flaws[0] is None and check.may_lack_aborts(slot, producers):
+        load(base_offset)  # The replay of the whole segment adds its aborted transactions again.
     # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
     epochs.truncate_from_end(request.recovery_point)
     tail = TailRecovery(

@@ -130,7 +130,9 @@ def console_pages(stage: Stage) -> None:
         first, began = stage.honest_count, time.monotonic()
         with ThreadPoolExecutor(ASKERS) as askers:
             until = began + ATTACK_S
-            counts = list(askers.map(lambda _, attack=attack, until=until: _attack(stage, attack, until), range(ASKERS)))  # type: ignore[misc]
+            counts = list(
+                askers.map(lambda _, attack=attack, until=until: _attack(stage, attack, until), range(ASKERS))
+            )
         stage.await_honest(stage.honest_count + 1)
         p99_ms, slowest_ms = stage.honest_p99_ms(first), stage.honest_slowest_ms(first)
         print(f"  {attack.topic:20} {sum(counts):5} pages, p99 {p99_ms:6.1f} ms, slowest {slowest_ms:6.1f}", flush=True)

@@ -100,10 +100,13 @@ def test_a_file_that_follows_from_the_batches_changes_nothing(
     node: tuple[Path, Facts], suffix: str, damage: str, slot: int, is_clean: bool
 ) -> None:
     path, known = node
-    if suffix == ".txnindex" and damage in ("missing", "empty"):
-        pytest.skip("as in a segment without aborted transactions: see the next test")
     DAMAGES[damage](sorted((path / "t-0").glob(f"*{suffix}"))[slot])
     log, _ = start(path, is_clean=is_clean)
+    if suffix == ".txnindex" and damage in ("missing", "empty") and (is_clean or slot == 0):
+        # As in a segment without aborted transactions: Apache Kafka 4.3.1 does not miss it either.
+        aborted = known[2][1:] if slot == 0 else known[2][:-1]
+        assert facts(log) == (*known[:2], aborted, *known[3:])
+        return
     assert facts(log) == known
     found = log.offset_for_timestamp(NOW_MS + 33)
     assert found is not None and found.timestamp == NOW_MS + 33
