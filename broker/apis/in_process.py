@@ -57,6 +57,7 @@ class LocalClient:
         self.software = ("unknown", "unknown")
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
+        self.is_of_follower = False
         self.authentication: Authentication | None = None
 
     def close(self, reason: str) -> None:

@@ -148,6 +148,9 @@ moldau_request_memory_waits_total  counter  -
 moldau_request_memory_stalled_total  counter  -
     -
     Connections that were closed because their requests hardly moved while others waited for room.
+moldau_turns_waiting_connections  gauge  -
+    -
+    Connections with requests that wait for their turn, because an iteration of the event loop has no more time.
 moldau_large_batches_examined_total  counter  -
     -
     Batches that expand so far, or hold so many records, that they were examined in an executor thread.

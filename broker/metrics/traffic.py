@@ -135,6 +135,7 @@ def collect_limits(page: Page, node: Observed) -> None:
     page.add("moldau_request_memory_waiting_connections", memory.waiting_count)
     page.add("moldau_request_memory_waits_total", memory.waits_count)
     page.add("moldau_request_memory_stalled_total", memory.stalled_count)
+    page.add("moldau_turns_waiting_connections", node.turns.waiting_count)
     replies = node.reply_memory
     page.add("moldau_reply_memory_used_bytes", replies.used_size)
     page.add("moldau_reply_memory_holders", replies.holders_count)

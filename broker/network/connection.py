@@ -68,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self.received_bytes = 0
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
+        self.is_of_follower = False
         self.was_malformed = False
         """Whether the last request could not be parsed."""
         resources = listener.resources
@@ -484,7 +485,7 @@ def _wait_for_turn(connection: Connection, *, is_single: bool) -> None:
     flow.awaits_turn = True
     if connection.authentication is not None and connection.routes is not listener.routes:
         rank = Rank.LOGIN if is_single else Rank.LOGIN_BACKLOG
-    elif connection.heartbeat_broker_id >= 0 or (is_single and listener.is_for_nodes):
+    elif connection.heartbeat_broker_id >= 0 or (is_single and (connection.is_of_follower or listener.is_for_nodes)):
         rank = Rank.NODE
     else:
         rank = Rank.SINGLE if is_single else Rank.BACKLOG

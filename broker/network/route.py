@@ -97,6 +97,8 @@ class ClientConnection(Protocol):
     """
     heartbeat_broker_id: int
     """The broker whose heartbeats come through this connection; -1 for none."""
+    is_of_follower: bool
+    """Whether a broker that may replicate has fetched through this connection."""
 
     access: Access
     """The access of the authenticated principal."""

@@ -118,6 +118,7 @@ class NodeParts:
         self.purgatory = Purgatory(loop, self.timeouts, environment.monotonic_ms)
         slow = SlowRequests(loop, config.integer("moldau.slow.request.ms"))
         self.clock = RequestClock(environment.precise_ns, slow, LoopSteps() if steps is None else steps)
+        self.turns = Turns(self.clock, loop.call_soon)
         self.settings = DynamicConfig(config)
         self.settings.subscribe(lambda config: slow.set_threshold(config.integer("moldau.slow.request.ms")))
         self._compose_logs()
@@ -452,7 +453,7 @@ class NodeParts:
             self.purgatory,
             self.clock,
             self.transcoder,
-            Turns(self.clock, self.loop.call_soon),
+            self.turns,
         )
         wrap = self._compose_faults()
         self.listeners = [
@@ -537,6 +538,7 @@ class NodeParts:
             reply_memory=self.reply_memory,
             large_batches=self.large_batches,
             clock=self.clock,
+            turns=self.turns,
             readiness=self.readiness,
         )
         ports = self._console_ports()

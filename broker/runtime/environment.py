@@ -282,7 +282,7 @@ class Process:
 
     @staticmethod
     def give_back_heap() -> None:
-        """Give the free pages of malloc's heap back to the system, where the C library has such a call (glibc)."""
+        """Give the free pages of malloc's heap back to the system, if the C library has such a call (glibc)."""
         import ctypes  # It takes memory, and most nodes never need it.
 
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,8 +1,8 @@
 """Memory that the requests and replies of a peak have released goes back to the system.
 
 malloc keeps freed blocks, and gives back only what lies at the end of its heap. So what a node has held once, for
-replies that were not read or for the objects of long requests, would stay with the process for ever. It is given back
-when the process has grown and is quiet.
+replies that were not read or for the objects of long requests, would stay with the process until it ends. It is given
+back when the process has grown and is quiet.
 """
 
 from __future__ import annotations

@@ -316,24 +316,11 @@ def recover(
     check.mend_rolled(slot)
     # A snapshot past the recovery point may describe batches that were lost in the crash.
     snapshots.remove_after(flushed_end_offset)
-    base_offset = segments[slot].base_offset
     flaws = [check.flaw_of(each) for each in range(slot, len(segments))]
     for segment, flaw in zip(segments[slot:], flaws, strict=True):
         if flaw is not None:
             check.empty(segment, flaw)
-    load = partial(
-        load_producers,
-        segments[:slot],
-        snapshots,
-        producers,
-        request.log_start_offset,
-        base_offset,
-        request.now_ms,
-        earlier=segments[: slot + 1],
-    )
-    load(max(base_offset, request.recovery_point) if flaws[0] is None else base_offset)
-    if flaws[0] is None and check.may_lack_aborts(slot, producers):
-        load(base_offset)  # The replay of the whole segment adds its aborted transactions again.
+    load_recovered(request, segments, slot, check, snapshots, producers, is_sound=flaws[0] is None)
     # Past the recovery point the checkpoint may be older or newer than the batches, which are read in any case.
     epochs.truncate_from_end(request.recovery_point)
     tail = TailRecovery(
@@ -370,6 +357,37 @@ def recover(
         ends = f"the log ends at offset {tail.next_offset}, before its recovery point {request.recovery_point}"
         request.report(f"{directory}: {ends}; its start offset is {request.log_start_offset}")
     return LogEnd(tail.next_offset, tail.last_epoch)
+
+
+def load_recovered(
+    request: LogRequest,
+    segments: list[Segment],
+    slot: int,
+    check: IndexCheck,
+    snapshots: ProducerSnapshots,
+    producers: ProducerStates,
+    *,
+    is_sound: bool,
+) -> None:
+    """Restore the producer state at the beginning of a segment that is recovered. Raises OSError and
+    `MalformedMessage`.
+
+    `is_sound`: its indexes are; a snapshot up to the recovery point then saves the replay of what is before it.
+    """
+    base_offset = segments[slot].base_offset
+    load = partial(
+        load_producers,
+        segments[:slot],
+        snapshots,
+        producers,
+        request.log_start_offset,
+        base_offset,
+        request.now_ms,
+        earlier=segments[: slot + 1],
+    )
+    load(max(base_offset, request.recovery_point) if is_sound else base_offset)
+    if is_sound and check.may_lack_aborts(slot, producers):
+        load(base_offset)  # The replay of the whole segment adds its aborted transactions again.
 
 
 def remove_segments(request: LogRequest, segments: list[Segment]) -> None:

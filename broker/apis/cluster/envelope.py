@@ -126,6 +126,7 @@ class EnvelopedClient:
         self.software = ("unknown", "unknown")
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
+        self.is_of_follower = False
         self.authentication: Authentication | None = None
         self._connection = connection
 

@@ -77,6 +77,8 @@ def handle(
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
     is_follower = is_of_follower(request) and (context.access.is_unrestricted or is_exempt(context, request))
+    if is_follower:
+        context.connection.is_of_follower = True
     fetch = services.fetch_sessions.open(request, context.version, now_ms, is_follower=is_follower)
     if fetch.error is not NONE:
         return FetchResponse(error_code=fetch.error)

@@ -515,19 +515,22 @@ def test_a_part_of_a_frame_does_not_wait_for_a_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "is_for_nodes", "broker_id", "rank"),
+    ("frames", "of_node", "rank"),
     [
-        (1, False, -1, Rank.SINGLE),
-        (2, False, -1, Rank.BACKLOG),
-        (1, True, -1, Rank.NODE),
-        (2, True, -1, Rank.BACKLOG),
-        (2, False, 1, Rank.NODE),
+        (1, "", Rank.SINGLE),
+        (2, "", Rank.BACKLOG),
+        (1, "listener", Rank.NODE),
+        (2, "listener", Rank.BACKLOG),
+        (1, "follower", Rank.NODE),
+        (2, "follower", Rank.BACKLOG),
+        (2, "heartbeat", Rank.NODE),
     ],
 )
-def test_the_rank_follows_from_what_arrives(frames: int, is_for_nodes: bool, broker_id: int, rank: Rank) -> None:
+def test_the_rank_follows_from_what_arrives(frames: int, of_node: str, rank: Rank) -> None:
     wire = Wire(answer)
-    cast("Any", wire.connection.listener).is_for_nodes = is_for_nodes
-    wire.connection.heartbeat_broker_id = broker_id
+    cast("Any", wire.connection.listener).is_for_nodes = of_node == "listener"
+    wire.connection.heartbeat_broker_id = 1 if of_node == "heartbeat" else -1
+    wire.connection.is_of_follower = of_node == "follower"
     crowd = Crowd(wire)
     crowd.spend()
     wire.send(b"".join(map(heartbeat, range(frames))))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX
+from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, handle
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
@@ -239,6 +240,29 @@ def test_who_says_to_be_a_replica_and_is_none_gets_nothing(version: int) -> None
         assert not data.records
 
     serve_and(story)
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "may_replicate", "is_of_follower"), [(2, True, True), (2, False, False), (-1, True, False)]
+)
+def test_a_connection_is_a_followers_if_its_principal_may_replicate(
+    replica_id: int, may_replicate: bool, is_of_follower: bool
+) -> None:
+    """It then waits for its turn as a node, whatever its listener is for."""
+    connection = SimpleNamespace(is_of_follower=False)
+    access = SimpleNamespace(is_unrestricted=False, allows=lambda *_, **__: may_replicate)
+    services = SimpleNamespace(
+        environment=SimpleNamespace(monotonic_ms=lambda: 0),
+        fetch_sessions=SimpleNamespace(
+            open=lambda *_, **__: SimpleNamespace(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        ),
+    )
+    request = fetch_request([])
+    request.replica_id = replica_id
+    context = SimpleNamespace(access=access, connection=connection, version=12)
+    reply = handle(cast("Any", services), cast("Any", context), request)
+    assert isinstance(reply, FetchResponse) and reply.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert connection.is_of_follower is is_of_follower
 
 
 @pytest.mark.parametrize("version", [4, 6, 7, 12])
