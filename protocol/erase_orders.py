@@ -38,6 +38,8 @@ ERASE_ORDER_VERSION: Final = 0
 RUNS_MAX: Final = 10_000
 """The most runs of one order. A client sends several orders for more."""
 PREDICATE_HASH_SIZE: Final = 32
+RECEIPT_PAGES_MAX: Final = 20
+"""The most pages of receipts in one request."""
 VERSION = Struct(">h")
 
 
@@ -84,6 +86,11 @@ def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> Era
 
 def runs_of(order: EraseOrder) -> tuple[Run, ...]:
     return tuple(Run(each.first_offset, each.last_offset) for each in order.runs)
+
+
+def receipt_setting(partition: int, order_id: str, page: int) -> str:
+    """The name under which DescribeConfigs of a topic gives a page of the receipt of an order (id in hex)."""
+    return f"moldau.erase.{partition}.{order_id}.{page}"
 
 
 def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:

@@ -131,6 +131,8 @@ class LocalLog:
             found = log.read(offset, size_max, end_offset=end_offset, at_least_one=at_least_one, waits=waits)
             if isinstance(found, ErrorCode):
                 return found
+            if isolation is not LOG_END and log.erase_orders.hidden and found.size and log.is_hidden(found.base_offset):
+                return NOTHING  # Until this replica has carried out the erase order.
             aborted = None
             if isolation is TXN_COMMITTED and found.size:
                 aborted = _aborted(log, offset, end_offset, found, waits)

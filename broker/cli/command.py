@@ -49,6 +49,7 @@ SUBCOMMANDS: Final = (
     Subcommand("group", "list groups, show their lag, reset their offsets", "moldau.broker.cli.daily.group"),
     Subcommand("produce", "write records to a topic", "moldau.broker.cli.daily.produce"),
     Subcommand("consume", "print the records of topics", "moldau.broker.cli.daily.consume"),
+    Subcommand("erase", "erase records from every replica of a topic", "moldau.broker.cli.daily.erase"),
     Subcommand("config", "read and change settings of topics, brokers, groups", "moldau.broker.cli.daily.config"),
     Subcommand("acl", "list, add, remove and explain permissions", "moldau.broker.cli.daily.acl"),
     Subcommand("cluster-status", "show nodes, controller, what is not well", "moldau.broker.cli.daily.cluster_status"),

@@ -49,6 +49,7 @@ from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.local_logs import LocalLogs, previous_run_in
 from moldau.broker.replicas.log_cleaner import LogCleaner
 from moldau.broker.replicas.log_directories import read_directories
+from moldau.broker.replicas.log_eraser import LogEraser
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.replicas.metadata_applier import ApplierTargets, MetadataApplier, ReplicationThrottles
 from moldau.broker.replicas.partition_work import PartitionWork
@@ -125,6 +126,7 @@ class NodeParts:
         self._compose_metadata()
         self._compose_replicas()
         self._compose_upkeep()
+        self._compose_rewriting()
         self._compose_requests()
         self._compose_listeners()
         self.readiness = Readiness(config, self.quorum, self.registration, self.logs)
@@ -153,9 +155,9 @@ class NodeParts:
             self.failures.directory_failed,
             self.failures.log_damaged,
             self.flusher.write_epochs,
-            (changes := (ChangedLogs(), ChangedLogs())),
+            (changes := (ChangedLogs(), ChangedLogs(), ChangedLogs())),
         )
-        self.changes_to_flush, self.changes_to_clean = changes
+        self.changes_to_flush, self.changes_to_clean, self.changes_to_erase = changes
 
     def _compose_metadata(self) -> None:
         """Compose the metadata quorum, the channels to other nodes, and the readers of the committed metadata."""
@@ -335,6 +337,10 @@ class NodeParts:
             self.removal,
             self.applier.make_missing,
         )
+
+    def _compose_rewriting(self) -> None:
+        """Compose the parts that write segments anew."""
+        environment, spawn = self.environment, self.tasks.spawn
         self.cleaner = LogCleaner(
             self.settings,
             environment,
@@ -345,6 +351,9 @@ class NodeParts:
             self.removal,
             self.logs.checkpoint,
             self.tiering.cleaner if self.tiering is not None else None,
+        )
+        self.eraser = LogEraser(
+            self.settings, environment, spawn, self.replicas, self.changes_to_erase, self.cleaner.rewriting
         )
 
     def _share_partitions(self) -> SharePartitionRegistry:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -115,11 +116,10 @@ class LogCleaner:
         self._changes = changes
         self._candidates: dict[Log, None] = {}
         """The compacted logs that had dirty segments at the last check, or changed since."""
-        self._flusher = flusher
+        self.rewriting = LogRewriting(flusher, checkpoint)
         self._removal = removal
         self._checkpoint = checkpoint
         self._running = 0
-        self._in_progress: dict[Log, None] = {}
         self._remote = remote
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
@@ -162,20 +162,20 @@ class LogCleaner:
         return True
 
     def _wants_remote(self, partition: Partition) -> bool:
-        is_free = self._is_served(partition) and partition.log not in self._in_progress
+        is_free = self._is_served(partition) and partition.log not in self.rewriting.in_progress
         return is_free and self._remote is not None and self._remote.is_due(partition)
 
     async def _clean_remote(self, partition: Partition) -> bool:
         assert self._remote is not None
-        self._in_progress[partition.log] = None
+        self.rewriting.in_progress[partition.log] = None
         try:
             return await self._remote.clean(partition, self._limits())
         finally:
-            del self._in_progress[partition.log]
+            del self.rewriting.in_progress[partition.log]
 
     async def _clean_local(self, partition: Partition, part: CleanablePart) -> bool:
         """Clean the local part of a log. Returns whether that ended without an error."""
-        self._in_progress[partition.log] = None
+        self.rewriting.in_progress[partition.log] = None
         try:
             await self._clean(partition, part)
         except LogChanged:
@@ -192,7 +192,7 @@ class LogCleaner:
                 self._refused(partition.log, error)
             return False
         finally:
-            del self._in_progress[partition.log]
+            del self.rewriting.in_progress[partition.log]
         return True
 
     def _is_served(self, partition: Partition) -> bool:
@@ -228,7 +228,9 @@ class LogCleaner:
     def _cleanable(self, partition: Partition) -> CleanablePart | None:
         """The cleanable part of a partition's compacted log; None if it must not be cleaned now."""
         its_log = partition.log
-        if its_log in self._in_progress or (its_log in self.uncleanable and not self._is_limit_changed(its_log)):
+        if its_log in self.rewriting.in_progress or (
+            its_log in self.uncleanable and not self._is_limit_changed(its_log)
+        ):
             return None
         try:
             now_ms = self._environment.wall_ms()
@@ -259,7 +261,7 @@ class LogCleaner:
         segment is the old one, or the cleaned one that was swapped in.
         """
         began_ms, its_log = self._environment.monotonic_ms(), partition.log
-        await self._make_durable(its_log, part.first_uncleanable_offset)
+        await self.rewriting.make_durable(its_log, part.first_uncleanable_offset)
         now_ms, salt = self._environment.wall_ms(), self._environment.entropy(SALT_SIZE)
         # During the flush a truncation or retention may have removed segments of the request.
         present = cleanable_part(its_log, its_log.first_dirty_offset, partition.last_stable_offset, now_ms)
@@ -300,25 +302,6 @@ class LogCleaner:
             load_factor=config.real("log.cleaner.io.buffer.load.factor"),
         )
 
-    async def _make_durable(self, its_log: Log, end_offset: int) -> None:
-        """Flush the log at least up to an offset, and checkpoint that recovery point.
-
-        Raises OSError, and `LogChanged` if the log has failed.
-        """
-        if its_log.recovery_point < end_offset:
-            await self._flush(its_log)
-        # Always: another write of the checkpoint may be in progress with an older recovery point.
-        if not await self._checkpoint() or its_log.recovery_point < end_offset:
-            raise LogChanged
-        if its_log.directory_is_dirty:
-            await self._flush(its_log)  # The mark of a new log was removed: with it a start ignores the checkpoints.
-
-    async def _flush(self, its_log: Log) -> None:
-        """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flusher.when_durable([its_log], partial(_settle, durable))
-        await durable
-
     async def _swap(self, partition: Partition, cleaned: SegmentCleaned) -> None:
         paths = partition.log.swap_cleaned(cleaned, self._environment.wall_ms())
         if paths is None:
@@ -328,7 +311,7 @@ class LogCleaner:
 
     async def _finish(self, its_log: Log, request: CleaningRequest, done: CleaningDone, began_ms: int) -> None:
         """Make the names of the swapped segments durable, and note the offset up to which the log is clean."""
-        await self._flush(its_log)
+        await self.rewriting.flush(its_log)
         if its_log.failure is not None:
             raise LogChanged
         its_log.note_cleaned(done.next_dirty_offset, request.truncation_count)
@@ -367,23 +350,3 @@ class LogCleaner:
         log.error("%s was not cleaned, and is tried again: %s", its_log.directory, error)
         if error.errno is not None and error.errno != errno.ENOENT:
             its_log.fail_unless_passing(error)
-
-
-class Throttle:
-    """Spreads the bytes that a cleaning moves over time."""
-
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self._monotonic_ms = monotonic_ms
-        self._began_ms = monotonic_ms()
-        self._moved = 0
-
-    def delay_s(self, size: int, rate: float) -> float:
-        """The time (seconds) to wait after `size` more bytes, so that the rate is at most `rate` bytes a second."""
-        self._moved += size
-        due_ms = self._began_ms + self._moved * 1000 / rate
-        return max(0.0, due_ms - self._monotonic_ms()) / 1000
-
-
-def _settle(durable: asyncio.Future[None]) -> None:
-    if not durable.done():
-        durable.set_result(None)

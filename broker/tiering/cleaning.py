@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
-from moldau.broker.replicas.log_cleaner import Throttle
+from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.tiering.copying import PartitionBackoff

@@ -203,6 +203,21 @@ class LogState:
         if order_at(self.segments[-1:], base_offset) is not None:
             self.erase_orders.add(base_offset)
 
+    def hide_pending(self) -> None:
+        """Hide what the pending erase orders name from consumers, until it is erased here."""
+        try:
+            self.erase_orders.hide(self.segments)
+        except MalformedMessage as malformed:
+            self.damaged(str(malformed))
+        except OSError as error:
+            self.fail_unless_passing(error)
+
+    def is_hidden(self, base_offset: int) -> bool:
+        """Whether the segment with this base offset has offsets that are hidden."""
+        slot = bisect_right(self.segments, base_offset, key=attrgetter("base_offset"))
+        end_offset = self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
+        return self.erase_orders.hides(base_offset, end_offset)
+
     def lower_recovery_point(self, offset: int) -> None:
         """The step before a truncation; the owner then makes the lowered offsets durable and truncates.
 

@@ -11,6 +11,7 @@ from typing import Final
 from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.conversions import CONVERSION_MUTANTS
+from tests.mutants.erasure import ERASURE_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.heartbeat_groups import HEARTBEAT_GROUP_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
@@ -696,6 +697,7 @@ MUTANTS: Final = (
     *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,
     *COMPACTION_MUTANTS,
+    *ERASURE_MUTANTS,
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,

@@ -89,7 +89,7 @@ COMPACTION_MUTANTS: Final = (
     Mutant(
         219,
         "the recovery point is not durable before the swap",
-        "broker/replicas/log_cleaner.py",
+        "broker/replicas/log_rewriting.py",
         "        if not await self._checkpoint() or its_log.recovery_point < end_offset:\n",
         "        if its_log.recovery_point < end_offset:\n",
         Hunt.LOG_CLEANER,

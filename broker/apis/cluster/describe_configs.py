@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from moldau.broker.network.route import RequestContext
 
 
+RECEIPT_PREFIX: Final = "moldau.erase."
+"""Settings of a topic that begin so are the receipts of erase orders."""
+
+
 class NotDescribed(NamedTuple):
     error: ErrorCode
     message: str
@@ -101,7 +105,7 @@ def _describe(
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return _topic(services, name)
+            return _topic(services, resource)
         case ResourceType.BROKER:
             return _broker(services, name)
         case value if value == BROKER_LOGGER:
@@ -134,16 +138,23 @@ def _group(
     return entries
 
 
-def _topic(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
+def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
+    name = resource.resource_name
     invalid = refusal_of_name(name)
     if invalid is not None:
         return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
         return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     settings = services.settings
-    return describe_topic(
+    entries = describe_topic(
         topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)
     )
+    named = [each for each in resource.configuration_keys or () if each.startswith(RECEIPT_PREFIX)]
+    if named:
+        from moldau.broker.apis.records.erase_receipts import receipt_entries
+
+        entries += receipt_entries(services, name, named)
+    return entries
 
 
 def _broker(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:

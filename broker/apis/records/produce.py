@@ -25,6 +25,7 @@ from moldau.broker.apis.needs import (
     with_field,
 )
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
+from moldau.broker.apis.records.erase_orders import appended_order
 from moldau.broker.apis.records.produce_hook import produce_hook
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, fill, finish, must_wait
 from moldau.broker.apis.records.unverified_batches import (
@@ -127,6 +128,9 @@ class Produce:
                 self._unverified.append(batch)
                 return batch.answer
         result = partition.append(records, self._request.acks, self._now_ms, version)
+        if result.error is ErrorCode.INVALID_RECORD:
+            acks, now_ms = self._request.acks, self._now_ms
+            result = appended_order(self._services, self._context, partition, records, acks, now_ms, result)
         answer = answer_of(partition.index, result)
         self._appended(partition, records, None, answer, result)
         return answer

@@ -26,7 +26,7 @@ from moldau.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from moldau.protocol.primitives import uvarint
-from moldau.protocol.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
@@ -232,7 +232,8 @@ class RepeatedProduce:
             position += 4
         if size < HEADER_SIZE or end - position != size:
             return None
-        return frame[position:end] if not frame[position + TRANSACTIONAL_POSITION] & TRANSACTIONAL_BIT else None
+        is_plain = not frame[position + TRANSACTIONAL_POSITION] & (TRANSACTIONAL_BIT | CONTROL_BIT)
+        return frame[position:end] if is_plain else None
 
     def reply(self, frame: memoryview, result: AppendResult) -> bytes:
         """The whole reply frame to `frame`, whose records were appended."""

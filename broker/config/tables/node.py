@@ -189,6 +189,8 @@ moldau.cores  int  1  1..256  honoured  read-only
     Broker processes that moldau serve runs on this machine, each on one core: docs/cores.md.
 moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.3,3.4,3.5,3.6,3.7,3.8,3.9,4.0,4.1,4.2  honoured  read-only
     The release of Apache Kafka whose API versions a single node offers, for tests of clients; all where it is not set.
+moldau.erase.enable  boolean  false  any  honoured  cluster-wide
+    Whether a leader takes the orders of moldau erase; they also need DELETE on the topic and ALTER on the cluster.
 moldau.http.listener  string  null  any  honoured  read-only
     Where metrics and health are served over HTTP, such as http://127.0.0.1:9464; nowhere where it is not set.
 moldau.log.format  string  text  one-of:text,json  honoured  read-only

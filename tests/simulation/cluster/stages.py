@@ -279,6 +279,7 @@ STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
         "cluster",
+        "erasure",
         "group_failover",
         "dead_letters",
         "replica_reads",

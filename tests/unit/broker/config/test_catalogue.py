@@ -45,6 +45,7 @@ OWN = {
     "moldau.console.writes",
     "moldau.cores",
     "moldau.emulated.release",
+    "moldau.erase.enable",
     "moldau.http.listener",
     "moldau.log.format",
     "moldau.oauthbearer.allowed.urls",

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from moldau.broker.replicas.log_cleaner import Throttle
+from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.protocol.compression import Codec
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.protocol.messages.incremental_alter_configs import (
@@ -200,7 +200,7 @@ def test_without_a_durable_checkpoint_nothing_is_swapped_and_the_cleaner_waits()
             return False
 
         client = await node.connect()
-        node.broker.cleaner._checkpoint = refused
+        node.broker.cleaner.rewriting._checkpoint = refused
         await client.create("t", cleanup_policy="compact", segment_bytes=SEGMENT)
         await write_rounds(client, 12)
         size = log_of(node).size

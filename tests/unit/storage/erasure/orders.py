@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from moldau.protocol.erase_orders import Run, erase_order_batch, order_of, runs_of
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
-from moldau.storage.erasure.receipts import OrderReceipt, Receipts
+from moldau.storage.erasure.receipts import OrderReceipt, note_segment, receipt_of, write_receipt
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
@@ -48,13 +48,12 @@ def carry_out(
     log.flush(NOW_MS)
     if owner is not None:
         checkpoint(owner)
-    receipts = Receipts.load(fs, log.directory)
-    receipt = receipts.begin(order, offset)
+    receipt = receipt_of(fs, log.directory, order, offset)
     to_remove: list[str] = []
     for event in erase(fs, erase_request(log, runs, io_buffer_size)):
         if isinstance(event, SegmentErased):
-            receipts.note_segment(receipt, event)
-            receipts.write()
+            note_segment(receipt, event)
+            write_receipt(fs, log.directory, receipt)
             removed = log.swap_cleaned(event.cleaned, NOW_MS)
             assert removed is not None
             log.erase_orders.show(event.cleaned.base_offset, event.cleaned.replaced_end_offset)
@@ -62,8 +61,8 @@ def carry_out(
     fs.sync_directory(log.directory)
     for path in to_remove:
         fs.unlink(path)
-    receipts.note_done(receipt, NOW_MS)
-    receipts.write()
+    receipt.done_ms = NOW_MS
+    write_receipt(fs, log.directory, receipt)
     log.erase_orders.carried_out(offset)
     log.directory_is_dirty = True
     log.flush(NOW_MS)

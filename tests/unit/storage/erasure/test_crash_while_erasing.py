@@ -7,8 +7,9 @@ import pytest
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run
 from moldau.storage.directory.log_directory import LogDirectory
-from moldau.storage.erasure.receipts import Receipts
+from moldau.storage.erasure.receipts import receipt_of
 from moldau.storage.log.log import Log
+from moldau.storage.log.pending_orders import order_at
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.disk_calls import SimulatedCrash
@@ -46,15 +47,15 @@ NAMED = {0, 3, 4, 5, 9, 15, 17}
 NAMED_RUNS = runs_from(NAMED)
 
 
-def expected() -> tuple[list[Stored], dict[int, tuple[int, int, int]], int, int]:
+def expected() -> tuple[list[Stored], dict[int, tuple[int, int, int]], int, int, int]:
     disk = SimulatedDisk(seed=0)
     owner, log, order_offset = write_history(disk)
     before, producers, first_step = stored(log), producers_of(log), disk.steps
     carry_out(disk, log, order_offset, owner)
-    return before, producers, first_step, disk.steps
+    return before, producers, order_offset, first_step, disk.steps
 
 
-BEFORE, PRODUCERS, FIRST_STEP, LAST_STEP = expected()
+BEFORE, PRODUCERS, ORDER_OFFSET, FIRST_STEP, LAST_STEP = expected()
 
 
 def finish(disk: SimulatedDisk) -> None:
@@ -66,7 +67,9 @@ def finish(disk: SimulatedDisk) -> None:
         carry_out(disk, log, order_offset, owner)
     assert_exactly_gone(BEFORE, stored(log), NAMED)
     assert producers_of(log) == PRODUCERS
-    (receipt,) = Receipts.load(disk, log.directory).orders.values()
+    order = order_at(log.segments, ORDER_OFFSET)
+    assert order is not None
+    receipt = receipt_of(disk, log.directory, order, ORDER_OFFSET)
     erased = {offset for each in receipt.segments for offset in offsets_of(each.erased)}
     data = [each for batch in BEFORE if not batch.header.is_control for each in batch.records]
     assert erased == NAMED & {each.offset for each in data}

@@ -1,0 +1,101 @@
+"""Erase orders in Produce: the one kind of control batch that a client may send (decision 36).
+
+DIVERGES: Apache Kafka refuses every control batch of a client. Here an erase order is appended if
+`moldau.erase.enable` is on and the client has DELETE on the topic and ALTER on the cluster, besides the WRITE that a
+produce needs. The leader writes the time and the principal into the order.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.apis.needs import on_cluster, on_topic
+from moldau.protocol.erase_orders import (
+    EraseOrder,
+    erase_order_batch,
+    flaw_of_order,
+    read_sent_order,
+)
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, HEADER_SIZE
+from moldau.replication.partition import ACKS_ALL
+from moldau.security.access import AclOperation
+from moldau.storage.log.append import AppendResult
+
+if TYPE_CHECKING:
+    from moldau.broker.apis.services import Services
+    from moldau.broker.network.route import RequestContext
+    from moldau.protocol.primitives import BytesLike
+    from moldau.replication.partition import Partition
+
+log = logging.getLogger("moldau.audit")
+
+ERASE_ENABLE: Final = "moldau.erase.enable"
+
+
+def appended_order(
+    services: Services,
+    context: RequestContext,
+    partition: Partition,
+    records: BytesLike,
+    acks: int,
+    now_ms: int,
+    refused: AppendResult,
+) -> AppendResult:
+    """The result of a batch that was `refused` as one that clients do not write: it is appended if it is an erase
+    order, and the client may erase. Otherwise the log is unchanged.
+    """
+    if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CONTROL_BIT:
+        return refused
+    order = read_sent_order(bytes(records))
+    if isinstance(order, str):
+        refused.error_message = order
+        return refused
+    error, message = _refusal(services, context, partition, order, acks)
+    if error is ErrorCode.NONE:
+        order.asked_ms, order.principal = now_ms, str(context.principal)
+        batch = erase_order_batch(order, now_ms)
+        if len(batch) <= partition.log.config.max_message_bytes:
+            result = partition.append_internal(batch, now_ms)
+            _write_line(context, partition, order, result)
+            return result
+        error = ErrorCode.MESSAGE_TOO_LARGE
+        message = f"an erase order of {len(batch)} bytes is above max.message.bytes: send several orders"
+    return AppendResult(error, -1, -1, -1, partition.log.log_start_offset, message)
+
+
+def _refusal(
+    services: Services, context: RequestContext, partition: Partition, order: EraseOrder, acks: int
+) -> tuple[ErrorCode, str]:
+    topic, its_log = partition.topic, partition.log
+    if not on_topic(AclOperation.DELETE, topic).is_met(context.access):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} has no DELETE on topic {topic}"
+    if not on_cluster(AclOperation.ALTER).is_met(context.access):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} has no ALTER on the cluster"
+    if not services.settings.config.flag(ERASE_ENABLE):
+        return ErrorCode.POLICY_VIOLATION, f"{ERASE_ENABLE} is false: this broker takes no erase orders"
+    if acks != ACKS_ALL:
+        return ErrorCode.INVALID_REQUIRED_ACKS, "an erase order is produced with acks=all"
+    if its_log.config.is_tiered:
+        return ErrorCode.POLICY_VIOLATION, f"topic {topic} has remote storage, from which nothing is erased yet"
+    last_offset = order.runs[-1].last_offset if order.runs else -1
+    if partition.high_watermark <= last_offset < its_log.end_offset:
+        return ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {last_offset} is not known to be committed yet"
+    flaw = flaw_of_order(order, partition.high_watermark)
+    return (ErrorCode.NONE, "") if flaw is None else (ErrorCode.INVALID_RECORD, flaw)
+
+
+def _write_line(context: RequestContext, partition: Partition, order: EraseOrder, result: AppendResult) -> None:
+    """The line of the audit log. It names no record: the predicate is known by its hash alone."""
+    log.info(
+        "%s ordered the erasure of %d runs of offsets in %s-%d, as order %s at offset %d, predicate SHA-256 %s: %s",
+        context.principal,
+        len(order.runs),
+        partition.topic,
+        partition.index,
+        order.order_id.hex(),
+        result.base_offset,
+        order.predicate_hash.hex(),
+        result.error.name,
+    )

@@ -1,0 +1,57 @@
+"""`moldau erase`: erases records from every replica of a topic, and writes a receipt."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_dry_run
+from moldau.broker.cli.invocation import Invocation
+
+DESCRIPTION: Final = "Erase the records that pass the filters from every replica of a topic; offsets stay."
+EPILOG: Final = f"""\
+examples:
+  moldau erase orders --key ada
+  moldau erase orders --key ada --execute --receipt ada.json
+  moldau erase orders --where customer.id=7 --from 2026-01-01 --execute
+  moldau erase --verify ada.json --key ada
+
+Without --execute the records are only counted. The brokers need moldau.erase.enable=true, and the user DELETE and WRITE
+on the topic and ALTER on the cluster. A receipt names each replica and segment; some replica that is away is told, and
+erases when it is back: --verify checks it then.
+
+It does not reach: copies that consumers, mirrors and other topics have, backups, pinned snapshots, Iceberg tables.
+{EXIT_STATUSES}"""
+ACTIONS: Final = {"erase": "erasure.erasing:erase", "verify": "erasure.verifying:verify"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("topic", nargs="?", metavar="TOPIC[:PARTITION,...]")
+    filters = parser.add_argument_group("which records: those that pass all filters that are given")
+    filters.add_argument("-k", "--key", metavar="TEXT", help="the key is this")
+    filters.add_argument("--grep", metavar="REGEX", help="key or value matches somewhere")
+    filters.add_argument(
+        "--header", action="append", default=[], metavar="NAME[=VALUE]", help="there is such a header; may be repeated"
+    )
+    filters.add_argument(
+        "--where", action="append", default=[], metavar="FIELD=VALUE", help="this field of a JSON value has this value"
+    )
+    filters.add_argument("--from", dest="begin", metavar="TIME", help="from this time or duration ago on")
+    filters.add_argument("--to", dest="end", metavar="TIME", help="before this time or duration ago")
+    receipt = parser.add_argument_group("receipt")
+    receipt.add_argument("--receipt", metavar="FILE", help="write it to this file (default: erase-TOPIC-TIME.json)")
+    receipt.add_argument("--sign-key", metavar="FILE", help="an Ed25519 key (PEM) that signs the receipt, or checks it")
+    receipt.add_argument("--verify", metavar="RECEIPT", help="read every replica again, and tell what is left")
+    add_dry_run(parser)
+    add_connection(parser)
+    parser.set_defaults(action="erase")
+
+
+def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Erase, or check a receipt. Returns the exit status. Raises `CommandError`."""
+    from moldau.broker.cli.daily.session import run_action
+
+    if arguments.verify is not None:
+        arguments.action = "verify"
+    return run_action(ACTIONS, arguments, invocation)

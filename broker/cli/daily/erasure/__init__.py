@@ -1,0 +1,1 @@
+"""What `moldau erase` does: the search, the orders, the receipts, the check of a receipt."""

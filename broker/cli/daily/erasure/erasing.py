@@ -1,0 +1,154 @@
+"""What `moldau erase` does: search, send an order to the leader of each partition, wait for every replica."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+import uuid
+from functools import partial
+from typing import Final
+
+from moldau.broker.cli.daily.client import Client, Partition
+from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, written
+from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, refused, wrong
+from moldau.broker.cli.daily.groups.changes import selected_partitions
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.reasons.words import plural
+from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from moldau.tables.client.cluster import TransientError
+
+RUNS_OF_ORDER: Final = 5_000
+"""The most runs of one order, which is then about 90 kB."""
+POLL_S: Final = 0.5
+WAIT_S: Final = 300
+"""How long replicas are waited for that answer and have not finished."""
+SALT_SIZE: Final = 16
+PRODUCE_VERSION: Final = 9
+"""The highest version that is spoken here and names topics."""
+NOT_REACHED: Final = (
+    "copies that consumers have made",
+    "mirrors, dead-letter topics and topics that were derived from this one",
+    "backups, snapshots that are pinned, and files that were copied",
+    "Iceberg and Delta tables that follow the topic",
+)
+
+
+def erase(session: Session) -> int:
+    """`erase`: what would be erased, or the erasure and its receipt."""
+    given, client = session.arguments, session.client
+    if given.topic is None:
+        wrong("give a topic, or --verify RECEIPT")
+    passes = filter_from(session)
+    keys = selected_partitions(client, [given.topic])
+    found: dict[Partition, list[Run]] = {}
+    for key, (start, end) in bounds(client, keys).items():
+        session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")
+        leader = client.repeated("the leader", partial(client.leader_of, key))
+        records = records_at(client, leader, key, start, end)
+        found[key] = runs_from(record.offset for record in records if passes(record))
+    counts = {key: sum(run.last - run.first + 1 for run in runs) for key, runs in found.items()}
+    total = sum(counts.values())
+    if not given.execute or not total:
+        rows = [{"topic": topic, "partition": index, "records": n} for (topic, index), n in counts.items() if n]
+        session.output.rows(rows, ("topic", "partition", "records"), empty="no record passes the filters")
+        if total:
+            session.output.say(f"{plural(total, 'record')} would be erased from every replica; --execute erases")
+        return 0
+    return Erasure(session, keys[0][0]).run({key: runs for key, runs in found.items() if runs}, total)
+
+
+class Erasure:
+    """One erasure of records of a topic."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        self._session = session
+        self._client: Client = session.client
+        self._topic = topic
+        self._salt = secrets.token_bytes(SALT_SIZE)
+        self._hash = predicate_hash(session.arguments, self._salt)
+
+    def run(self, found: dict[Partition, list[Run]], total: int) -> int:
+        sent = [
+            self._send(key, runs[first : first + RUNS_OF_ORDER])
+            for key, runs in found.items()
+            for first in range(0, len(runs), RUNS_OF_ORDER)
+        ]
+        states = self._wait(sent)
+        path = self._write(sent, states)
+        late = sorted({each.node_id for each in states if not each.is_done})
+        self._session.output.say(f"{plural(total, 'record')} of {self._topic}: the receipt is in {path}")
+        if late:
+            nodes = ", ".join(map(str, late))
+            self._session.note(
+                f"the replicas of broker {nodes} have not erased yet; they do before they lead:"
+                f" 'moldau erase --verify {path}' tells when they have",
+                "yellow",
+            )
+        self._session.note(f"not reached: {'; '.join(NOT_REACHED)}")
+        self._session.output.object({"topic": self._topic, "records": total, "receipt": path, "late": late})
+        return EXIT_FAILED if late else 0
+
+    def _send(self, key: Partition, runs: list[Run]) -> OrderSent:
+        """Send one order. An attempt whose answer is lost is repeated with the same id: carried out twice, it finds
+        nothing the second time.
+        """
+        order_id = uuid.uuid4().bytes
+        batch = erase_order_batch(order_of(order_id, self._hash, runs), self._session.now_ms())
+        offset = self._client.repeated(f"{key[0]}-{key[1]}", partial(self._sent, key, batch))
+        return OrderSent(key[1], order_id.hex(), offset, runs)
+
+    def _sent(self, key: Partition, batch: bytes) -> int:
+        client, (topic, index) = self._client, key
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=client.settings.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+            ],
+        )
+        reply = client.ask_broker(client.leader_of(key), request, ProduceResponse, version=PRODUCE_VERSION)
+        (answer,) = reply.responses[0].partition_responses
+        if answer.error_code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            raise TransientError(f"{topic}-{index}: {ErrorCode(answer.error_code).name}")
+        if answer.error_code and answer.error_message:
+            status = refused(answer.error_code, None, topic).status
+            name = ErrorCode(answer.error_code).name
+            raise Failure(f"{topic}-{index}: {answer.error_message} ({name})", status=status)
+        client.check(answer.error_code, None, f"{topic}-{index}")
+        return answer.base_offset
+
+    def _wait(self, sent: list[OrderSent]) -> list[ReplicaState]:
+        """Wait until every replica that answers has carried the orders out. Returns the last state of each."""
+        deadline, told = time.monotonic() + WAIT_S, -1
+        while True:
+            states = replica_states(self._client, self._topic, sent)
+            done = sum(each.is_done for each in states)
+            if done != told:
+                self._session.note(f"{done} of {len(states)} orders at replicas are carried out")
+                told = done
+            if all(each.is_done or each.problem for each in states) or time.monotonic() > deadline:
+                return states
+            time.sleep(POLL_S)
+
+    def _write(self, sent: list[OrderSent], states: list[ReplicaState]) -> str:
+        given = self._session.arguments
+        done = [each for each in states if each.receipt is not None]
+        receipt: dict[str, object] = {
+            "version": 1,
+            "cluster_id": self._client.cluster_id,
+            "topic": self._topic,
+            "asked_by": next((each.receipt["principal"] for each in done if each.receipt), None),
+            "asked_ms": next((each.receipt["asked_ms"] for each in done if each.receipt), None),
+            "predicate_sha256": self._hash.hex(),
+            "predicate_salt": self._salt.hex(),
+            "orders": [each.stated(states) for each in sent],
+            "not_reached": list(NOT_REACHED),
+        }
+        path = given.receipt or f"erase-{self._topic}-{self._session.now_ms()}.json"
+        written(path, json.dumps(signed(receipt, given.sign_key), indent=1))
+        return str(path)

@@ -1,0 +1,191 @@
+"""The receipt of `moldau erase`: what each replica tells of each order, put together, and signed if a key is given."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from moldau.broker.cli.daily.configs.access import TOPIC
+from moldau.broker.cli.daily.failures import Failure, WrongArguments
+from moldau.broker.cli.invocation import CommandError
+from moldau.protocol.erase_orders import RECEIPT_PAGES_MAX, Run, receipt_setting
+from moldau.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from moldau.tables.client.cluster import TransientError
+from moldau.tables.client.connection import Disconnected
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+    from moldau.broker.cli.daily.client import Client
+
+SIGNATURE: Final = "signature"
+Stated = dict[str, Any]
+"""A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSent:
+    """An order that a leader has appended."""
+
+    partition: int
+    order_id: str
+    offset: int
+    runs: list[Run]
+
+    def stated(self, states: list[ReplicaState]) -> Stated:
+        """The order in the receipt, with what its replicas tell."""
+        replicas = [each.stated() for each in states if each.order_id == self.order_id]
+        return {
+            "partition": self.partition,
+            "order_id": self.order_id,
+            "offset": self.offset,
+            "runs": [list(run) for run in self.runs],
+            "replicas": replicas,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """What the replica on one broker tells of one order."""
+
+    node_id: int
+    order_id: str
+    receipt: Stated | None
+    """None: the replica has not begun, or was not reached."""
+    problem: str | None = None
+    """The reason for which it was not reached."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.receipt is not None and self.receipt["done_ms"] is not None
+
+    def stated(self) -> Stated:
+        state = "erased" if self.is_done else "not reached" if self.problem else "pending"
+        told: Stated = {"broker": self.node_id, "state": state}
+        if self.problem:
+            told["problem"] = self.problem
+        if self.receipt is not None:
+            told |= {"done_ms": self.receipt["done_ms"], "segments": self.receipt["segments"]}
+        return told
+
+
+def replica_states(client: Client, topic: str, sent: list[OrderSent]) -> list[ReplicaState]:
+    """The state of each order at each of its replicas."""
+    metadata = client.known_topics([topic])[topic]
+    replicas = {each.partition_index: each.replica_nodes for each in metadata.partitions}
+    states = []
+    for order in sent:
+        for node_id in replicas[order.partition]:
+            try:
+                receipt = _receipt_of(client, node_id, topic, order)
+                states.append(ReplicaState(node_id, order.order_id, receipt))
+            except (TransientError, Disconnected, CommandError) as problem:
+                states.append(ReplicaState(node_id, order.order_id, None, str(problem)))
+    return states
+
+
+def _receipt_of(client: Client, node_id: int, topic: str, order: OrderSent) -> Stated | None:
+    text, first = "", 0
+    while True:
+        pages_asked = range(first, first + RECEIPT_PAGES_MAX)
+        names = [receipt_setting(order.partition, order.order_id, page) for page in pages_asked]
+        resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=names)
+        reply = client.ask_broker(node_id, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+        (result,) = reply.results
+        client.check(result.error_code, result.error_message, f"topic {topic} at broker {node_id}")
+        pages = {each.name: each.value or "" for each in result.configs}
+        text += "".join(pages.get(name, "") for name in names)
+        first += RECEIPT_PAGES_MAX
+        if not pages.get(names[-1]):
+            break
+    if not text:
+        return None
+    try:
+        receipt: Stated = json.loads(text)
+    except ValueError:
+        return None  # It was written anew between two pages.
+    return receipt
+
+
+def written(path: str, text: str) -> None:
+    """Write the receipt, readable by its owner alone. Raises `Failure`."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as problem:
+        raise Failure(f"the records are erased, and the receipt could not be written: {path}: {problem}") from None
+
+
+def read_receipt(path: str) -> Stated:
+    """Read a receipt. Raises `WrongArguments`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            receipt = json.load(file)
+        if receipt["version"] != 1:
+            raise WrongArguments(f"{path} is a receipt of version {receipt['version']}, and this release reads 1")
+        for name in ("topic", "orders", "predicate_sha256", "predicate_salt"):
+            receipt[name]
+    except OSError as problem:
+        raise WrongArguments(f"{path} cannot be read: {problem.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise WrongArguments(f"{path} is not a receipt of 'moldau erase'") from None
+    return dict(receipt)
+
+
+def _content(receipt: Mapping[str, object]) -> bytes:
+    stated = {name: value for name, value in receipt.items() if name != SIGNATURE}
+    return json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()
+
+
+def signed(receipt: Stated, key_file: str | None) -> Stated:
+    """The receipt with an Ed25519 signature over its other fields, as sorted JSON without spaces."""
+    if key_file is None:
+        return receipt
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = load_key(key_file)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise WrongArguments(f"{key_file} has a public key: a receipt is signed with the private one")
+    return receipt | {SIGNATURE: base64.b64encode(key.sign(_content(receipt))).decode()}
+
+
+def check_signature(receipt: Stated, key_file: str) -> None:
+    """Raise `Failure` unless the key has signed the receipt as it is."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = load_key(key_file)
+    public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
+    if SIGNATURE not in receipt:
+        raise Failure("the receipt is not signed")
+    try:
+        public.verify(base64.b64decode(receipt[SIGNATURE]), _content(receipt))
+    except (InvalidSignature, ValueError):
+        raise Failure("the signature of the receipt is not of this key, or the receipt was changed") from None
+
+
+def load_key(path: str) -> Ed25519PrivateKey | Ed25519PublicKey:
+    """An Ed25519 key in PEM. Raises `WrongArguments`."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        loads = load_pem_public_key(data) if b"PUBLIC KEY" in data else load_pem_private_key(data, None)
+    except OSError as problem:
+        raise WrongArguments(f"{path} cannot be read: {problem.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise WrongArguments(f"{path} is no Ed25519 key in PEM") from None
+    if not isinstance(loads, Ed25519PrivateKey | Ed25519PublicKey):
+        raise WrongArguments(f"{path} is no Ed25519 key in PEM")
+    return loads

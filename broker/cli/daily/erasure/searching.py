@@ -1,0 +1,107 @@
+"""The search for records by the filters of the command, at any replica, and the offsets of what is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.cli.daily.client import EARLIEST, LATEST, Partition
+from moldau.broker.cli.daily.failures import Failure, wrong
+from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
+from moldau.broker.cli.daily.records.printing import filter_of
+from moldau.broker.cli.daily.times import time_ms
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.erase_orders import Run
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import PartitionData
+from moldau.protocol.record_builder import Record
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from moldau.broker.cli.daily.client import Client
+    from moldau.broker.cli.daily.session import Session
+
+WAIT_MS: Final = 500
+EMPTY_READS_MAX: Final = 60
+"""The empty answers in a row, of `WAIT_MS` each, after which a replica counts as one that hides records."""
+Filter = Callable[[Record], bool]
+
+
+def has_filter(given: Namespace) -> bool:
+    return given.key is not None or given.grep is not None or bool(given.header or given.where)
+
+
+def filter_from(session: Session) -> Filter:
+    """What a record must pass. Raises `WrongArguments` without a filter: all records of a topic are not erased by
+    this command.
+    """
+    given, now_ms = session.arguments, session.now_ms()
+    if not has_filter(given):
+        wrong("give --key, --header, --where or --grep: 'moldau topic delete' and retention remove all records")
+    passes = filter_of(given.key, given.grep, given.header, given.where)
+    begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
+    end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
+
+    def chosen(record: Record) -> bool:
+        is_late = begin_ms is None or record.timestamp >= begin_ms
+        return is_late and (end_ms is None or record.timestamp < end_ms) and passes(record)
+
+    return chosen
+
+
+def predicate_hash(given: Namespace, salt: bytes) -> bytes:
+    """SHA-256 of the salt and the filters. The receipt alone has the salt: a reader of the log cannot try names."""
+    stated = {"key": given.key, "grep": given.grep, "header": given.header, "where": given.where}
+    stated |= {"from": given.begin, "to": given.end}
+    return hashlib.sha256(salt + json.dumps(stated, sort_keys=True).encode()).digest()
+
+
+def bounds(client: Client, keys: list[Partition]) -> dict[Partition, tuple[int, int]]:
+    """The log start offset and the high watermark of each partition."""
+    starts = client.offsets(dict.fromkeys(keys, EARLIEST))
+    ends = client.offsets(dict.fromkeys(keys, LATEST))
+    return {key: (starts[key], ends[key]) for key in keys}
+
+
+def records_at(client: Client, node_id: int, key: Partition, start: int, end: int) -> Iterator[Record]:
+    """The records of a partition between two offsets, from the replica of one broker; those of aborted transactions
+    too. Raises `Failure`.
+    """
+    what, position, empty_reads = f"{key[0]}-{key[1]} at broker {node_id}", start, 0
+    while position < end:
+        attempt = partial(_fetched, client, node_id, key, position)
+        answer = client.repeated(what, attempt)
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position < answer.log_start_offset:
+            position = answer.log_start_offset
+            continue
+        client.check(answer.error_code, None, what)
+        yield from (record for record in records_from(answer, position) if record.offset < end)
+        batches = list(iterate_batches(bytes_of(answer)))
+        if batches:
+            position, empty_reads = batches[-1][1].next_offset, 0
+            continue
+        empty_reads += 1
+        if empty_reads > EMPTY_READS_MAX:
+            raise Failure(f"{what} gives nothing from offset {position} on: it has not carried out an erase order yet")
+
+
+def _fetched(client: Client, node_id: int, key: Partition, position: int) -> PartitionData:
+    answer = fetch(client, node_id, {key: position}, wait_ms=WAIT_MS)[key]
+    if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        client.check(answer.error_code, None, f"{key[0]}-{key[1]}")
+    return answer
+
+
+def runs_from(offsets: Iterator[int]) -> list[Run]:
+    """The runs of ascending offsets."""
+    runs: list[Run] = []
+    for offset in offsets:
+        if runs and runs[-1].last == offset - 1:
+            runs[-1] = Run(runs[-1].first, offset)
+        else:
+            runs.append(Run(offset, offset))
+    return runs

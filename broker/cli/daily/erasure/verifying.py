@@ -1,0 +1,89 @@
+"""What `moldau erase --verify` does: every replica that answers is read again, and must not have the records."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from moldau.broker.cli.daily.client import Partition
+from moldau.broker.cli.daily.erasure.receipts import check_signature, read_receipt
+from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, has_filter, predicate_hash, records_at
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.reasons.words import plural
+from moldau.protocol.erase_orders import Run
+
+COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left", "newer")
+
+
+def verify(session: Session) -> int:
+    """`--verify`: 0 if every replica was read and none has a record of the receipt, 1 otherwise.
+
+    With the filters of the erasure everything is read, and records that pass them and are newer than the orders are
+    counted apart. Without them the offsets of the receipt are read.
+    """
+    given, client = session.arguments, session.client
+    receipt = read_receipt(given.verify)
+    if given.sign_key is not None:
+        check_signature(receipt, given.sign_key)
+    passes = None
+    if has_filter(given):
+        if predicate_hash(given, bytes.fromhex(receipt["predicate_salt"])).hex() != receipt["predicate_sha256"]:
+            wrong("these filters are not those of the receipt: give the same, or none")
+        passes = filter_from(session)
+    topic = receipt["topic"]
+    metadata = client.known_topics([topic])[topic]
+    if receipt["cluster_id"] != client.cluster_id:
+        raise Failure(f"the receipt is of cluster {receipt['cluster_id']}, and this is {client.cluster_id}")
+    by_partition: dict[int, list[dict[str, Any]]] = {}
+    for order in receipt["orders"]:
+        by_partition.setdefault(order["partition"], []).append(order)
+    rows = []
+    for part in metadata.partitions:
+        key = (topic, part.partition_index)
+        orders = by_partition.get(part.partition_index, [])
+        if not orders and passes is None:
+            continue
+        for node_id in part.replica_nodes:
+            try:
+                rows.append(_row(session, key, node_id, orders, passes))
+            except CommandError as problem:
+                session.note(str(problem), "yellow")
+                rows.append({"partition": key[1], "broker": node_id, "state": "not read"})
+    session.output.rows(rows, COLUMNS)
+    left = sum(int(str(each.get("records_left", 0))) for each in rows)
+    unread = sum(each["state"] == "not read" for each in rows)
+    session.output.say(
+        f"{plural(left, 'record')} of the receipt found; {plural(len(rows) - unread, 'replica')} read,"
+        f" {unread} not read"
+    )
+    return EXIT_FAILED if left or unread else 0
+
+
+def _row(
+    session: Session, key: Partition, node_id: int, orders: list[dict[str, Any]], passes: Any
+) -> dict[str, object]:
+    client = session.client
+    start, end = client.repeated("the offsets", partial(bounds, client, [key]))[key]
+    ordered_end = max((order["offset"] for order in orders), default=end)
+    runs = sorted(Run(*each) for order in orders for each in order["runs"])
+    named = {offset for run in runs for offset in range(run.first, run.last + 1)}
+    if passes is None:
+        start, end = max(start, runs[0].first), min(end, runs[-1].last + 1)
+    read = left = newer = 0
+    for record in records_at(client, node_id, key, start, end):
+        read += 1
+        if record.offset in named or (passes is not None and record.offset < ordered_end and passes(record)):
+            left += 1
+        elif passes is not None and passes(record):
+            newer += 1
+    state = "clean" if not left else "has records"
+    return {
+        "partition": key[1],
+        "broker": node_id,
+        "state": state,
+        "records_read": read,
+        "records_left": left,
+        "newer": newer,
+    }

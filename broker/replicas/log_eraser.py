@@ -1,0 +1,195 @@
+"""The log eraser: carries out the erase orders of the logs of this broker, whatever their cleanup.policy (decision 36).
+
+    order appended or fetched ──▶ below the high watermark ──▶ roll, sync ──▶ a worker process rewrites a segment
+         ▲                                                                        │ receipt entry, durable
+         └── tried again after an error ◀── done: receipt, order forgotten ◀── swap, remove the old files
+
+The work is that of the log cleaner, and is held to log.cleaner.io.max.bytes.per.second like it. It goes on with
+log.cleaner.enable=false, and with moldau.erase.enable=false, which only closes the way for further orders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from moldau.broker.metadata.cluster_view import DynamicConfig
+from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.erase_orders import runs_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.partition import Partition
+from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.files.port import FileSystem
+from moldau.storage.log.changed_logs import ChangedLogs
+from moldau.storage.log.log import Log
+from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.segment_swap import discard_cleaned
+
+if TYPE_CHECKING:
+    from moldau.storage.erasure.erasing import SegmentErased
+
+log = logging.getLogger("moldau.eraser")
+
+CHECK_INTERVAL_S: Final = 0.5
+RETRY_MS: Final = 5_000
+"""The time after an error until the order is tried again."""
+
+
+@dataclass(slots=True)
+class EraserTotals:
+    """Totals since the start of the process."""
+
+    orders: int = 0
+    records: int = 0
+    failures: int = 0
+
+
+class LogEraser:
+    """Carries out one order after the other. Its methods are called on the event loop."""
+
+    def __init__(
+        self,
+        settings: DynamicConfig,
+        environment: Environment,
+        spawn: Spawn,
+        replicas: Replicas,
+        changes: ChangedLogs,
+        rewriting: LogRewriting,
+    ) -> None:
+        """`changes`: the logs that changed since the last check."""
+        self._settings = settings
+        self._environment = environment
+        self._spawn = spawn
+        self._replicas = replicas
+        self._changes = changes
+        self._rewriting = rewriting
+        self._candidates: dict[Log, int] = {}
+        """The logs with pending orders, and the time (ms, monotonic clock) before which they are not tried again."""
+        self.totals = EraserTotals()
+
+    def begin(self) -> None:
+        self._spawn(self._run(), "log-eraser")
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            for its_log in self._changes.take():
+                if its_log.erase_orders.offsets:
+                    self._candidates.setdefault(its_log, 0)
+            for its_log in tuple(self._candidates):
+                await self._visit(its_log)
+
+    async def _visit(self, its_log: Log) -> None:
+        """Carry out the committed orders of one log, unless it is being compacted."""
+        partition = self._replicas.of_log(its_log)
+        if partition is None or its_log.failure is not None or not its_log.erase_orders.offsets:
+            del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
+            return
+        if its_log in self._rewriting.in_progress or self._environment.monotonic_ms() < self._candidates[its_log]:
+            return
+        self._rewriting.in_progress[its_log] = None
+        try:
+            for offset in tuple(its_log.erase_orders.offsets):
+                if offset < partition.high_watermark:
+                    await self._carry_out(partition, offset)
+        except LogChanged:
+            pass  # Truncated, or retention deleted a segment: the next visit looks again.
+        except MalformedMessage as malformed:
+            self._failed(its_log, f"a batch is damaged: {malformed}")
+        except OSError as error:
+            self._failed(its_log, str(error))
+            # An error without an errno comes from the worker process, and ENOENT from a file that retention deleted.
+            if self._is_served(partition) and error.errno is not None and error.errno != errno.ENOENT:
+                its_log.fail_unless_passing(error)
+        finally:
+            del self._rewriting.in_progress[its_log]
+
+    def _failed(self, its_log: Log, reason: str) -> None:
+        self.totals.failures += 1
+        self._candidates[its_log] = self._environment.monotonic_ms() + RETRY_MS
+        log.error("an erase order of %s was not carried out, and is tried again: %s", its_log.directory, reason)
+
+    def _is_served(self, partition: Partition) -> bool:
+        return partition in self._replicas and partition.log.failure is None
+
+    async def _carry_out(self, partition: Partition, offset: int) -> None:
+        """Carry out one order. Raises OSError, `MalformedMessage`, and `LogChanged`. After an error each segment is the
+        old one or the rewritten one.
+        """
+        # Here, because most brokers never erase.
+        from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
+        from moldau.storage.erasure.receipts import note_segment, receipt_of, write_receipt
+
+        environment, its_log, fs = self._environment, partition.log, self._environment.fs
+        order = order_at(its_log.segments, offset)
+        if order is None:
+            its_log.erase_orders.carried_out(offset)
+            return
+        receipt = await environment.offload(partial(receipt_of, fs, its_log.directory, order, offset))
+        if receipt.done_ms is None:
+            runs = runs_of(order)
+            if runs[-1].last >= its_log.active.base_offset:
+                its_log.roll(environment.wall_ms())
+            await self._rewriting.make_durable(its_log, its_log.active.base_offset)
+            if not self._is_served(partition) or offset not in its_log.erase_orders.offsets:
+                raise LogChanged
+            io_buffer_size = self._settings.config.integer("log.cleaner.io.buffer.size")
+            request = erase_request(its_log, runs, io_buffer_size)
+            throttle = Throttle(environment.monotonic_ms)
+            removed: list[str] = []
+            work = environment.in_process(partial(erase, request=request))
+            with contextlib.closing(work):
+                while (event := await work.next_event()) is not None:
+                    if isinstance(event, SegmentErased):
+                        note_segment(receipt, event)
+                        await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
+                        removed += await self._swap(partition, event)
+                    elif isinstance(event, BytesMoved):
+                        rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
+                        await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+            await self._rewriting.flush(its_log)
+            # The files of the records themselves: readers that have one open read on.
+            await environment.offload(partial(remove_files, fs, removed))
+            if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
+                raise LogChanged
+            receipt.done_ms = environment.wall_ms()
+            await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
+            self.totals.orders += 1
+        if offset in its_log.erase_orders.offsets:
+            its_log.erase_orders.carried_out(offset)
+            its_log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
+        records = sum(each.records_erased for each in receipt.segments)
+        self.totals.records += records
+        log.info(
+            "erase order %s of %s is carried out in %s: %d records of %d segments are gone",
+            receipt.order_id,
+            order.principal,
+            its_log.directory,
+            records,
+            len(receipt.segments),
+        )
+
+    async def _swap(self, partition: Partition, erased: SegmentErased) -> list[str]:
+        """Put a rewritten segment into the log. Returns the paths of the replaced files. Raises `LogChanged`."""
+        its_log, cleaned = partition.log, erased.cleaned
+        paths = its_log.swap_cleaned(cleaned, self._environment.wall_ms()) if self._is_served(partition) else None
+        if paths is None:
+            await self._environment.offload(partial(discard_cleaned, self._environment.fs, cleaned))
+            raise LogChanged
+        its_log.erase_orders.show(cleaned.base_offset, cleaned.replaced_end_offset)
+        return paths
+
+
+def remove_files(fs: FileSystem, paths: list[str]) -> None:
+    """Remove files, in an executor thread. Raises OSError."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            fs.unlink(path)

@@ -1,0 +1,62 @@
+"""What the log cleaner and the log eraser share: which logs are being rewritten, the syncs before and after a swap, and
+the rate of the bytes that are moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from moldau.broker.runtime.flusher import Flusher
+from moldau.storage.compaction.request import LogChanged
+from moldau.storage.log.log import Log
+
+
+class LogRewriting:
+    """The logs whose segments are being rewritten, and their syncs. Called on the event loop."""
+
+    def __init__(self, flusher: Flusher, checkpoint: Callable[[], Awaitable[bool]]) -> None:
+        """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable."""
+        self._flusher = flusher
+        self._checkpoint = checkpoint
+        self.in_progress: dict[Log, None] = {}
+        """A log is rewritten by one part at a time, because both use the same names of files."""
+
+    async def make_durable(self, its_log: Log, end_offset: int) -> None:
+        """Flush the log at least up to an offset, and checkpoint that recovery point.
+
+        Raises OSError, and `LogChanged` if the log has failed.
+        """
+        if its_log.recovery_point < end_offset:
+            await self.flush(its_log)
+        # Always: another write of the checkpoint may be in progress with an older recovery point.
+        if not await self._checkpoint() or its_log.recovery_point < end_offset:
+            raise LogChanged
+        if its_log.directory_is_dirty:
+            await self.flush(its_log)  # The mark of a new log was removed: with it a start ignores the checkpoints.
+
+    async def flush(self, its_log: Log) -> None:
+        """Wait until the current contents of the log, and its file names, are durable, or until it has failed."""
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flusher.when_durable([its_log], partial(_settle, durable))
+        await durable
+
+
+class Throttle:
+    """Spreads the bytes that a rewriting moves over time."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._began_ms = monotonic_ms()
+        self._moved = 0
+
+    def delay_s(self, size: int, rate: float) -> float:
+        """The time (seconds) to wait after `size` more bytes, so that the rate is at most `rate` bytes a second."""
+        self._moved += size
+        due_ms = self._began_ms + self._moved * 1000 / rate
+        return max(0.0, due_ms - self._monotonic_ms()) / 1000
+
+
+def _settle(durable: asyncio.Future[None]) -> None:
+    if not durable.done():
+        durable.set_result(None)

@@ -1,0 +1,58 @@
+"""Planted bugs of the erasure of records: the orders, the rewriting of segments, what a replica hides meanwhile."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+
+ERASURE_MUTANTS: Final = (
+    Mutant(
+        601,
+        "the last segment with named records is forgotten",
+        "storage/erasure/erasing.py",
+        "    for slot, segment in enumerate(segments[:-1]):\n",
+        "    for slot, segment in enumerate(segments[:-2]):\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        602,
+        "a replica leads before it has erased, and hides nothing",
+        "replication/source.py",
+        "if isolation is not LOG_END and log.erase_orders.hidden and found.size",
+        "if False and log.erase_orders.hidden and found.size",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        603,
+        "a rewritten segment has no transaction index",
+        "storage/erasure/erasing.py",
+        "            self.cleaned.note_aborted(aborted)\n",
+        "            pass\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        604,
+        "the marker of a transaction is erased",
+        "storage/erasure/erasing.py",
+        "    is_of_records = not header.is_control and header.records_count > 0\n",
+        "    is_of_records = header.records_count > 0\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        605,
+        "a batch without records is dropped with its sequence",
+        "storage/erasure/erasing.py",
+        "            return emptied_batch(header)\n",
+        '            return CleanedBatch(b"", header.last_offset, header.max_timestamp)\n',
+        Hunt.STORIES,
+    ),
+    Mutant(
+        606,
+        "a start does not find the order again",
+        "storage/log/pending_orders.py",
+        "    if trusted_end_offset < end_offset:\n",
+        "    if trusted_end_offset > end_offset:\n",
+        Hunt.STORIES,
+    ),
+)
