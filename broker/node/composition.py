@@ -49,7 +49,6 @@ from moldau.broker.replicas.in_sync_changes import InSyncChanges
 from moldau.broker.replicas.local_logs import LocalLogs, previous_run_in
 from moldau.broker.replicas.log_cleaner import LogCleaner
 from moldau.broker.replicas.log_directories import read_directories
-from moldau.broker.replicas.log_eraser import LogEraser
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.replicas.metadata_applier import ApplierTargets, MetadataApplier, ReplicationThrottles
 from moldau.broker.replicas.partition_work import PartitionWork
@@ -126,7 +125,6 @@ class NodeParts:
         self._compose_metadata()
         self._compose_replicas()
         self._compose_upkeep()
-        self._compose_rewriting()
         self._compose_requests()
         self._compose_listeners()
         self.readiness = Readiness(config, self.quorum, self.registration, self.logs)
@@ -337,23 +335,16 @@ class NodeParts:
             self.removal,
             self.applier.make_missing,
         )
-
-    def _compose_rewriting(self) -> None:
-        """Compose the parts that write segments anew."""
-        environment, spawn = self.environment, self.tasks.spawn
         self.cleaner = LogCleaner(
             self.settings,
             environment,
             spawn,
             self.replicas,
-            self.changes_to_clean,
+            (self.changes_to_clean, self.changes_to_erase),
             self.flusher,
             self.removal,
             self.logs.checkpoint,
             self.tiering.cleaner if self.tiering is not None else None,
-        )
-        self.eraser = LogEraser(
-            self.settings, environment, spawn, self.replicas, self.changes_to_erase, self.cleaner.rewriting
         )
 
     def _share_partitions(self) -> SharePartitionRegistry:

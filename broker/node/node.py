@@ -72,7 +72,6 @@ class Node(NodeParts):
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.every(job)
         self.cleaner.begin()
-        self.eraser.begin()
         if self.tiering is not None:
             self.tiering.begin()
         self.removal.remove_later(self.logs.removable_directories(), 0)

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
+from moldau.broker.replicas.log_eraser import LogEraser
 from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -99,24 +100,26 @@ class LogCleaner:
         environment: Environment,
         spawn: Spawn,
         replicas: Replicas,
-        changes: ChangedLogs,
+        changes: tuple[ChangedLogs, ChangedLogs],
         flusher: Flusher,
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
         remote: RemoteTier | None = None,
     ) -> None:
-        """`changes`: the logs that changed since the last check. `checkpoint` writes the checkpoints of all
-        directories, and returns whether all of them are durable. `remote` cleans remote segments; None if no log is
-        tiered.
+        """`changes`: the logs that changed since the last check, for the cleaner and for the eraser. `checkpoint`
+        writes the checkpoints of all directories, and returns whether all of them are durable. `remote` cleans remote
+        segments; None if no log is tiered.
         """
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
         self._replicas = replicas
-        self._changes = changes
+        self._changes, to_erase = changes
         self._candidates: dict[Log, None] = {}
         """The compacted logs that had dirty segments at the last check, or changed since."""
         self.rewriting = LogRewriting(flusher, checkpoint)
+        self.eraser = LogEraser(settings, environment, spawn, replicas, to_erase, self.rewriting)
+        """Carries out the erase orders beside the cleaner, also with log.cleaner.enable=false."""
         self._removal = removal
         self._checkpoint = checkpoint
         self._running = 0
@@ -128,7 +131,8 @@ class LogCleaner:
         self.totals = CleanerTotals()
 
     def begin(self) -> None:
-        """Start the cleaner, if log.cleaner.enable is set."""
+        """Start the eraser, and the cleaner if log.cleaner.enable is set."""
+        self.eraser.begin()
         if self._settings.config.flag("log.cleaner.enable"):
             self._settings.subscribe(self._start_missing)
 

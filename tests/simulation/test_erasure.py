@@ -202,7 +202,7 @@ def test_a_replica_that_was_away_gives_nothing_before_it_erased() -> None:
         away.boot()
         await cluster.until(lambda: away.broker is not None, "it starts")
         assert away.broker is not None
-        eraser = away.broker.eraser
+        eraser = away.broker.cleaner.eraser
         visit = eraser._visit
         eraser._visit = idle  # type: ignore[method-assign,assignment]
         await cluster.until(lambda: len(partition.isr) == 3, "it is in sync")

@@ -127,7 +127,7 @@ class Process:
             cast("Any", watched),
             self.tasks.spawn,
             self.replicas,
-            changes,
+            (changes, ChangedLogs()),
             self.flusher,
             self.removal,
             self._write_checkpoints,
