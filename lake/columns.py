@@ -1,32 +1,38 @@
-"""The rows of a table from the records of a topic: the raw columns, or the values decoded by a registry's schemas.
+"""The rows of a table from the records of a topic: the raw columns, or keys and values decoded in their forms.
 
 | column | type | |
 |---|---|---|
-| `key` | binary | |
+| `key` | binary | or that of its form (`forms.py`) |
 | `partition`, `offset`, `timestamp` | int, long, timestamptz | where the record stands; never null |
 | `headers` | list of (key, value) | if they are asked for |
-| `value` | binary | or, with a registry, the type of the value's schema: the fields of a record are those of a struct |
+| `value` | binary | or that of its form: a record is a struct, a change event (`debezium.py`) its row |
 
-A record that does not fit is a `Misfit`: its value is not framed, has no schema, or does not have the type that the
-column has evolved to; or its timestamp is in no year that a table can have.
+In a flat table the fields of structs are columns (`flattening.py`). A record that does not fit is a `Misfit`: its key
+or value is not of its form, has no schema, or does not have the type that the column has evolved to; or its timestamp
+is in no year that a table can have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from moldau.lake.debezium import Change, change_of
+from moldau.lake.flattening import flattened
+from moldau.lake.forms import Form, JsonForm, Read, Shape
+from moldau.lake.keys import KEY, check_key_type
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.times import TIME_MS_MAX
-from moldau.tables.values.decoders import NOT_HELD, FramedValues, decoded
-from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
-from moldau.tables.values.shapes import Shape, shape_of
-from moldau.tables.values.value_types import TypesDiffer, merged_type, type_of
+from moldau.tables.values.decoders import NOT_HELD
+from moldau.tables.values.registry import ValueNotDecoded
+from moldau.tables.values.topic_types import SAMPLE_ROWS
+from moldau.tables.values.value_types import TypesDiffer, merged_type
 
 PLACE: Final = ("partition", "offset", "timestamp")
 """The columns that say where and when a record was written; never null."""
@@ -36,6 +42,7 @@ TYPES_MAX: Final = 1_000
 """The most types of values that are remembered: a frame can name any path, also one that its schema does not have."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
 """The columns of records that a table needs, without headers."""
+NO_ROW: Final = Change(None)
 
 
 class Misfit(NamedTuple):
@@ -51,6 +58,8 @@ class Rows:
     """The rows of a batch, and the records that are none."""
 
     batch: pa.RecordBatch
+    deletes: pa.Array
+    """Whether each row deletes the row of its key."""
     misfits: Sequence[Misfit] = ()
 
 
@@ -92,96 +101,192 @@ class RawColumns:
     def __init__(self, names: Sequence[str]) -> None:
         self.schema = raw_schema(names)
 
+    @property
+    def samples(self) -> dict[str, Mapping[str, Any]]:
+        return {}
+
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        return Rows(pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema))
+        found = pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+        has_values = "value" in self.schema.names
+        return Rows(found, batch.column("value").is_null() if has_values else pa.array(np.zeros(len(found), np.bool_)))
 
 
-class DecodedColumns:
-    """Rows with decoded values. The type of the column `value` grows with each schema that is met: `schema` is the
-    current one, and a table has to have it before the rows that were made with it.
-    """
+class TypedColumn:
+    """A column of decoded keys or values. Its type grows with each kind of value that is met."""
 
-    def __init__(self, source: SchemaSource, *, has_headers: bool, value_type: pa.DataType | None = None) -> None:
-        """`value_type`: the type that the column has in the table; None if the table has no such column yet."""
-        self._values = FramedValues(source)
-        self._base = raw_schema(read_columns(has_headers=has_headers))
-        self._type = value_type
-        self._met: dict[tuple[int, ...], Shape | str] = {}
-        """What the values of a type become in the column, or why they do not fit. A type is the id of a schema,
-        followed for Protobuf by the path of a message in it.
+    def __init__(
+        self,
+        name: str,
+        form: Form,
+        kind: pa.DataType | None = None,
+        *,
+        is_enveloped: bool = False,
+        is_flat: bool = False,
+    ) -> None:
+        """`kind` is the type that the column has in the table, of a flat table a struct of its columns; None if it is
+        not there yet.
         """
+        self.name = name
+        self.type = kind
+        self._form = form
+        self._is_enveloped = is_enveloped
+        self._is_flat = is_flat
+        self._met: dict[Hashable, Shape | str] = {}
+        """What the values of a kind become in the column, or why they do not fit."""
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns; without `value` if no schema was met yet."""
-        at = len(self._base) - 1
-        return self._base.remove(at) if self._type is None else self._base.set(at, pa.field("value", self._type))
+    def fields(self) -> list[pa.Field]:
+        """The columns of the table; none if no value has given a type yet."""
+        if self.type is None:
+            return []
+        return list(self.type) if self._is_flat else [pa.field(self.name, self.type)]
 
-    def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Decode a batch of `READ_COLUMNS`. Raises `RegistryNotReached`, and `Refused` if a library is missing: no
-        record is known to be a misfit then.
+    @property
+    def json_schema(self) -> Mapping[str, Any] | None:
+        """The JSON Schema of the values, if they are plain JSON and have one."""
+        return self._form.schema if isinstance(self._form, JsonForm) else None
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """The values of a batch. Raises `RegistryNotReached`, and `Refused` if a library is missing: no record is known
+        to be a misfit then.
         """
-        values = batch.column("value").to_pylist()
-        misfits, found = {}, []
-        for row, value in enumerate(values):
+        self._learn(values)
+        misfits, deleted, found = {}, [], []
+        for row, value in enumerate(values.to_pylist()):
             try:
-                found.append(None if value is None else self._decoded(value))
+                change = NO_ROW if value is None else self._change(value)
             except ValueNotDecoded as problem:
                 misfits[row] = str(problem)
-                found.append(None)
-        schema = self.schema
-        column = pa.nulls(len(values)) if self._type is None else self._column(found, misfits)
-        columns = [column if name == "value" else batch.column(name) for name in schema.names]
-        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        unfit = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
-        return Rows(without(rows, unfit), unfit)
+                change = NO_ROW
+            found.append(change.row)
+            if change.is_deletion:
+                deleted.append(row)
+        if self.type is None:
+            return Decoded([], misfits, deleted)
+        column = self._column(found, misfits)
+        return Decoded(column.flatten() if self._is_flat else [column], misfits, deleted)
 
     def meet(self, values: pa.Array) -> None:
-        """Let the column hold the types that values name, without decoding them. Raises as `rows`."""
+        """Let the column hold the types that values name, without decoding them. Raises as `decode`."""
+        self._learn(values)
         for value in values.to_pylist():
             if value is not None:
                 with suppress(ValueNotDecoded):
-                    self._shape(*unframed(value))
+                    self._shape(self._form.read(value))
 
-    def _decoded(self, value: bytes) -> object:
-        schema_id, payload = unframed(value)
-        shape = self._shape(schema_id, payload)
+    def _learn(self, values: pa.Array) -> None:
+        if isinstance(self._form, JsonForm):
+            self._form.learn(value for value in values.slice(0, SAMPLE_ROWS).to_pylist() if value is not None)
+
+    def _change(self, value: bytes) -> Change:
+        read = self._form.read(value)
+        shape = self._shape(read)
         if isinstance(shape, str):
             raise ValueNotDecoded(shape)
-        return shape(decoded(self._values.decoder(schema_id), payload, schema_id))
+        change = change_of(read.decode()) if self._is_enveloped else Change(read.decode())
+        return change if change.row is None else Change(shape(change.row))
 
-    def _shape(self, schema_id: int, payload: memoryview) -> Shape | str:
-        """What the values of a type become in the column, or why they do not fit. Raises `ValueNotDecoded`."""
-        decoder = self._values.decoder(schema_id)
-        path = tuple(message_path(payload)[0]) if decoder.schema.kind == "PROTOBUF" else ()
-        shape = self._met.get((schema_id, *path))
+    def _shape(self, read: Read) -> Shape | str:
+        """What the values of a kind become in the column, or why they do not fit. Raises `ValueNotDecoded`."""
+        shape = self._met.get(read.kind)
         if shape is None:
             if len(self._met) >= TYPES_MAX:
                 self._met.clear()
-            shape = self._met[(schema_id, *path)] = self._meet(decoder.schema, schema_id, path)
+            shape = self._met[read.kind] = self._meet(read)
         return shape
 
-    def _meet(self, schema: Schema, schema_id: int, path: Sequence[int]) -> Shape | str:
-        """Let the column hold the values of a type. Returns what they become in it, or why they do not fit."""
+    def _meet(self, read: Read) -> Shape | str:
+        """Let the column hold the values of a kind. Returns what they become in it, or why they do not fit."""
         try:
-            found = type_of(schema, path)
-            self._type = found.type if self._type is None else merged_type(self._type, found.type)
+            kind, shape = read.part()
+            lists = check_key_type(kind) if self.name == KEY else ()
+            if lists:
+                return f"the key has a list or a map, {lists[0]}, and a table has no column of such keys"
+            if self._is_flat:
+                kind, flat = flattened(kind, self.name)
+                shape = _after(shape, flat)
+            self.type = kind if self.type is None else merged_type(self.type, kind, self.name)
         except (TypesDiffer, ValueNotDecoded) as problem:
-            return f"schema {schema_id} does not fit the table: {problem}"
-        return shape_of(found.type) if found.needs_shaping else _as_it_is
+            return f"{read.schema or f'the {self.name}'} does not fit the table: {problem}"
+        return shape
 
     def _column(self, decoded: list[object], misfits: dict[int, str]) -> pa.Array:
         try:
-            return pa.array(decoded, self._type)
+            return pa.array(decoded, self.type)
         except (pa.ArrowException, *NOT_HELD):
             for row, value in enumerate(decoded):
                 try:
-                    pa.array([value], self._type)
+                    pa.array([value], self.type)
                 except (pa.ArrowException, *NOT_HELD) as problem:
-                    misfits[row] = f"the value does not fit the column: {problem}"
+                    misfits[row] = f"the {self.name} does not fit the column: {problem}"
                     decoded[row] = None
-            return pa.array(decoded, self._type)
+            return pa.array(decoded, self.type)
 
 
-def _as_it_is(value: object) -> object:
-    return value
+class Decoded(NamedTuple):
+    """The columns of a batch of keys or values."""
+
+    arrays: Sequence[pa.Array]
+    misfits: Mapping[int, str]
+    """Why rows do not fit."""
+    deleted: Sequence[int]
+    """Rows that delete the row of their key, besides those without a value."""
+
+
+class DecodedColumns:
+    """Rows with decoded keys or values. `schema` grows with the values that are met, and a table has to have it before
+    the rows that were made with it.
+    """
+
+    def __init__(self, *typed: TypedColumn, has_headers: bool) -> None:
+        self._typed = {each.name: each for each in typed}
+        self._base = raw_schema(read_columns(has_headers=has_headers))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; without those that no value has given a type yet."""
+        return pa.schema([field for each in self._base for field in self._fields(each)])
+
+    def rows(self, batch: pa.RecordBatch) -> Rows:
+        """Decode a batch of `READ_COLUMNS`. Raises as `TypedColumn.decode`."""
+        decoded = {name: each.decode(batch.column(name)) for name, each in self._typed.items()}
+        arrays = [
+            array
+            for each in self._base
+            for array in (decoded[each.name].arrays if each.name in decoded else [batch.column(each.name)])
+        ]
+        misfits: dict[int, str] = {}
+        for each in decoded.values():
+            misfits = {**each.misfits, **misfits}
+        unfit = [Misfit(row, reason) for row, reason in sorted(misfits.items())]
+        deletes = np.asarray(batch.column("value").is_null()).copy()
+        for each in decoded.values():
+            deletes[list(each.deleted)] = True
+        deletes = np.delete(deletes, list(misfits))
+        return Rows(without(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit)
+
+    def meet(self, batch: pa.RecordBatch) -> None:
+        """Let the columns hold the types that keys and values name. Raises as `rows`."""
+        for name, each in self._typed.items():
+            each.meet(batch.column(name))
+
+    @property
+    def samples(self) -> dict[str, Mapping[str, Any]]:
+        """The JSON Schemas of the columns that have one."""
+        found = {name: each.json_schema for name, each in self._typed.items()}
+        return {name: schema for name, schema in found.items() if schema is not None}
+
+    @property
+    def typed_names(self) -> Sequence[str]:
+        """The columns of records that are decoded."""
+        return list(self._typed)
+
+    def _fields(self, field: pa.Field) -> Sequence[pa.Field]:
+        return self._typed[field.name].fields if field.name in self._typed else [field]
+
+
+def _after(shape: Shape, flat: Shape) -> Shape:
+    return lambda value: flat(shape(value))
+
+
+Columns: TypeAlias = RawColumns | DecodedColumns

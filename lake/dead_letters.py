@@ -17,7 +17,7 @@ from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, Or
 
 from moldau.lake.columns import TIMES_US, raw_schema, read_columns
 from moldau.lake.ledger import Ledger
-from moldau.lake.sink import LakeTable
+from moldau.lake.sink import LakeTable, NewTable
 
 SUFFIX: Final = "_dead_letters"
 """The name of the table is that of the table of rows with this ending."""
@@ -33,7 +33,7 @@ class DeadLetters:
 
     def claim(self, wanted: Ledger) -> None:
         """Become the writer of the table, and sweep it. Raises as `LakeTable.claim`."""
-        self._table.claim(replace(wanted, mode="append", offsets={}), self.schema, None)
+        self._table.claim(replace(wanted, mode="append", offsets={}), NewTable(self.schema))
         self._table.sweep()
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:

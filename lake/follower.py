@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from moldau.lake.columns import read_columns
+from moldau.lake.columns import Columns, read_columns
 from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
-from moldau.lake.round_rows import SUSPEND, Columns, Misfits, RoundRows
+from moldau.lake.round_rows import SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
 from moldau.lake.upsert import Changes, replaced_files, rows_that_stay
 from moldau.tables.refusals import Refused
@@ -160,7 +160,7 @@ class Follower:
         changes = Changes() if attempt.ledger.mode == "upsert" else None
         try:
             if not self._columns.schema.equals(self._stored_columns):
-                attempt.evolve(self._columns.schema)
+                attempt.evolve(self._columns)
             for batch in self._reading.batches(tasks, names):
                 if self._ports.is_stopping():
                     raise StopAsked

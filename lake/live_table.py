@@ -26,15 +26,17 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from moldau.lake.columns import TIMES_US, DecodedColumns, RawColumns, read_columns
+from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, read_columns
 from moldau.lake.data_files import aligned
+from moldau.lake.keys import Keys, key_names
 from moldau.lake.ledger import Ledger
 from moldau.lake.opening import columns_of, loaded, opened_catalog
 from moldau.lake.reading import TopicReading
-from moldau.lake.round_rows import SKIP, SUSPEND, Columns, Misfits, RoundRows
+from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import BATCH_ROWS, in_order, stored_rows
-from moldau.lake.upsert import KEY, Changes
+from moldau.lake.table_form import GivenForms
+from moldau.lake.upsert import Changes
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
@@ -69,23 +71,23 @@ class Tail:
         self.slices: tuple[Slice, ...] = tuple(
             each for task in reading.tasks(ledger.offsets, self.ends) for each in task
         )
-        self._settled: tuple[pa.Table, pa.Array] | None = None
+        self._settled: tuple[pa.Table, Keys] | None = None
         if isinstance(columns, DecodedColumns):
             for each in self.slices:
-                for batch in reading.batches([(each,)], ["value"]):
-                    columns.meet(batch.column("value"))
+                for batch in reading.batches([(each,)], columns.typed_names):
+                    columns.meet(batch)
         self.schema = columns.schema
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a slice of an append table, with at least these columns of it."""
         is_raw = not isinstance(self._columns, DecodedColumns)
-        read = [name for name in self._names if not is_raw or name in {*names, "timestamp", "partition", "offset"}]
+        read = [name for name in self._names if not is_raw or name in {*names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
         making = RoundRows(columns, Misfits(self._reading.topic, self._misfits, None, {}))
         for batch in self._reading.batches([(wanted,)], read):
             yield making.rows(batch)
 
-    def changes(self) -> tuple[pa.Table, pa.Array]:
+    def changes(self) -> tuple[pa.Table, Keys]:
         """The last row of each key of the tail that it does not delete, and all keys that it has. They are in memory
         from the first scan on.
         """
@@ -140,7 +142,7 @@ class LiveReader:
         self._source = source
         self._columns = tuple(columns)
         self._pushed = pushed
-        self._keys: pa.Array | None = None
+        self._keys: Keys | None = None
 
     def tasks(self) -> Sequence[LiveTask]:
         """The files, then the tail. Raises as `Tail.changes`."""
@@ -168,14 +170,13 @@ class LiveReader:
 
     def _rows_of_file(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         source, keys = self._source, self._keys
-        names = self._columns if keys is None else (*self._columns, KEY)
+        names = self._columns if keys is None else (*self._columns, *key_names(source.target.names))
         size = BATCH_ROWS if keys is None else KEYED_ROWS
         for batch in stored_rows(source.metadata, source.io, task, source.target, names, size):
             if keys is None:
                 yield batch
             else:
-                column = batch.column(KEY)
-                yield batch.filter(pc.invert(pc.is_in(column, value_set=keys.cast(column.type))))
+                yield batch.filter(pc.invert(keys.has(batch)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +265,8 @@ class LiveChoices:
         options = {**(self.options or {}), "kafka.isolation.level": ledger.isolation}
         reading = TopicReading(LocalFiles(), options, ledger.topic, sleep, options_of_places(live))
         ledger.check(replace(ledger, topic_id=None, cluster_id=reading.cluster_id), name)
-        columns = columns_of(table, self.registry, has_headers="headers" in table.schema().column_names)
+        has_headers = "headers" in table.schema().column_names
+        columns = columns_of(table, GivenForms(self.registry), has_headers=has_headers)
         return Tail(reading, ledger, columns, self.misfits)
 
 

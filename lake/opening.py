@@ -14,20 +14,20 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema, read_columns
+from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, UNITS
 from moldau.lake.dead_letters import SUFFIX, DeadLetters
 from moldau.lake.durable_files import DurableFileIO, make_durable_directory
 from moldau.lake.follower import Follower, FollowPorts, FollowSettings
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
-from moldau.lake.round_rows import DEAD_LETTER, Columns
-from moldau.lake.sink import LakeTable, SinkPorts
+from moldau.lake.round_rows import DEAD_LETTER
+from moldau.lake.sink import FORM, LakeTable, NewTable, SinkPorts, ledger_of
+from moldau.lake.table_form import GivenForms, TableForm, first_schema, form_of
 from moldau.lake.upsert import FILE_SIZE_MAX as REPLACED_SIZE_MAX
 from moldau.storage.files.port import FileSystem
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource
-from moldau.tables.values.value_types import plain_type
 
 NAMESPACE: Final = "default"
 CATALOG_DATABASE: Final = "catalog.db"
@@ -54,8 +54,8 @@ class FollowChoices:
     table: str | None = None
     """`namespace.name`; by default the topic in the namespace `default`."""
     mode: str = "auto"
-    registry: str | None = None
-    """A URL or a directory with schemas; without it the values stay binary."""
+    forms: GivenForms = field(default_factory=GivenForms)
+    """How keys and values are decoded."""
     unit: str | None = "day"
     """The unit of time by which a new table is partitioned; None for a table that is not."""
     settings: FollowSettings = field(default_factory=lambda: FollowSettings(64 << 20))
@@ -78,28 +78,31 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
     Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
     OSError of the places; as `LakeTable.claim`.
     """
-    if choices.registry is not None:
-        SchemaSource(choices.registry).check()
+    form, has_headers = choices.forms.form(), choices.settings.has_headers
+    if choices.forms.registry is not None:
+        SchemaSource(choices.forms.registry).check()
     reading = TopicReading(ports.fs, choices.options, choices.topic, ports.sleep)
     mode = choices.mode
     if mode == "auto":
-        mode = "upsert" if reading.is_compacted() else "append"
+        mode = "upsert" if form.envelope is not None or reading.is_compacted() else "append"
+    if form.envelope is not None and mode == "append":
+        raise Refused("--envelope makes a table by key: --mode append keeps change events as they are, without it")
     starts, topic_id = reading.starts()
     size_max = REPLACED_SIZE_MAX if mode == "upsert" else FILE_SIZE_MAX
     catalog, identifier = catalog_of(choices), identifier_of(choices)
     table = LakeTable(catalog, identifier, ports.sink, size_max)
     wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id, {})
-    schema = raw_schema(read_columns(has_headers=choices.settings.has_headers))
-    if choices.registry is not None:
-        schema = schema.remove(len(schema) - 1)  # The column `value` comes with the first schema.
-    ledger = table.claim(wanted, schema, choices.unit if mode == "append" else None)
+    unit = choices.unit if mode == "append" else None
+    check_form(catalog, identifier, form)
+    new = NewTable(first_schema(form, has_headers=has_headers), unit, {FORM: form.to_property()})
+    ledger = table.claim(wanted, new)
     orphans = table.sweep()
     letters = None
     if choices.settings.misfits == DEAD_LETTER:
         named = (*identifier[:-1], identifier[-1] + SUFFIX)
-        letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=choices.settings.has_headers)
+        letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=has_headers)
         letters.claim(wanted)
-    columns = columns_of(catalog.load_table(identifier), choices.registry, has_headers=choices.settings.has_headers)
+    columns = columns_of(catalog.load_table(identifier), choices.forms, has_headers=has_headers)
     follower = Follower(reading, table, columns, ledger, choices.settings, ports.follow, letters)
     follower.progress.orphans_count = len(orphans)
     return follower, table
@@ -168,22 +171,22 @@ def loaded(catalog: Catalog, name: str) -> Table:
     raise Refused(f"there is no table {' and no table '.join('.'.join(each) for each in tried)}")
 
 
-def columns_of(table: Table, registry: str | None, *, has_headers: bool) -> Columns:
+def check_form(catalog: Catalog, identifier: tuple[str, ...], wanted: TableForm) -> None:
+    """Raise `Refused` if the table is there and its rows are made otherwise."""
+    try:
+        table = catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return
+    if ledger_of(table) is not None:
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        form_of(table.metadata.properties, schema).check(wanted, ".".join(identifier))
+
+
+def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns:
     """The columns that the rows of a table get. Raises `Refused` if the table has others."""
-    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    name = ".".join(table.name())
-    if has_headers and "headers" not in schema.names:
-        raise Refused(f"table {name} was begun without --headers")
-    found = plain_type(schema.field("value").type) if "value" in schema.names else None
-    raw = RawColumns(read_columns(has_headers=has_headers))
-    is_raw = found is not None and found.equals(raw.schema.field("value").type)
-    if registry is None:
-        if not is_raw:
-            raise Refused(f"table {name} has decoded values: --registry says where their schemas are")
-        return raw
-    if is_raw:
-        raise Refused(f"table {name} was begun without --registry, and has the values as they are")
-    return DecodedColumns(SchemaSource(registry), has_headers=has_headers, value_type=found)
+    if has_headers and "headers" not in table.schema().column_names:
+        raise Refused(f"table {'.'.join(table.name())} was begun without --headers")
+    return forms.columns(table, has_headers=has_headers)
 
 
 def unit_named(name: str) -> str | None:

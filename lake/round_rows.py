@@ -6,19 +6,19 @@ A round is what one commit of the follower takes, or what a live table reads beh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.columns import DecodedColumns, Misfit, RawColumns, undated, without
+from moldau.lake.columns import Columns, Misfit, Rows, undated, without
+from moldau.lake.keys import KEY
 from moldau.lake.ledger import Taken
 from moldau.lake.offset_runs import Tally, added, tallies
-from moldau.lake.upsert import KEY, Changes
+from moldau.lake.upsert import Changes
 from moldau.tables.values.registry import ValueNotDecoded
 
 SUSPEND, SKIP, DEAD_LETTER = "suspend", "skip", "dead-letter"
-Columns: TypeAlias = RawColumns | DecodedColumns
 
 
 class Letters(Protocol):
@@ -86,7 +86,7 @@ class Misfits:
 class RoundRows:
     """Makes the rows of one round."""
 
-    def __init__(self, columns: Columns, misfits: Misfits, grown: Callable[[pa.Schema], None] = lambda _: None) -> None:
+    def __init__(self, columns: Columns, misfits: Misfits, grown: Callable[[Columns], None] = lambda _: None) -> None:
         """`grown` is called with the columns when a value needs more of them, before its rows are returned."""
         self._columns = columns
         self._misfits = misfits
@@ -94,16 +94,14 @@ class RoundRows:
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the records that fit. Raises `ValueNotDecoded` to suspend, and as `DecodedColumns.rows`."""
-        return self._rows(self._dated(batch))
+        return self._rows(self._dated(batch)).batch
 
     def collect(self, changes: Changes, batch: pa.RecordBatch) -> None:
         """Collect the changes of keys. A record without a key is a misfit in a table with a row for each key; so a
         misfit does not count among the records of its key. Raises as `rows`.
         """
-        batch = self._kept(self._dated(batch), without_key)
-        is_deletion = batch.column("value").is_null()
-        changes.add_deletions(batch.filter(is_deletion))
-        changes.add(self._rows(batch.filter(pc.invert(is_deletion))))
+        found = self._rows(self._kept(self._dated(batch), without_key))
+        changes.add(found.batch, found.deletes)
 
     def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return self._kept(self._misfits.without_stored(batch), undated)
@@ -114,13 +112,13 @@ class RoundRows:
         self._misfits.take(batch, found)
         return without(batch, found)
 
-    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows(self, batch: pa.RecordBatch) -> Rows:
         before = self._columns.schema
         rows = self._columns.rows(batch)
         self._misfits.take(batch, rows.misfits)
         if not self._columns.schema.equals(before):
-            self._grown(self._columns.schema)
-        return rows.batch
+            self._grown(self._columns)
+        return rows
 
 
 def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:

@@ -12,6 +12,7 @@ The commits of other programs between those of the writer (a compaction, an expi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
+from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
 from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, sweep
@@ -40,6 +42,10 @@ from moldau.tables.refusals import Refused
 
 OWNED: Final = "moldau.topic"
 """The property of a table that this program has made: its topic."""
+FORM: Final = "moldau.form"
+"""The property of a table with its form (`table_form.py`)."""
+SAMPLE: Final = "moldau.json-schema."
+"""Begins the property with the JSON Schema of the keys or of the values."""
 SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
 """How long a snapshot can be read after a newer one is there, if `history.expire.max-snapshot-age-ms` of the table
 does not say.
@@ -76,6 +82,16 @@ class SinkPorts:
     step: Step = field(default=lambda _: None)
 
 
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What a table is made with if there is none."""
+
+    schema: pa.Schema
+    unit: str | None = None
+    """The unit of time by which it is partitioned; None: it is not."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
 class LakeTable:
     """A table that a process has claimed."""
 
@@ -89,20 +105,19 @@ class LakeTable:
         self.name = ".".join(identifier)
         self.writer = str(attempt_id(ports.random(ATTEMPT_RANDOM_SIZE)))
 
-    def claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
+    def claim(self, wanted: Ledger, new: NewTable) -> Ledger:
         """Make the table if there is none, and become its writer. Returns how far the table is.
 
-        `wanted` has the offsets at which a new table begins; `schema` and `unit` are the columns of a new one, and the
-        unit of time by which it is partitioned (None: it is not). Raises `Refused` if the table is something else,
+        `wanted` has the offsets at which a new table begins. Raises `Refused` if the table is something else,
         as `Ledger.check`; `CommitConflict` if other programs commit all the time, and the errors of the catalog.
         """
         for _ in range(CLAIMS_MAX - 1):
             with suppress(CommitConflict):
-                return self._claim(wanted, schema, unit)
-        return self._claim(wanted, schema, unit)
+                return self._claim(wanted, new)
+        return self._claim(wanted, new)
 
-    def _claim(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Ledger:
-        table = self._loaded() or self._created(wanted, schema, unit)
+    def _claim(self, wanted: Ledger, new: NewTable) -> Ledger:
+        table = self._loaded() or self._created(wanted, new)
         known = ledger_of(table)
         if known is None:
             if table.current_snapshot() is not None:
@@ -149,14 +164,14 @@ class LakeTable:
         except NoSuchTableError:
             return None
 
-    def _created(self, wanted: Ledger, schema: pa.Schema, unit: str | None) -> Table:
+    def _created(self, wanted: Ledger, new: NewTable) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
-        properties = PROPERTIES | {OWNED: wanted.topic}
+        properties = {**PROPERTIES, **new.properties, OWNED: wanted.topic}
         try:
-            making = self._catalog.create_table_transaction(self._identifier, schema, properties=properties)
-            if unit is not None:
+            making = self._catalog.create_table_transaction(self._identifier, new.schema, properties=properties)
+            if new.unit is not None:
                 with making.update_spec() as spec:
-                    spec.add_field(TIME_COLUMN, UNITS[unit](), f"{TIME_COLUMN}_{unit}")
+                    spec.add_field(TIME_COLUMN, UNITS[new.unit](), f"{TIME_COLUMN}_{new.unit}")
             made = making.commit_transaction()
         except (TableAlreadyExistsError, CommitFailedException) as problem:
             raise CommitConflict(f"{self.name}: another program has made it meanwhile: {problem}") from None
@@ -250,13 +265,16 @@ class Attempt:
     def transaction(self) -> object:
         return self._transaction
 
-    def evolve(self, schema: pa.Schema) -> None:
-        """Let the table have the columns of a schema, and their types: part of the commit. Raises `Refused`."""
+    def evolve(self, columns: Columns) -> None:
+        """Let the table have columns, with their types: part of the commit. Raises `Refused`."""
         try:
             with self._transaction.update_schema() as update:
-                update.union_by_name(schema)
+                update.union_by_name(columns.schema)
         except (ValueError, ValidationException) as problem:
             raise Refused(f"{'.'.join(self.table.name())}: the table cannot have the columns: {problem}") from None
+        samples = {f"{SAMPLE}{name}": json.dumps(schema) for name, schema in columns.samples.items()}
+        if not samples.items() <= self.table.metadata.properties.items():
+            self._transaction.set_properties(samples)
         self.files.renew_schema()
 
     def add(self, rows: pa.RecordBatch) -> None:

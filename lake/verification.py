@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,12 +30,15 @@ from pyiceberg.table import FileScanTask, Table
 
 from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
+from moldau.lake.forms import BINARY
+from moldau.lake.keys import KEY, identities, key_names
 from moldau.lake.ledger import OFFSETS, Ledger, Taken
 from moldau.lake.offset_runs import RUNS, Runs, tally
 from moldau.lake.reading import TopicReading
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order, rows_of_file, undeleted
-from moldau.lake.upsert import KEY, Changes
+from moldau.lake.table_form import TableForm, form_of
+from moldau.lake.upsert import Changes
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ class Verification:
             raise Refused(f"table {self.name} was not made by moldau follow-table")
         self.ledger: Ledger = ledger
         self._table = table
+        self._form = form_of(table.metadata.properties, schema_to_pyarrow(table.schema(), include_field_ids=False))
         self._progress = progress
         try:
             namespace, last = table.name()[:-1], table.name()[-1]
@@ -123,8 +127,8 @@ class Verification:
         """The offsets of a table, of which each file is compared with its runs."""
         rows = Rows()
         with_keys = table is self._table and self.ledger.mode == "upsert"
-        names = (*PLACE[:2], KEY) if with_keys else PLACE[:2]
         columns = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        names = (*PLACE[:2], *key_names(columns.names)) if with_keys else PLACE[:2]
         target = pa.schema([columns.field(name) for name in names])
         for task in in_order(table.scan().plan_files(), table.schema()):
             self.found.files_count += 1
@@ -199,7 +203,7 @@ class Verification:
         return 0 if ledger is None else ledger.offsets.get(partition, 0)
 
     def _compare_keys(self) -> None:
-        counted = pc.value_counts(pa.concat_tables(self._keys)[KEY].combine_chunks())
+        counted = pc.value_counts(identities(pa.concat_tables(self._keys)))
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
         if len(twice):
             named = ", ".join(map(repr, twice[:SHOWN_MAX].to_pylist()))
@@ -233,20 +237,21 @@ class Verification:
             count += batch.num_rows
             batch = batch.filter(pc.is_valid(batch.column(KEY)))
             is_deletion = batch.column("value").is_null()
-            changes.add_deletions(batch.filter(is_deletion))
-            changes.add(batch.filter(pc.invert(is_deletion)).select([KEY, *PLACE]))
+            changes.add(batch.select([KEY, *PLACE]), is_deletion)
         self.found.records_count = count
         expected, keys = changes.rows_and_keys()
-        wanted = set() if not len(keys) else places_of(expected)
-        table = set() if not self._keys else places_of(pa.concat_tables(self._keys))
+        wanted = set() if not len(keys) else places_of(expected, self._form)
+        table = set() if not self._keys else places_of(pa.concat_tables(self._keys), self._form)
         old = {each for each in table if each[1] < starts.get(each[0], 0)}
         misfits = sum(each.misfits.number for each in (self.ledger.taken or {}).values())
+        if self._form.envelope is not None:
+            wanted &= table  # Which of the others are deletes, their values say.
         for text, offsets in (
             ("the last of their key in the log, and not in the table", wanted - table),
             ("in the table, and not the last of their key in the log", table - old - wanted),
         ):
             if len(offsets) > misfits:  # A misfit is not the last record of its key.
-                shown = ", ".join(f"{partition}:{offset}" for partition, offset, _ in sorted(offsets)[:SHOWN_MAX])
+                shown = ", ".join(f"{partition}:{offset}" for partition, offset, *_ in sorted(offsets)[:SHOWN_MAX])
                 self._say(f"{self.name}: {len(offsets):,} offsets are {text}: {shown}")
 
     def _name(self, where: str, text: str, offsets: NDArray[np.int64]) -> None:
@@ -271,10 +276,10 @@ def total_of_ledger(table: Table) -> int | None:
     return None
 
 
-def places_of(rows: pa.Table) -> set[tuple[int, int, bytes]]:
-    """Partition, offset and key of rows."""
-    columns = [rows[name].to_pylist() for name in (*PLACE[:2], KEY)]
-    return set(zip(*columns, strict=True))
+def places_of(rows: pa.Table, form: TableForm) -> set[tuple[Any, ...]]:
+    """Partition and offset of rows, with the key if the table has it as it is in the log."""
+    names = (*PLACE[:2], KEY) if form.key == BINARY else PLACE[:2]
+    return set(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 def differing(count: int, taken: Taken) -> str:

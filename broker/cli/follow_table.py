@@ -12,6 +12,7 @@ from moldau.broker.cli.spark_session import add_isolation
 if TYPE_CHECKING:
     from moldau.broker.config.listeners import HttpAddress
     from moldau.lake.opening import FollowChoices
+    from moldau.lake.table_form import GivenForms
 
 DESCRIPTION: Final = """\
 Keep a table of Apache Iceberg up to date with a topic: each offset once, without Spark, and without asking a broker.
@@ -48,6 +49,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as cleanup.policy says (default), or given",
     )
     parser.add_argument("--registry", metavar="PLACE", help="decode values: the URL of a registry, or a directory")
+    parser.add_argument(
+        "--schema",
+        metavar="sample|connect|FILE",
+        help="decode values of JSON: by a sample of them, by their schema part (Kafka Connect), by a JSON Schema",
+    )
+    parser.add_argument(
+        "--key-type",
+        default="binary",
+        metavar="TYPE",
+        help="of the keys: binary (default), string, short, int, long, float, double, registry, or as of --schema",
+    )
+    parser.add_argument(
+        "--envelope",
+        default="none",
+        choices=("none", "debezium"),
+        help="the values are change events: a table by key of the rows after the changes",
+    )
+    parser.add_argument(
+        "--flatten", action="store_true", help="a column for each field of a struct, with a name in lower case"
+    )
     parser.add_argument(
         "--misfits",
         default="suspend",
@@ -137,7 +158,15 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         lake.properties_of(arguments),
         arguments.table,
         arguments.mode,
-        arguments.registry,
+        forms_of(arguments),
         unit_named(arguments.partition_by),
         settings,
     )
+
+
+def forms_of(arguments: argparse.Namespace) -> GivenForms:
+    """How keys and values are decoded."""
+    from moldau.lake.table_form import GivenForms
+
+    envelope = None if arguments.envelope == "none" else arguments.envelope
+    return GivenForms(arguments.registry, arguments.schema, arguments.key_type, envelope, arguments.flatten)

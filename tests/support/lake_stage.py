@@ -27,6 +27,8 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from tests.support.segments import EPOCH, write_checkpoints, write_partition
 
+FORMS = ("registry", "schema", "key_type", "envelope", "is_flat")
+"""The fields of `GivenForms`."""
 START_MS = 1_795_000_000_000
 
 
@@ -67,14 +69,16 @@ class LakeStage:
         (self.schemas / f"{number}.avsc").write_text(json.dumps(schema), "utf-8")
 
     def choices(self, **changed: Any) -> FollowChoices:
-        """The choices of a user for this topic; `changed` names fields of `FollowChoices` or of its settings."""
+        """The choices of a user for this topic; `changed` names fields of `FollowChoices` and of what it has."""
         settings = {
             name: changed.pop(name)
             for name in ("misfits", "round_size", "has_headers", "compacts_from")
             if name in changed
         }
+        forms = {name: changed.pop(name) for name in FORMS if name in changed}
         options = {"path": str(self.logs), "kafka.isolation.level": "read_committed"}
         chosen = FollowChoices(options, "t", str(self.warehouse), mode="append", settings=FollowSettings(64 << 20))
+        chosen = replace(chosen, forms=replace(chosen.forms, **forms))
         return replace(chosen, **changed, settings=replace(chosen.settings, **settings))
 
     def ports(self, step: Callable[[str], None] | None = None) -> LakePorts:

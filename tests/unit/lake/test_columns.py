@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow", reason="the extra moldau[iceberg] is not installe
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from moldau.lake.columns import DecodedColumns, RawColumns, raw_schema, read_columns
+from moldau.lake.columns import DecodedColumns, RawColumns, TypedColumn, raw_schema, read_columns
+from moldau.lake.forms import RegistryForm
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import RegistryNotReached, SchemaSource, ValueNotDecoded
 from tests.support.lake_stage import LakeStage, framed
@@ -50,13 +51,13 @@ def test_raw_rows_are_what_was_read() -> None:
 
 
 def test_without_a_schema_there_is_no_column_of_values(stage: LakeStage) -> None:
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     assert "value" not in columns.schema.names
     assert columns.rows(batch(None)).batch.num_rows == 1
 
 
 def test_the_column_holds_the_values_of_each_schema(stage: LakeStage) -> None:
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     first = columns.rows(batch(framed(1, INT, {"a": 1}), None))
     assert first.batch.column("value").type == pa.struct([("a", pa.int32())])
     assert first.batch.column("value").to_pylist() == [{"a": 1}, None]
@@ -66,7 +67,7 @@ def test_the_column_holds_the_values_of_each_schema(stage: LakeStage) -> None:
 
 
 def test_what_does_not_fit_is_left_out_with_its_row_and_reason(stage: LakeStage) -> None:
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     good = framed(1, INT, {"a": 1})
     rows = columns.rows(batch(good, framed(3, TEXT, {"a": "x"}), b"", good[:-1], None, framed(9, INT, {"a": 1})))
     assert rows.batch.column("offset").to_pylist() == [0, 4]
@@ -81,14 +82,17 @@ def test_what_does_not_fit_is_left_out_with_its_row_and_reason(stage: LakeStage)
 def test_a_registry_that_does_not_answer_makes_no_record_a_misfit() -> None:
     with socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        columns = DecodedColumns(SchemaSource(f"http://127.0.0.1:{closed.getsockname()[1]}"), has_headers=False)
+        columns = DecodedColumns(
+            TypedColumn("value", RegistryForm(SchemaSource(f"http://127.0.0.1:{closed.getsockname()[1]}"))),
+            has_headers=False,
+        )
         with pytest.raises(RegistryNotReached, match="schema 1: 127"):
             columns.rows(batch(framed(1, INT, {"a": 1})))
 
 
 def test_a_value_that_the_type_of_the_table_does_not_hold(stage: LakeStage) -> None:
     (stage.schemas / "5.json").write_text(CLOSED, "utf-8")
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     frame = b"\0\0\0\0\5"
     rows = columns.rows(batch(frame + b'{"a": 1}', frame + b'{"a": "x"}', frame + b'{"a": null}'))
     assert rows.batch.column("value").to_pylist() == [{"a": 1}, {"a": None}]
@@ -97,7 +101,7 @@ def test_a_value_that_the_type_of_the_table_does_not_hold(stage: LakeStage) -> N
 
 def test_a_number_that_no_column_holds_is_a_misfit(stage: LakeStage) -> None:
     (stage.schemas / "5.json").write_text(CLOSED, "utf-8")
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     rows = columns.rows(batch(b"\0\0\0\0\5" + b'{"a": %d}' % (1 << 70), b"\0\0\0\0\5" + b'{"a": 2}'))
     assert rows.batch.column("value").to_pylist() == [{"a": 2}]
     assert [each.row for each in rows.misfits] == [0] and "does not fit the column" in rows.misfits[0].reason
@@ -109,7 +113,7 @@ def test_a_library_that_is_not_installed_makes_no_record_a_misfit(
 ) -> None:
     (stage.schemas / "6.desc").write_bytes(b"")
     monkeypatch.setitem(sys.modules, library, None)
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     with pytest.raises(Refused, match=r"needs .*: pip install 'moldau\[schemas\]'") as problem:
         columns.rows(batch(b"\0\0\0\0" + bytes([number]) + b"\0"))
     assert not isinstance(problem.value, ValueNotDecoded)
@@ -133,7 +137,7 @@ def of_message(path: bytes, number: int) -> bytes:
 
 def test_the_message_that_the_frame_names_gives_the_columns_and_the_value(stage: LakeStage) -> None:
     (stage.schemas / "7.desc").write_bytes(two_messages())
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     found = columns.rows(batch(of_message(b"\0", 1), of_message(b"\2\2", 42), of_message(b"\4\0\0", 5)))
     assert found.misfits == []
     assert found.batch.column("value").to_pylist() == [
@@ -146,7 +150,7 @@ def test_the_message_that_the_frame_names_gives_the_columns_and_the_value(stage:
 @pytest.mark.parametrize("path", [b"\2\4", b"\4\2\0", b"\2\1"], ids=["no third", "none inside", "negative"])
 def test_a_message_that_the_schema_does_not_have_is_a_misfit(stage: LakeStage, path: bytes) -> None:
     (stage.schemas / "7.desc").write_bytes(two_messages())
-    columns = DecodedColumns(SchemaSource(str(stage.schemas)), has_headers=False)
+    columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(str(stage.schemas)))), has_headers=False)
     found = columns.rows(batch(of_message(path, 1), of_message(b"\0", 2)))
     assert [each.row for each in found.misfits] == [0]
     assert "message" in found.misfits[0].reason

@@ -12,6 +12,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.lake import upsert
+from moldau.lake.keys import NO_KEYS, Keys, identities
 from moldau.lake.upsert import Changes, replaced_files
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage
@@ -25,10 +26,19 @@ def rows(found: Sequence[tuple[bytes, int, int, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=["key", "partition", "offset", "timestamp"])
 
 
+def kept_all(batch: pa.RecordBatch, *, deletes: bool = False) -> pa.Array:
+    return pa.array([deletes] * len(batch), pa.bool_())
+
+
+def keys_of(*keys: bytes) -> Keys:
+    found = pa.table({"key": pa.array(keys, pa.binary())})
+    return Keys.of(found, identities(found))
+
+
 def kept(*batches: pa.RecordBatch) -> set[tuple[bytes, int, int]]:
     changes = Changes()
     for each in batches:
-        changes.add(each)
+        changes.add(each, kept_all(each))
     return {(row["key"], row["partition"], row["offset"]) for row in changes.rows_and_keys()[0].to_pylist()}
 
 
@@ -45,10 +55,11 @@ def test_between_partitions_the_latest_time_counts_then_the_higher_partition() -
 
 def test_a_key_that_is_deleted_has_no_row_until_it_is_written_again() -> None:
     changes = Changes()
-    changes.add(rows([(b"a", 0, 1, 1), (b"b", 0, 4, 1)]))
-    changes.add_deletions(rows([(b"a", 0, 2, 1), (b"b", 0, 3, 1), (b"c", 0, 5, 1)]))
+    first, second = rows([(b"a", 0, 1, 1), (b"b", 0, 4, 1)]), rows([(b"a", 0, 2, 1), (b"b", 0, 3, 1), (b"c", 0, 5, 1)])
+    changes.add(first, kept_all(first))
+    changes.add(second, kept_all(second, deletes=True))
     found, keys = changes.rows_and_keys()
-    assert found["offset"].to_pylist() == [4] and sorted(keys.to_pylist()) == [b"a", b"b", b"c"]
+    assert found["offset"].to_pylist() == [4] and sorted(keys.identities.to_pylist()) == [b"a", b"b", b"c"]
     assert found.column_names == ["key", "partition", "offset", "timestamp"]
 
 
@@ -56,7 +67,8 @@ def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(upsert, "FILE_SIZE_MAX", 4_000)
     changes = Changes()
     for offset in range(0, 20_000, 100):
-        changes.add(rows([(b"key-%d" % (each % 7), 0, offset + each, 1) for each in range(100)]))
+        batch = rows([(b"key-%d" % (each % 7), 0, offset + each, 1) for each in range(100)])
+        changes.add(batch, kept_all(batch))
         assert sum(each.nbytes for each in changes._kept) < 20_000
     assert sorted(changes.rows_and_keys()[0]["offset"].to_pylist()) == [19_993 + each for each in range(7)]
 
@@ -72,11 +84,9 @@ def test_only_files_with_one_of_the_keys_are_replaced(tmp_path: Path) -> None:
         stage.append([Record(key, b"1", START_MS), Record(key + b"+", b"1", START_MS)])
         stage.follow(mode="upsert")
     table = stage.table()
-    found = {
-        key: [file.record_count for file, _ in replaced_files(table, pa.array([key]))] for key in (b"m", b"m,", b"n")
-    }
+    found = {key: [file.record_count for file, _ in replaced_files(table, keys_of(key))] for key in (b"m", b"m,", b"n")}
     assert found == {b"m": [2], b"m,": [], b"n": []}
-    assert list(replaced_files(table, pa.array([], pa.binary()))) == []
+    assert list(replaced_files(table, NO_KEYS)) == []
     before = {each.file.file_path for each in table.scan().plan_files()}
     stage.append([Record(b"m", b"2", START_MS)])
     stage.follow(mode="upsert")

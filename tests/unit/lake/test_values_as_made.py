@@ -24,7 +24,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moldau.lake.columns import DecodedColumns
+from moldau.lake.columns import DecodedColumns, TypedColumn
+from moldau.lake.forms import RegistryForm
 from moldau.protocol.record_builder import Record
 from moldau.tables.values.registry import SchemaSource
 from tests.support.lake_stage import START_MS, LakeStage
@@ -277,7 +278,7 @@ def framed(payload: bytes) -> bytes:
 def test_a_column_has_the_values_as_they_were_made(made: Made) -> None:
     with TemporaryDirectory() as directory:
         (Path(directory) / f"7.{made.suffix}").write_bytes(made.schema)
-        columns = DecodedColumns(SchemaSource(directory), has_headers=False)
+        columns = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(directory))), has_headers=False)
         rows = columns.rows(batch(*(framed(payload) for _, payload in made.values), None))
     assert rows.misfits == []
     assert rows.batch.column("value").to_pylist() == [*(value for value, _ in made.values), None]

@@ -36,7 +36,7 @@ def test_the_arguments_are_the_choices(stage: LakeStage) -> None:
     more = ["--registry", "http://r", "--misfits", "skip", "--partition-by", "none", "--headers", "--round-size", "1"]
     arguments = parser(first_word="follow-table").parse_args(words(stage, *more, "--read-uncommitted", "--region", "x"))
     chosen = choices_of(arguments)
-    assert chosen.registry == "http://r" and chosen.unit is None and chosen.mode == "append"
+    assert chosen.forms.registry == "http://r" and chosen.unit is None and chosen.mode == "append"
     assert chosen.settings.compacts_from is None and chosen.catalog_properties == {}
     assert chosen.settings.round_size == 1 << 20 and chosen.settings.misfits == "skip" and chosen.settings.has_headers
     assert chosen.options == {

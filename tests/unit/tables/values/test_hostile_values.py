@@ -30,7 +30,8 @@ from moldau.broker.console.decoder import QUESTION_CPU_S
 from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import Piece, Wanted, select
-from moldau.lake.columns import DecodedColumns
+from moldau.lake.columns import DecodedColumns, TypedColumn
+from moldau.lake.forms import RegistryForm
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 from tests.support.segments import write_checkpoints, write_partition
@@ -159,7 +160,9 @@ def by_console(value: bytes, schemas: str, directory: Path) -> str:
 
 
 def by_lake(value: bytes, schemas: str, directory: Path) -> str:
-    rows = DecodedColumns(SchemaSource(schemas), has_headers=False).rows(batch(value))
+    rows = DecodedColumns(TypedColumn("value", RegistryForm(SchemaSource(schemas))), has_headers=False).rows(
+        batch(value)
+    )
     return rows.misfits[0].reason if rows.misfits else str(rows.batch.num_rows)
 
 

@@ -1,0 +1,182 @@
+"""Forms: how the bytes of a key or of a value become a value of a column.
+
+| form | bytes | type |
+|---|---|---|
+| string, short, int, long, float, double | as Kafka's serializers write them | that |
+| registry | a frame of a schema registry | that of the schema which the frame names |
+| connect | JSON with the schema part of Kafka Connect | that of the schema part |
+| json | JSON | that of a JSON Schema, or of a sample of the values |
+
+Without a form bytes stay as they are (`binary`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from struct import Struct, error
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from moldau.lake.debezium import AFTER, change_of, row_type
+from moldau.tables.values.bounds import parse_json
+from moldau.tables.values.connect_types import connect_type
+from moldau.tables.values.decoders import FramedValues, decoded, plain_json
+from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.shapes import shape_of
+from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
+from moldau.tables.values.value_types import type_of
+
+BINARY, REGISTRY, CONNECT, JSON = "binary", "registry", "connect", "json"
+Shape = Callable[[Any], Any]
+
+
+class Part(NamedTuple):
+    """The type of some values, and what makes of a decoded value what Arrow takes for it."""
+
+    type: pa.DataType
+    shape: Shape
+
+
+class Read(NamedTuple):
+    """Bytes that were looked at."""
+
+    kind: Hashable
+    """Of values of one kind the part is the same."""
+    part: Callable[[], Part]
+    """Raises `ValueNotDecoded`."""
+    decode: Callable[[], object]
+    """Raises `ValueNotDecoded`."""
+    schema: str = ""
+    """The schema in an error, if the value names one."""
+
+
+class Form(Protocol):
+    """One form."""
+
+    def read(self, data: bytes) -> Read:
+        """Look at bytes. Raises `ValueNotDecoded`; `RegistryNotReached` and `Refused` say nothing of them."""
+
+
+class Number(NamedTuple):
+    """What a serializer of Kafka writes as a number in the order of the network."""
+
+    layout: Struct
+    type: pa.DataType
+
+
+NUMBERS: Final = {
+    "short": Number(Struct(">h"), pa.int32()),
+    "int": Number(Struct(">i"), pa.int32()),
+    "long": Number(Struct(">q"), pa.int64()),
+    "float": Number(Struct(">f"), pa.float32()),
+    "double": Number(Struct(">d"), pa.float64()),
+}
+STRING: Final = "string"
+SERIALIZED: Final = (STRING, *NUMBERS)
+
+
+class SerializedForm:
+    """Text, or a number."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        kind = pa.string() if name == STRING else NUMBERS[name].type
+        self._part = Part(kind, _as_it_is)
+
+    def read(self, data: bytes) -> Read:
+        return Read(self._name, lambda: self._part, lambda: self._decoded(data))
+
+    def _decoded(self, data: bytes) -> object:
+        try:
+            return data.decode() if self._name == STRING else NUMBERS[self._name].layout.unpack(data)[0]
+        except (UnicodeDecodeError, error):
+            raise ValueNotDecoded(f"{len(data)} bytes are not of the type {self._name}") from None
+
+
+class RegistryForm:
+    """Framed values."""
+
+    def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
+        self._values = FramedValues(source)
+        self._is_enveloped = is_enveloped
+
+    def read(self, data: bytes) -> Read:
+        schema_id, payload = unframed(data)
+        decoder = self._values.decoder(schema_id)
+        path = tuple(message_path(payload)[0]) if decoder.schema.kind == "PROTOBUF" else ()
+        part = partial(self._part, decoder.schema, path)
+        return Read((schema_id, *path), part, partial(decoded, decoder, payload, schema_id), f"schema {schema_id}")
+
+    def _part(self, schema: Schema, path: tuple[int, ...]) -> Part:
+        found = type_of(schema, path)
+        kind = row_type(found.type) if self._is_enveloped else found.type
+        return Part(kind, shape_of(kind) if found.needs_shaping else _as_it_is)
+
+
+class ConnectForm:
+    """JSON with a schema part."""
+
+    def __init__(self, *, is_enveloped: bool = False) -> None:
+        self._is_enveloped = is_enveloped
+
+    def read(self, data: bytes) -> Read:
+        found = plain_json(data)
+        if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or found["schema"] is None:
+            raise ValueNotDecoded("the value has no schema part: it is not an object of schema and payload")
+        schema, payload = found["schema"], found["payload"]
+        return Read(json.dumps(schema), lambda: self._part(schema), lambda: payload)
+
+    def _part(self, schema: Any) -> Part:
+        if self._is_enveloped:
+            fields = schema.get("fields", []) if isinstance(schema, dict) else []
+            schema = next((each for each in fields if isinstance(each, dict) and each.get("field") == AFTER), None)
+            if schema is None:
+                raise ValueNotDecoded("the schema part is not that of change events of Debezium: it lacks after")
+        return Part(*connect_type(schema))
+
+
+class JsonForm:
+    """Plain JSON, of a JSON Schema that is given or becomes that of the first values."""
+
+    def __init__(self, schema: Mapping[str, Any] | None, *, is_enveloped: bool = False) -> None:
+        """Raises `Refused` for a schema that gives no type."""
+        self._is_enveloped = is_enveloped
+        self.schema: Mapping[str, Any] | None = None
+        self._part: Part | None = None
+        if schema is not None:
+            self._take(schema)
+
+    def learn(self, values: Iterable[bytes]) -> None:
+        """Take the schema from a sample, if there is none yet. Nothing is learned from values without a type."""
+        if self.schema is None:
+            with suppress(NoSample):
+                self._take(json_schema_of(_rows_of(values) if self._is_enveloped else values))
+
+    def _take(self, schema: Mapping[str, Any]) -> None:
+        kind = given_type(schema)
+        self.schema, self._part = schema, Part(kind, shape_of(kind))
+
+    def read(self, data: bytes) -> Read:
+        if self._part is None:
+            raise ValueNotDecoded("no value before this one has given a type to the column")
+        part = self._part
+        return Read(JSON, lambda: part, lambda: plain_json(data))
+
+
+def _rows_of(values: Iterable[bytes]) -> Iterable[bytes]:
+    """The rows of change events, as JSON."""
+    for value in values:
+        try:
+            change = change_of(parse_json(value))
+        except ValueError:
+            continue
+        if not change.is_deletion:
+            yield json.dumps(change.row).encode()
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,123 @@
+"""The identity of a key: rows of a table by key are the same row if their identities are equal.
+
+Of binary and text it is the bytes; of other keys, also those of several fields, it is made of the texts of the fields,
+each after its length, so that two keys have one identity only if all their fields are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+KEY: Final = "key"
+PREFIX: Final = "key_"
+"""Begins the columns of a key with several fields in a flat table."""
+Rows: TypeAlias = "pa.RecordBatch | pa.Table"
+
+
+def key_names(names: Iterable[str]) -> list[str]:
+    """The columns of the key among those of a table."""
+    return [name for name in names if name == KEY or name.startswith(PREFIX)]
+
+
+def identities(rows: Rows) -> pa.Array:
+    """The identity of each row, binary; null if the key is."""
+    leaves = [array for _, array in leaves_of(rows)]
+    if len(leaves) == 1 and is_bytes(leaves[0].type):
+        return _as_bytes(leaves[0])
+    parts = [part for leaf in leaves for part in _measured(leaf)]
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+
+
+def leaves_of(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
+    """The paths and the values of the fields of the keys."""
+    for name in key_names(rows.schema.names):
+        column = rows.column(name)
+        yield from leaves(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+
+
+def leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The fields without fields of their own, each with its path."""
+    if not pa.types.is_struct(array.type):
+        yield path, array
+        return
+    for number, of_field in enumerate(array.flatten()):
+        yield from leaves(f"{path}.{array.type.field(number).name}", of_field)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values of a type are bytes or texts."""
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in tests)
+
+
+def _as_bytes(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type):
+        array = array.cast(pa.large_string())
+    return array.cast(pa.large_binary())
+
+
+def _measured(leaf: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The lengths of the values as texts, and the values. A null has no length."""
+    found = _as_bytes(leaf if is_bytes(leaf.type) else leaf.cast(pa.large_string()))
+    lengths = pc.binary_length(found).cast(pa.large_string()).cast(pa.large_binary())
+    marks = pc.binary_join_element_wise(lengths, *(pa.scalar(each, pa.large_binary()) for each in (b"", b":")))
+    return pc.fill_null(marks, b"-"), pc.fill_null(found, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys that a round changes."""
+
+    identities: pa.Array
+    bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """The least and the greatest value of fields, by their paths."""
+
+    @classmethod
+    def of(cls, rows: Rows, found: pa.Array) -> Keys:
+        """Those of rows that have these identities."""
+        bounds = {}
+        for path, leaf in leaves_of(rows):
+            if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
+                least, most = pc.min_max(leaf).values()
+                bounds[path] = least.as_py(), most.as_py()
+        return cls(found, bounds)
+
+    def __len__(self) -> int:
+        return len(self.identities)
+
+    def has(self, rows: Rows) -> pa.Array:
+        """Whether the key of each row is one of them."""
+        return pc.is_in(identities(rows), value_set=self.identities)
+
+    def may_be_in(self, file: DataFile, schema: Schema) -> bool:
+        """Whether a file may have one of the keys, by the bounds of its columns."""
+        for path, (least, most) in self.bounds.items():
+            found = schema.find_field(path)
+            lower, upper = (
+                None if each is None else from_bytes(found.field_type, each)
+                for each in (
+                    (file.lower_bounds or {}).get(found.field_id),
+                    (file.upper_bounds or {}).get(found.field_id),
+                )
+            )
+            if (lower is not None and lower > most) or (upper is not None and upper < least):
+                return False
+        return True
+
+
+NO_KEYS: Final = Keys(pa.array([], pa.large_binary()))
+
+
+def check_key_type(kind: pa.DataType, path: str = KEY) -> Sequence[str]:
+    """The paths of the fields of a key that have no identity: lists and maps."""
+    if pa.types.is_struct(kind):
+        return [each for inner in kind for each in check_key_type(inner.type, f"{path}.{inner.name}")]
+    return [path] if pa.types.is_nested(kind) else []

@@ -1,0 +1,157 @@
+"""The form of a table: how its rows are made of records. It is a property of the table, so a later run, a live read and
+a verification know it without being told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from moldau.lake.columns import Columns, DecodedColumns, RawColumns, TypedColumn, raw_schema, read_columns
+from moldau.lake.flattening import TAKEN
+from moldau.lake.forms import (
+    BINARY,
+    CONNECT,
+    JSON,
+    REGISTRY,
+    SERIALIZED,
+    ConnectForm,
+    Form,
+    JsonForm,
+    RegistryForm,
+    SerializedForm,
+)
+from moldau.lake.keys import KEY, key_names
+from moldau.lake.sink import FORM
+from moldau.lake.sink import SAMPLE as SAMPLE_PROPERTY
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import SchemaSource
+from moldau.tables.values.topic_types import SAMPLE, given_type
+from moldau.tables.values.value_types import plain_type
+
+DEBEZIUM: Final = "debezium"
+VALUE: Final = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """How keys and values become columns."""
+
+    key: str = BINARY
+    value: str = BINARY
+    envelope: str | None = None
+    """`debezium`, if the values are change events."""
+    is_flat: bool = False
+
+    def to_property(self) -> str:
+        return json.dumps(asdict(self))
+
+    def check(self, wanted: TableForm, name: str) -> None:
+        """Raise `Refused` if a run with the form `wanted` would make other rows of a table."""
+        if wanted == self:
+            return
+        if self.value == REGISTRY and wanted.value == BINARY:
+            raise Refused(f"table {name} has decoded values: --registry says where their schemas are")
+        if self.value == BINARY and wanted.value == REGISTRY:
+            raise Refused(f"table {name} was begun without --registry, and has the values as they are")
+        raise Refused(f"table {name} was begun with {self}, and this run has {wanted}")
+
+    def __str__(self) -> str:
+        flat = ", flat" if self.is_flat else ""
+        return f"keys: {self.key}, values: {self.value}, envelope: {self.envelope or 'none'}{flat}"
+
+
+def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
+    """The form of a table; a table of an earlier version is known by its columns."""
+    written = properties.get(FORM)
+    if written is not None:
+        return TableForm(**json.loads(written))
+    is_raw = VALUE in schema.names and plain_type(schema.field(VALUE).type).equals(pa.binary())
+    return TableForm(value=BINARY if is_raw else REGISTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenForms:
+    """What a user says of keys and values."""
+
+    registry: str | None = None
+    """A URL or a directory with schemas; with it values are framed."""
+    schema: str | None = None
+    """Of values of JSON: `sample`, `connect`, or a file with a JSON Schema."""
+    key_type: str = BINARY
+    """The form of the keys; `sample` or a file for those of JSON."""
+    envelope: str | None = None
+    is_flat: bool = False
+
+    def form(self) -> TableForm:
+        """Raises `Refused` for what does not go together."""
+        if self.registry is not None and self.schema is not None:
+            raise Refused("--schema is of values without a registry: leave out --schema or --registry")
+        if self.key_type == REGISTRY and self.registry is None:
+            raise Refused("--key-type registry needs --registry")
+        value = REGISTRY if self.registry is not None else BINARY
+        if self.schema is not None:
+            value = CONNECT if self.schema == CONNECT else JSON
+        if self.envelope is not None and value == BINARY:
+            raise Refused(f"--envelope {self.envelope} needs --registry or --schema, by which values are decoded")
+        serialized = self.key_type in (BINARY, REGISTRY, CONNECT) or self.key_type in SERIALIZED
+        return TableForm(self.key_type if serialized else JSON, value, self.envelope, self.is_flat)
+
+    def columns(self, table: Table, *, has_headers: bool) -> Columns:
+        """The columns that the rows of a table get. Raises `Refused`."""
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        form = form_of(table.metadata.properties, schema)
+        typed = [
+            TypedColumn(
+                name,
+                self._form(name, of_column, form, table.metadata.properties),
+                stored_type(schema, name, form),
+                is_enveloped=name == VALUE and form.envelope is not None,
+                is_flat=form.is_flat,
+            )
+            for name, of_column in ((KEY, form.key), (VALUE, form.value))
+            if of_column != BINARY
+        ]
+        if typed:
+            return DecodedColumns(*typed, has_headers=has_headers)
+        return RawColumns(read_columns(has_headers=has_headers))
+
+    def _form(self, name: str, chosen: str, form: TableForm, properties: Mapping[str, str]) -> Form:
+        is_enveloped = name == VALUE and form.envelope is not None
+        if chosen == REGISTRY:
+            if self.registry is None:
+                raise Refused("the table has decoded values: --registry says where their schemas are")
+            return RegistryForm(SchemaSource(self.registry), is_enveloped=is_enveloped)
+        if chosen == CONNECT:
+            return ConnectForm(is_enveloped=is_enveloped)
+        if chosen != JSON:
+            return SerializedForm(chosen)
+        given = self.schema if name == VALUE else self.key_type
+        stored = properties.get(f"{SAMPLE_PROPERTY}{name}")
+        if given not in (None, SAMPLE, BINARY):
+            given_type(str(given))  # It refuses what is not a JSON Schema.
+            stored = Path(str(given)).read_text("utf-8")
+        return JsonForm(None if stored is None else json.loads(stored), is_enveloped=is_enveloped)
+
+
+def stored_type(schema: pa.Schema, name: str, form: TableForm) -> pa.DataType | None:
+    """The type that the column `key` or `value` has in a table; of a flat one the struct of its columns."""
+    if not form.is_flat:
+        return plain_type(schema.field(name).type) if name in schema.names else None
+    keys = key_names(schema.names)
+    names = keys if name == KEY else [each for each in schema.names if each not in keys and each not in TAKEN[:-1]]
+    return pa.struct([pa.field(each, plain_type(schema.field(each).type)) for each in names]) if names else None
+
+
+def first_schema(form: TableForm, *, has_headers: bool) -> pa.Schema:
+    """The columns of a new table: without those that get their types from the first records."""
+    schema = raw_schema(read_columns(has_headers=has_headers))
+    left_out = {name for name, of_column in ((KEY, form.key), (VALUE, form.value)) if of_column != BINARY}
+    return pa.schema([field for field in schema if field.name not in left_out])
