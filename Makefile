@@ -69,6 +69,7 @@ conformance: $(VENV)/.installed-tests compiled ## real clients, Kafka's tools, S
 	$(BIN)/python -m tests.conformance.acl_decisions
 	$(BIN)/python -m tests.conformance.quota_throttling
 	$(BIN)/python -m tests.conformance.fault_effects
+	$(BIN)/python -m tests.conformance.alert_rules
 
 conformance-bounded: $(VENV)/.installed-tests compiled ## the part of it that needs only what pip gives
 	$(BIN)/python -m tests.conformance --broker moldau --bounded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -103,13 +104,14 @@ def metrics_page() -> str:
         labels = ", ".join(metric.labels)
         kafka_name = f"`{metric.kafka_name}`" if metric.kafka_name else ""
         rows.append(f"| {kafka_name} | `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
-    alerts = [f"| `{each.expression}` | {each.lasts} | {each.means} | {each.remedy} |" for each in ALERTS]
+    alerts = [f"| {each.name} | `{each.expression}` | {each.lasts} | {each.means} | {each.remedy} |" for each in ALERTS]
     return "\n".join([*_METRICS_INTRODUCTION, *alerts, *_METRICS_TABLE, *rows, ""])
 
 
 class Alert(NamedTuple):
     """One thing to alert on."""
 
+    name: str
     expression: str
     """In PromQL."""
     lasts: str
@@ -119,91 +121,147 @@ class Alert(NamedTuple):
 
 ALERTS = (
     Alert(
+        "MoldauNodeDown",
         "up == 0 or kafka_server_kafkaserver_brokerstate != 3",
         "1 min",
         "a node does not run, or does not serve",
         "[the table of failed starts](start.md#where-a-node-cannot-start); `/readyz` says why",
     ),
     Alert(
+        "MoldauPartitionsOffline",
         "max(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
         "1 min",
         "partitions without a leader: no reads, no writes",
         "start the brokers that have their replicas",
     ),
     Alert(
+        "MoldauQuorumWithoutLeader",
         "kafka_server_raft_metrics_current_leader == -1",
         "1 min",
         "the metadata quorum has no leader: nothing can be created, changed or elected",
         "start controllers until more than half run",
     ),
     Alert(
+        "MoldauUnderMinIsr",
         "kafka_server_replicamanager_underminisrpartitioncount > 0",
         "1 min",
         "partitions refuse `acks=all`",
         "start the missing brokers",
     ),
     Alert(
+        "MoldauDiskFailed",
         "kafka_log_logmanager_offlinelogdirectorycount > 0 or kafka_server_replicamanager_offlinereplicacount > 0",
         "at once",
         "a disk has failed, or replicas are damaged",
         "[replacing a disk](cluster.md#replacing-a-disk)",
     ),
     Alert(
+        "MoldauDiskFull",
         "moldau_log_directories_full > 0",
         "at once",
         "a disk is full: it is read, and takes nothing",
         "[a full disk](cluster.md#a-full-disk)",
     ),
     Alert(
+        "MoldauDamagedReplicas",
         "moldau_damaged_replicas > 0",
         "at once",
         "a batch in a log is damaged",
         "[damaged logs](reliability.md)",
     ),
     Alert(
+        "MoldauUnderReplicated",
         "kafka_server_replicamanager_underreplicatedpartitions > 0",
         "10 min",
         "replicas are missing: the next failure may cost availability",
         "a broker is down, slow, or being moved to",
     ),
     Alert(
+        "MoldauBrokerFenced",
         "max(kafka_controller_kafkacontroller_fencedbrokercount) > 0",
         "5 min",
         "a registered broker does not serve",
         "start it, or [unregister](cluster.md#a-broker-more-a-broker-less) it",
     ),
     Alert(
+        "MoldauLoopStalls",
         "moldau_event_loop_stall_p999_seconds > 0.5",
         "10 min",
         "one request in a thousand waits so long for the loop",
         "[slow requests](latency.md)",
     ),
     Alert(
+        "MoldauLoginsFail",
         "rate(kafka_server_socket_server_metrics_failed_authentication_total[5m]) > 1",
         "10 min",
         "logins fail",
         "the log names the reason of each",
     ),
     Alert(
+        "MoldauFewFileDescriptors",
         "process_open_fds / process_max_fds > 0.9",
         "10 min",
         "few file descriptors are left",
         "raise `ulimit -n`; [limits](limits.md)",
     ),
     Alert(
+        "MoldauRemoteStorageFails",
         'rate(kafka_server_brokertopicmetrics_remotecopyerrors_total{topic=""}[10m]) > 0',
         "30 min",
         "segments do not reach the remote storage, and stay on the disk",
         "[tiered storage](tiered_storage.md)",
     ),
     Alert(
+        "MoldauTransactionHangs",
         "kafka_server_replicamanager_partitionswithlatetransactionscount > 0",
         "at once",
         "a transaction hangs: `read_committed` readers wait behind it",
         "`kafka-transactions.sh find-hanging`",
     ),
+    Alert(
+        "MoldauGroupFarBehind",
+        "max by (group, kind) (kafka_consumergroup_group_max_lag_seconds) > 300",
+        "10 min",
+        "a group has not read records that are five minutes old",
+        "`moldau group explain GROUP`; [groups](groups.md)",
+    ),
+    Alert(
+        "MoldauGroupFallsBehind",
+        "sum by (group, kind) (kafka_consumergroup_group_sum_lag) > 1000 and"
+        " sum by (group, kind) (deriv(kafka_consumergroup_group_sum_lag[15m])) > 0 and"
+        " max by (group, kind) (kafka_consumergroup_group_max_lag_seconds) > 60",
+        "30 min",
+        "the lag of a group grows: its members are slower than the producers",
+        "`moldau group explain GROUP` names the member that cannot keep up",
+    ),
 )
 
+
+def alert_rules() -> str:
+    """The alerts as rules of Prometheus."""
+    lines = [
+        "# Computed from docs/compute.py by `python docs/compute.py`. docs/metrics.md says what to do.",
+        "groups:",
+        "  - name: moldau",
+        "    rules:",
+    ]
+    for each in ALERTS:
+        number, _, unit = each.lasts.partition(" ")
+        remedy = re.sub(LINK, r"\1", each.remedy)
+        lasts = f"{number}{unit[0]}" if unit == "min" else "0m"
+        lines += [
+            f"      - alert: {each.name}",
+            f"        expr: {json.dumps(each.expression)}",
+            f"        for: {lasts}",
+            "        annotations:",
+            f"          summary: {json.dumps(each.means)}",
+            f"          description: {json.dumps(remedy)}",
+        ]
+    return "\n".join([*lines, ""])
+
+
+LINK = r"\[([^\]]*)\]\([^)]*\)"
+"""A link of Markdown."""
 
 _METRICS_INTRODUCTION = (
     "# Metrics and health",
@@ -220,6 +278,21 @@ _METRICS_INTRODUCTION = (
     "| `/healthz` | 200 while the process lives and its loop turns |",
     "| `/readyz` | 200 while clients are served; else 503, and why: starting, stopping, no quorum leader, fenced |",
     "",
+    "## What to alert on",
+    "",
+    "[alerts.yml](prometheus/alerts.yml) has them as rules of Prometheus. A configuration that scrapes and loads them:",
+    "`prometheus --config.file=docs/prometheus/prometheus.yml`.",
+    "",
+    "| alert | condition | lasts | what it means | what to do |",
+    "|---|---|---|---|---|",
+)
+
+_METRICS_TABLE = (
+    "",
+    "Watch the free space of each disk as well.",
+    "",
+    "## Logins",
+    "",
     "Where the console asks for a login, `/metrics` does too (`moldau.metrics.login`), for a user of the listener that",
     "may describe the cluster. Where the listeners encrypt, logins are taken from the machine itself alone, so that no",
     "password is sent in the clear: scrape through a proxy with TLS on that machine, or by an agent there.",
@@ -232,16 +305,6 @@ _METRICS_INTRODUCTION = (
     "        basic_auth: {username: prometheus, password_file: /etc/prometheus/moldau-password}",
     "        static_configs:",
     "          - targets: ['HOST:9464']",
-    "",
-    "## What to alert on",
-    "",
-    "| alert | lasts | what it means | what to do |",
-    "|---|---|---|---|",
-)
-
-_METRICS_TABLE = (
-    "",
-    "Watch the free space of each disk as well.",
     "",
     "## Lag",
     "",
@@ -369,6 +432,7 @@ PAGES = {
     "long-lists.md": long_lists_page,
     "metrics.md": metrics_page,
     "performance.md": performance_page,
+    "prometheus/alerts.yml": alert_rules,
     "protocol-support.md": protocol_page,
 }
 

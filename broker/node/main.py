@@ -55,6 +55,8 @@ SWITCH_INTERVAL_S = 0.0002
 A request yields at every system call: with Python's default of 5 ms, four of them take 20 ms, with 1 ms still 4.
 """
 AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
+START: Final = "the start of the node"
+"""The name of its tasks."""
 STEPS_PERIOD_S: Final = 60.0
 """How often the log names the step that held the event loop longest."""
 EXIT_REFUSED = 1
@@ -259,6 +261,9 @@ class NodeProcess:
 
     async def run(self) -> int:
         """Run the node. Returns the exit status. Raises the error that prevents the start."""
+        life = asyncio.current_task()
+        assert life is not None
+        life.set_name(START)
         if self._start.place is None:
             _refuse_further_cores(self._config, self._environment)
         formatting = self._start.formatting
@@ -290,6 +295,9 @@ class NodeProcess:
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        await asyncio.sleep(0)  # The last step of the start is over then, and measured.
+        self._loop.steps.end_start()
+        life.set_name("the life of the node")
         if node.departure is not None:
             node.tasks.spawn(node.departure.run(lambda: self._stop("its departure")))
         reason = await self._stopping
@@ -315,7 +323,7 @@ class NodeProcess:
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
         # Objects that the start makes from here on live as long as the process.
         gc.set_threshold(*GC_THRESHOLDS)
-        starting = self._loop.create_task(node.start())
+        starting = self._loop.create_task(node.start(), name=START)
         self._stopping.add_done_callback(lambda _: starting.cancel())
         try:
             await starting

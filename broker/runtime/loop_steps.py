@@ -56,6 +56,15 @@ class LoopSteps:
         self.last = self.longest
         self.longest_ns, self._name = 0, None
 
+    def end_start(self) -> None:
+        """The start of the node is over. What held the loop until now is named once and forgotten: no client has
+        waited for it.
+        """
+        held_ns, name = self.longest
+        log.info("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
+        self.restart()
+        self.last = NO_STEP
+
     def log_longest(self) -> None:
         """Name the longest step since the last call in the log, if it was long, and begin anew."""
         self.restart()

@@ -113,6 +113,9 @@ class Toolchain:
     def kcat(self) -> str:
         return self._program("kcat", "kcat (Debian's package `kcat`)")
 
+    def promtool(self) -> str:
+        return self._program("promtool", "promtool (Debian's package `prometheus`)")
+
     def _program(self, name: str, what: str) -> str:
         found = shutil.which(name)
         if found is None:
