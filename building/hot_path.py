@@ -69,7 +69,11 @@ and what the log cleaner and the readers of tables do with each batch.
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
 stay Python: a compiled `__del__` that runs while the interpreter ends crashes it.
 """
-C_SOURCES: Final = ("moldau/protocol/record_spans.c", "moldau/storage/compaction/offset_map.c")
+C_SOURCES: Final = (
+    "moldau/protocol/record_spans.c",
+    "moldau/storage/compaction/offset_map.c",
+    "moldau/broker/runtime/file_sender.c",
+)
 """For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
 HEADERS: Final = ("moldau/protocol/record_spans.h", "moldau/storage/compaction/offset_map.h")
 """What these include, beside them and with the same name."""

@@ -1,0 +1,235 @@
+"""A thread that sends parts of files to sockets; `file_sender.c` is its compiled form, which needs no interpreter.
+
+    the loop     ──send, release──▶ orders ──▶ the thread
+    the thread   ──▶ ended jobs ──ended──▶ the loop
+
+A job is what is sent through one socket in order: bytes and parts of files. The jobs of all sockets take turns of
+`turn_size_max` bytes; one whose socket is full has no turn until the epoll tells that it is writable. A socket that was
+given to the thread belongs to it: nothing else writes to it while a job is open, and the thread alone closes it, so
+that its number cannot stand for another connection while the thread still uses it.
+
+This form holds the interpreter's lock between its calls. It is what the compiled one is held equal to: a broker whose
+hot path is not compiled sends files from its event loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+COLD: Final = -1
+"""The status of a job whose next bytes are not in the page cache."""
+SHORT: Final = -2
+"""The status of a job whose file ends before the part does."""
+HAS_EPOLL: Final = sys.platform == "linux"
+CACHED_FOR_S: Final = 1.0
+"""The time (seconds) for which a part counts as being in the page cache after it was probed, or given."""
+SAMPLE_DISTANCE: Final = 128 << 10
+
+Part: TypeAlias = tuple[object, int, int, int]
+"""What is sent, the descriptor of a file, the position in it and the size; or bytes, -1, 0 and 0. The first element is
+kept until the job has ended: for a part of a file it is what keeps the file open."""
+
+
+class _Job:
+    """One order of `FileSender.send`, and how much of it has left."""
+
+    __slots__ = ("data", "first", "looked_at_s", "owner", "parts", "sent", "sent_of_first", "socket")
+
+    def __init__(self, owner: object, socket: int, parts: list[Part]) -> None:
+        self.owner = owner
+        self.socket = socket
+        self.parts = parts
+        self.data = [memoryview(chunk) if file < 0 else None for chunk, file, _, _ in parts]  # type: ignore[arg-type]
+        """For each part its bytes; None for that of a file."""
+        self.first = 0
+        """The index of the first part that has not left whole."""
+        self.sent_of_first = 0
+        self.sent = 0
+        self.looked_at_s = time.monotonic()
+
+
+class Ended(NamedTuple):
+    """A job that the thread has released. `status` is 0 if all of it has left, else `COLD`, `SHORT` or an errno;
+    ECANCELED if its socket was released, or the thread was stopped.
+    """
+
+    owner: Any
+    sent: int
+    status: int
+
+
+class FileSender:
+    """The thread. It runs from the beginning; all methods are for one other thread, the event loop's."""
+
+    def __init__(self, turn_size_max: int) -> None:
+        """Raises OSError if there is no descriptor, or no thread."""
+        self._turn_size_max = turn_size_max
+        self._epoll = select.epoll()
+        self._ordered = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._told = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._ordered, select.EPOLLIN)
+        self._orders: deque[_Job | int] = deque()
+        self._ended: deque[tuple[_Job, int]] = deque()
+        self._is_stopping = False
+        self._open: dict[int, _Job] = {}
+        self._watched: set[int] = set()
+        self._ready: dict[int, None] = {}
+        """The sockets that have a turn, in order."""
+        self._thread = threading.Thread(target=self._run, name="file-sender", daemon=True)
+        self._thread.start()
+
+    def send(self, owner: object, socket: int, parts: list[Part]) -> None:
+        """Send parts through a socket that does not block, and on which no job is open."""
+        if self._is_stopping:
+            raise RuntimeError("the thread has stopped")
+        self._order(_Job(owner, socket, parts))
+
+    def release(self, socket: int) -> None:
+        """End the job that is open on a socket, if there is one, and close the socket; also after `stop`."""
+        if self._is_stopping:
+            os.close(socket)
+        else:
+            self._order(socket)
+
+    def ended(self) -> list[Ended]:
+        """The jobs that have ended since the last call."""
+        _clear(self._told)
+        taken = [self._ended.popleft() for _ in range(len(self._ended))]
+        return [Ended(job.owner, job.sent, status) for job, status in taken]
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when jobs have ended."""
+        return self._told
+
+    def stop(self) -> None:
+        """End the thread, and its jobs; sockets that were not released stay open. A second call has no effect."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            os.eventfd_write(self._ordered, 1)
+            self._thread.join()
+
+    def _order(self, order: _Job | int) -> None:
+        self._orders.append(order)
+        os.eventfd_write(self._ordered, 1)
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            for descriptor, _ in self._epoll.poll(0 if self._ready else None):
+                if descriptor == self._ordered:
+                    self._take_orders()
+                elif descriptor in self._open:
+                    self._ready[descriptor] = None
+            self._give_turns()
+        self._take_orders()
+        for job in tuple(self._open.values()):
+            self._end(job, errno.ECANCELED)
+
+    def _take_orders(self) -> None:
+        _clear(self._ordered)
+        while self._orders:
+            order = self._orders.popleft()
+            if isinstance(order, int):
+                self._let_go(order)
+            else:
+                self._begin(order)
+
+    def _begin(self, job: _Job) -> None:
+        self._open[job.socket] = job
+        if job.socket not in self._watched:
+            try:
+                self._epoll.register(job.socket, select.EPOLLOUT | select.EPOLLET)
+            except OSError as error:
+                self._end(job, error.errno or errno.EIO)
+                return
+            self._watched.add(job.socket)
+        self._ready[job.socket] = None
+
+    def _let_go(self, socket: int) -> None:
+        if socket in self._open:
+            self._end(self._open[socket], errno.ECANCELED)
+        if socket in self._watched:
+            # Closing alone does not end it: the transport has another descriptor of the same socket.
+            self._epoll.unregister(socket)
+            self._watched.remove(socket)
+        os.close(socket)
+
+    def _give_turns(self) -> None:
+        ready, self._ready = self._ready, {}
+        for socket in ready:
+            job = self._open[socket]
+            try:
+                status = self._send_some(job)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                status = error.errno or errno.EIO
+            if status is None:
+                self._ready[socket] = None
+            else:
+                self._end(job, status)
+
+    def _send_some(self, job: _Job) -> int | None:
+        """One turn. Returns the status of a job that has ended. Raises OSError."""
+        left = self._turn_size_max
+        while job.first < len(job.parts):
+            if left <= 0:
+                return None
+            _, file, position, size = job.parts[job.first]
+            data = job.data[job.first]
+            if data is not None:
+                size = len(data)
+                sent = os.write(job.socket, data[job.sent_of_first :])
+            else:
+                wanted = min(size - job.sent_of_first, left)
+                if not _is_warm(job, file, position + job.sent_of_first, wanted):
+                    return COLD
+                sent = os.sendfile(job.socket, file, position + job.sent_of_first, wanted)
+                if not sent:
+                    return SHORT
+            job.sent += sent
+            left -= sent
+            job.sent_of_first += sent
+            if job.sent_of_first == size:
+                job.sent_of_first = 0
+                job.first += 1
+        return 0
+
+    def _end(self, job: _Job, status: int) -> None:
+        del self._open[job.socket]
+        self._ready.pop(job.socket, None)
+        self._ended.append((job, status))
+        os.eventfd_write(self._told, 1)
+
+
+def _is_warm(job: _Job, file: int, position: int, size: int) -> bool:
+    """Whether the bytes are in the page cache; they are not probed again before `CACHED_FOR_S` is over."""
+    now_s = time.monotonic()
+    if now_s - job.looked_at_s <= CACHED_FOR_S:
+        return True
+    job.looked_at_s = now_s
+    last = position + size - 1
+    try:
+        for place in (*range(position, last, SAMPLE_DISTANCE), last):
+            if not os.preadv(file, [bytearray(1)], place, os.RWF_NOWAIT):
+                return True  # The file is too short, which shows when it is sent.
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+            raise
+    return True
+
+
+def _clear(event: int) -> None:
+    with suppress(BlockingIOError):
+        os.eventfd_read(event)

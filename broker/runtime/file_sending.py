@@ -1,0 +1,107 @@
+"""The event loop's side of the thread that sends parts of files (`file_sender.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from moldau.broker.runtime import file_sender
+
+log = logging.getLogger("moldau.connection")
+
+TURN_SIZE_MAX: Final = 1 << 18
+"""The most bytes of a connection before the next one's turn: as many as the event loop sends in one iteration."""
+IN_MEMORY: Final = -1
+"""In the place of a file's descriptor."""
+
+Part: TypeAlias = tuple[object, int, int, int]
+"""As `FileSender.send` takes them."""
+
+
+class Sender(Protocol):
+    """`FileSender`, in either form."""
+
+    def send(self, owner: object, socket: int, parts: list[Part]) -> None: ...
+    def release(self, socket: int) -> None: ...
+    def ended(self) -> Sequence[tuple[Any, int, int]]: ...
+    def fileno(self) -> int: ...
+    def stop(self) -> None: ...
+
+
+class SentFrom(Protocol):
+    """What gives parts to the thread."""
+
+    def handed_over_ended(self, sent: int, status: int) -> None:
+        """`sent` bytes have left, and the thread has released the parts. `status` is as `FileSender.ended` says."""
+
+
+class FileSending:
+    """The thread of a node. It starts with the first parts."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[int], Sender]) -> None:
+        self._loop = loop
+        self._start: Callable[[int], Sender] | None = start
+        """Starts a thread; None once it was tried."""
+        self._sender: Sender | None = None
+        self._is_closed = False
+
+    def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+        """Send parts in order, and call the owner when they have left. False if there is no thread, which is rare.
+
+        Until then nothing else is written to the socket. From the first call on the descriptor is the thread's: it is
+        closed by `release`.
+        """
+        sender = self._sender or self._started()
+        if sender is None or self._is_closed:
+            return False
+        sender.send(owner, socket, parts)
+        return True
+
+    def release(self, socket: int) -> None:
+        """The connection is gone: send no more of its parts, and close the descriptor."""
+        if self._sender is not None:
+            self._sender.release(socket)
+
+    def close(self) -> None:
+        """End the thread. What it has not sent is dropped."""
+        self._start = None
+        self._is_closed = True
+        if self._sender is not None:
+            self._loop.remove_reader(self._sender.fileno())
+            self._sender.stop()
+            self._sender.ended()  # Their owners are dropped: they refer to this object.
+
+    def _started(self) -> Sender | None:
+        start, self._start = self._start, None
+        if start is None:
+            return None
+        try:
+            self._sender = start(TURN_SIZE_MAX)
+        except OSError as error:
+            log.warning("the event loop sends all files, because a thread cannot be started: %s", error)
+            return None
+        self._loop.add_reader(self._sender.fileno(), self._ended)
+        return self._sender
+
+    def _ended(self) -> None:
+        if self._sender is not None:
+            for owner, sent, status in self._sender.ended():
+                owner.handed_over_ended(sent, status)
+
+
+def file_sending(loop: asyncio.AbstractEventLoop) -> FileSending | None:
+    """None if files are better sent by the event loop: the system is not Linux, or the thread would need the
+    interpreter.
+    """
+    is_compiled = not str(file_sender.__file__).endswith(".py")
+    return FileSending(loop, file_sender.FileSender) if is_compiled and file_sender.HAS_EPOLL else None
+
+
+def status_text(status: int) -> str:
+    """What the status of an ended job says."""
+    if status == file_sender.SHORT:
+        return "the file has become shorter than what was promised of it"
+    return errno.errorcode.get(status, f"error {status}")
