@@ -6,9 +6,13 @@ through a duplicate of the transport's descriptor, because an event loop refuses
 
     NOTHING    all pieces were sent
     TRANSPORT  the transport holds older bytes, which are sent first; it reports when its buffer is empty
+    SENDER     the thread that sends files has the first pieces (`FileSending`); it reports when they have left
     SOCKET     the socket is full, or it had its share of this iteration; the event loop reports when it is writable
     DISK       the next bytes are not in the page cache; an executor thread reads them
     CLOSED     the connection is closed, and nothing more is sent
+
+The event loop sends pieces with little of a file, and all pieces if there is no such thread. Nothing else is written
+to the socket while the thread has pieces.
 
 A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the reply's
 size was sent already.
@@ -22,10 +26,13 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from moldau.broker.network.memory import held_size
 from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.file_sender import COLD
+from moldau.broker.runtime.file_sending import IN_MEMORY, FileSending, Part, status_text
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.storage.files.file_slice import FileSlice
@@ -41,6 +48,14 @@ time the kernel wakes the client for each 64 KiB instead.
 CACHED_FOR_S = 1.0
 """The time (seconds) for which the result of a page cache probe is reused, because each probe takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
+HANDED_SIZE_MIN: Final = 1 << 16
+"""The bytes of files from which on the thread sends them: of so many the event loop saves a quarter of its time."""
+HANDED_SIZE_MAX: Final = 1 << 20
+"""The bytes of files after which no further reply is handed over: the replies of one hand-over count as sent at its
+end.
+"""
+HANDED_BYTES_MAX: Final = 1 << 14
+"""The most memory of a hand-over (bytes): until it has ended they are not among those that the connection holds."""
 
 
 class Waits(Enum):
@@ -48,6 +63,7 @@ class Waits(Enum):
 
     NOTHING = "nothing"
     TRANSPORT = "transport"
+    SENDER = "sender"
     SOCKET = "socket"
     DISK = "disk"
     CLOSED = "closed"
@@ -83,6 +99,11 @@ class DirectOutput:
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
         """The bytes of the first piece that have left, if the piece is a slice of a file."""
+        self._sending = environment.file_sending()
+        self._handed_count = 0
+        """The number of the first pieces that the thread has."""
+        self._is_owned_by_thread = False
+        """Whether the thread owns the socket, as it does from the first hand-over on."""
         self._looked_at_s = loop.time()
         self._is_ending = False
         self._waits = Waits.NOTHING
@@ -97,7 +118,7 @@ class DirectOutput:
 
     def held_size(self) -> int:
         """The memory (bytes) of the waiting pieces; slices of files hold none."""
-        return held_size(self._pieces)
+        return held_size(islice(self._pieces, self._handed_count, None))
 
     def unsent_size(self) -> int:
         """The bytes of the waiting pieces that have not left, those of files included."""
@@ -132,6 +153,10 @@ class DirectOutput:
             self._loop.remove_writer(self._socket.fileno())
         self._waits = Waits.CLOSED
         self._pieces.clear()
+        self._handed_count = 0
+        if self._is_owned_by_thread and self._sending is not None:
+            self._is_owned_by_thread = False
+            self._sending.release(self._socket.detach())
         self._socket.close()
 
     # Sending
@@ -149,6 +174,8 @@ class DirectOutput:
         self._waits = Waits.NOTHING
         pieces, left = self._pieces, ITERATION_SIZE_MAX
         try:
+            if self._sending is not None:
+                self._hand_over(self._sending)
             while pieces and left > 0 and self._waits is Waits.NOTHING:
                 piece = pieces[0]
                 left -= self._send_slice(piece, left) if isinstance(piece, FileSlice) else self._send_bytes()
@@ -174,10 +201,7 @@ class DirectOutput:
         sent = piece.file.send(self._socket.fileno(), wanted, position)
         if not sent:
             raise OSError("the file has become shorter than what was promised of it")
-        self._sent_of_first += sent
-        if self._sent_of_first == piece.size:
-            self._sent_of_first = 0
-            self._pieces.popleft()
+        self._have_left(sent)
         return sent
 
     def _send_bytes(self) -> int:
@@ -194,14 +218,75 @@ class DirectOutput:
                 break
             run.append(piece)  # type: ignore[arg-type]
         sent = self._socket.send(run[0], flags) if len(run) == 1 else self._socket.sendmsg(run, (), flags)
-        left = sent
-        for piece in run:
-            if left < len(piece):
-                self._pieces[0] = memoryview(piece)[left:]
-                break
-            left -= len(piece)
-            self._pieces.popleft()
+        self._have_left(sent)
         return sent
+
+    # Sending in the thread
+
+    def _hand_over(self, sending: FileSending) -> None:
+        """Give the first pieces to the thread, if there are any for it and it runs."""
+        parts = self._parts()
+        if parts and self._is_first_warm() and sending.send(self, self._socket.fileno(), parts):
+            self._is_owned_by_thread = True
+            self._handed_count = len(parts)
+            self._waits = Waits.SENDER
+
+    def _parts(self) -> list[Part]:
+        """The first pieces as the thread takes them; none if too little of them is in files."""
+        parts: list[Part] = []
+        in_files = in_memory = 0
+        sent_of_first, ends_reply = self._sent_of_first, False
+        for piece in self._pieces:
+            if isinstance(piece, FileSlice):
+                descriptor = piece.file.fileno()
+                if descriptor is None:
+                    break
+                size = piece.size - sent_of_first
+                parts.append((piece, descriptor, piece.position + sent_of_first, size))
+                in_files += size
+                sent_of_first = 0
+                ends_reply = False
+            else:
+                in_memory += len(piece)
+                # Two pieces of bytes in a row: the end of a reply, and the beginning of the next.
+                if in_memory > HANDED_BYTES_MAX or (ends_reply and in_files >= HANDED_SIZE_MAX):
+                    break
+                parts.append((piece, IN_MEMORY, 0, 0))
+                ends_reply = True
+        return parts if in_files >= HANDED_SIZE_MIN else []
+
+    def _is_first_warm(self) -> bool:
+        """Whether the first bytes of the first slice are in the page cache; the thread looks at the others."""
+        piece = next(piece for piece in self._pieces if isinstance(piece, FileSlice))
+        sent = self._sent_of_first
+        return self._is_warm(piece, piece.position + sent, min(piece.size - sent, ITERATION_SIZE_MAX))
+
+    def handed_over_ended(self, sent: int, status: int) -> None:
+        """The thread has released the pieces, of which `sent` bytes have left."""
+        if self._waits is not Waits.SENDER:
+            return  # The connection was closed meanwhile.
+        self._handed_count = 0
+        self._have_left(sent)
+        if status == COLD:
+            self._looked_at_s = -CACHED_FOR_S
+        elif status:
+            log.info("closing a connection: its reply could not be sent: %s", status_text(status))
+            self._break(self._waits)
+            return
+        else:
+            self._looked_at_s = self._loop.time()
+        self._go_on()
+
+    def _have_left(self, size: int) -> None:
+        """The first `size` bytes that had not left have left."""
+        pieces = self._pieces
+        left = self._sent_of_first + size
+        while pieces and left >= len(pieces[0]):
+            left -= len(pieces.popleft())
+        if left and not isinstance(pieces[0], FileSlice):
+            pieces[0] = memoryview(pieces[0])[left:]  # type: ignore[arg-type]
+            left = 0
+        self._sent_of_first = left
 
     # The page cache
 

@@ -377,5 +377,6 @@ def load_hot_path() -> None:
     """
     from moldau.broker.apis.records import fetch, produce  # noqa: F401
     from moldau.broker.network import direct_output  # noqa: F401
+    from moldau.broker.runtime import file_sending  # noqa: F401
     from moldau.coordinator.shard import offset_walk  # noqa: F401
     from moldau.storage.compaction import batch_cleaner, offset_map, segments  # noqa: F401

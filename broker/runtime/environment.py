@@ -21,6 +21,7 @@ from moldau.storage.files.port import FileSystem
 
 if TYPE_CHECKING:
     from moldau.broker.runtime.acceptor import Acceptor, AcceptPolicy
+    from moldau.broker.runtime.file_sending import FileSending
     from moldau.broker.runtime.work_reply import Limits
     from moldau.broker.runtime.worker import E, Offload, RunningWork, Work
     from moldau.storage.tiered.object_options import ObjectStoreOptions
@@ -89,6 +90,9 @@ class Environment(Protocol):
         a sync. `close` waits for it.
         """
 
+    def file_sending(self) -> FileSending | None:
+        """The thread that sends files to sockets; None if the event loop sends them."""
+
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         """Prepare long work in its own process, which starts when the first event is requested.
 
@@ -120,6 +124,7 @@ class LocalEnvironment:
         self._offload_threads_max = offload_threads_max
         self._threads: ThreadPoolExecutor | None = None
         self._further_threads: list[ThreadPoolExecutor] = []
+        self._file_sending: FileSending | None = None
 
     def _memory(self) -> FileSystem:
         from moldau.storage.files.memory_files import MemoryFiles
@@ -204,6 +209,13 @@ class LocalEnvironment:
 
         return offload
 
+    def file_sending(self) -> FileSending | None:
+        if self._file_sending is None:
+            from moldau.broker.runtime.file_sending import file_sending
+
+            self._file_sending = file_sending(self._loop)
+        return self._file_sending
+
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         from moldau.broker.runtime.worker import WorkInProcess, WorkInThread
 
@@ -224,6 +236,8 @@ class LocalEnvironment:
 
     def close(self) -> None:
         """Wait for offloaded work and end the threads."""
+        if self._file_sending is not None:
+            self._file_sending.close()
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None

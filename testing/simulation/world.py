@@ -138,6 +138,9 @@ class SimulatedEnvironment:
         """The virtual threads of the node: which of them does the work makes no difference in virtual time."""
         return self.offload
 
+    def file_sending(self) -> None:
+        """The simulated network has no sockets."""
+
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
+import random
 import socket
 import struct
 import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Final, cast
 
 import pytest
 import uvloop
@@ -24,7 +26,10 @@ from moldau.broker.network.memory import ReplyMemory, RequestMemory
 from moldau.broker.network.replies import SLICE_SIZE_MIN
 from moldau.broker.network.route import Binding, RequestContext, Route
 from moldau.broker.network.turns import Turns
+from moldau.broker.runtime import file_sending
 from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.broker.runtime.file_sender import COLD, FileSender
+from moldau.broker.runtime.file_sending import FileSending, Part, SentFrom
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode
 from moldau.protocol.frames import request_frame, sized
@@ -32,11 +37,14 @@ from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.local_files import LocalFile, LocalFiles
 from moldau.storage.files.open_files import OpenFile
+from tests.support.modules_in_c import forms_of, plain_form
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
 
 pytestmark = pytest.mark.slow
 
+SENDER = "broker.runtime.file_sender"
+DESCRIPTORS_OF_THREAD = 3
 FETCH = 1
 VERSION = 12
 FILE_SIZE = 32 << 20
@@ -58,9 +66,21 @@ def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
-def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
-    made = cast("asyncio.AbstractEventLoop", request.param())
+LOOPS: Final = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+FORMS: Final = {
+    "loop": None,
+    **{"thread" if form is plain_form(SENDER) else "thread in C": form for form in forms_of(SENDER)},
+}
+"""What sends large parts of files: the event loop, or the thread in each of its forms."""
+
+
+@pytest.fixture(params=itertools.product(LOOPS, FORMS), ids=", ".join)
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.AbstractEventLoop]:
+    name, sender = request.param
+    form = FORMS[sender]
+    made: asyncio.AbstractEventLoop = LOOPS[name]()
+    sending = None if form is None else FileSending(made, form.FileSender)
+    monkeypatch.setattr(file_sending, "file_sending", lambda _: sending)
     yield made
     made.close()
 
@@ -291,11 +311,12 @@ def test_a_peer_that_leaves_in_the_middle_of_a_slice_leaves_nothing_behind(
         before = open_descriptors()
         await loop.sock_sendall(client, fetch_frame(0, 0, FILE_SIZE))
         await receive(client, 1000)
-        assert open_descriptors() == before + 1
+        of_thread = 0 if served.environment.file_sending() is None else DESCRIPTORS_OF_THREAD
+        assert open_descriptors() == before + 1 + of_thread
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         await served.until(lambda: bool(served.lost))
-        await served.until(lambda: open_descriptors() <= before - 2)
+        await served.until(lambda: open_descriptors() <= before - 2 + of_thread)
 
     served.run(story)
 
@@ -385,6 +406,9 @@ class ColdOnce:
         self._file.warm(size, position)
         self.warmed.append((position, position + size))
 
+    def fileno(self) -> None:
+        """The thread would not ask whether the bytes are there."""
+
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
         assert self.is_cached(size, position), "a read that blocks the loop"
         return self._file.send(socket_descriptor, size, position)
@@ -411,5 +435,134 @@ def test_what_left_the_page_cache_meanwhile_is_read_beside_the_loop(
         assert is_right((await reply(client))[1], 4 << 20)
         assert (await reply(client))[0] == 1
         assert cold.warmed
+
+    served.run(story)
+
+
+class StoppedSending(FileSending):
+    """The first hand-over of each connection ends after its head, because the next bytes are not in the page cache."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, FileSender)
+        self.handed: list[list[Part]] = []
+
+    def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+        self.handed.append(parts)
+        if len(self.handed) > 1:
+            return super().send(owner, socket, parts)
+        head = cast("bytes", parts[0][0])
+        os.write(socket, head)
+        self._loop.call_soon(owner.handed_over_ended, len(head), COLD)
+        return True
+
+
+class ColdFile(ColdOnce):
+    def fileno(self) -> int:  # type: ignore[override]
+        return self._file.fileno() or 0
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS)
+def test_what_the_thread_does_not_find_in_the_page_cache_is_read_beside_the_loop(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], whole_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = new_loop()
+    sending = StoppedSending(loop)
+    monkeypatch.setattr(file_sending, "file_sending", lambda _: sending)
+    served = Served(loop, whole_file)
+    cold = ColdFile(LocalFiles().open(str(whole_file), read_only=True))
+    served.opened_file = OpenFile(cold)  # type: ignore[arg-type]
+
+    async def story(served: Served, client: socket.socket) -> None:
+        await loop.sock_sendall(client, fetch_frame(0, 8, 4 << 20) + fetch_frame(1, 0, 0))
+        assert is_right((await reply(client))[1], 4 << 20)
+        assert (await reply(client))[0] == 1
+
+    served.run(story)
+    loop.close()
+    assert cold.warmed == [(8, 8 + direct_output.ITERATION_SIZE_MAX)]
+    first, second = sending.handed
+    assert [part[2:] for part in second] == [part[2:] for part in first[1:]]
+
+
+def test_a_hand_over_ends_with_a_reply_and_holds_no_memory(loop: asyncio.AbstractEventLoop, whole_file: Path) -> None:
+    """So that of many replies the first ones count as sent before the last one is."""
+    served = Served(loop, whole_file)
+    sending = served.environment.file_sending()
+    if sending is None:
+        pytest.skip("the event loop sends")
+    handed: list[list[Part]] = []
+    send = sending.send
+
+    def noted(owner: SentFrom, socket: int, parts: list[Part]) -> bool:
+        handed.append(parts)
+        return send(owner, socket, parts)
+
+    sending.send = noted  # type: ignore[method-assign]
+    sizes = [3 << 20, 1 << 20, 100_000, 100_000, 1 << 20, 1 << 16]
+
+    async def story(served: Served, client: socket.socket) -> None:
+        served.parks = {0}
+        await loop.sock_sendall(client, b"".join(fetch_frame(i, i, size) for i, size in enumerate(sizes)))
+        await served.until(lambda: served.handled == len(sizes))
+        served.parked.pop()()
+        (connection,) = served.connections
+        direct = connection._output.direct
+        assert direct is not None and direct.waits is direct_output.Waits.SENDER
+        assert direct.unsent_size() > sum(sizes[:1])
+        waiting_heads = direct.held_size()
+        assert 0 < waiting_heads < 1000
+        for i, size in enumerate(sizes):
+            correlation_id, data, _ = await reply(client)
+            assert correlation_id == i and is_right(data, size)
+        await served.until(lambda: direct.waits is direct_output.Waits.NOTHING)
+        assert direct.held_size() == direct.unsent_size() == 0
+
+    served.run(story)
+    assert [sum(part[3] for part in parts) for parts in handed] == [3 << 20, 1 << 20, 200_000 + (1 << 20), 1 << 16]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_byte_is_right_whoever_leaves(loop: asyncio.AbstractEventLoop, whole_file: Path, seed: int) -> None:
+    """Connections that come and go: clients that read all, that leave in the middle, and that are closed here."""
+    served = Served(loop, whole_file)
+    draw = random.Random(seed)
+
+    def ends_now(connection: Connection) -> None:
+        connection.close("a test")
+        connection.abort()
+
+    async def asks(address: tuple[str, int], fate: str, sizes: list[int], first: int) -> None:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+        client.setblocking(False)
+        await loop.sock_connect(client, address)
+        try:
+            frames = [fetch_frame(first + i, first + 7 * i, size) for i, size in enumerate(sizes)]
+            await loop.sock_sendall(client, b"".join(frames))
+            for i, size in enumerate(sizes):
+                if fate == "leaves" and i == len(sizes) - 1:
+                    received = await receive(client, 8)
+                    assert received[4:8] == struct.pack(">i", first + i)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return
+                correlation_id, data, _ = await reply(client)
+                assert correlation_id == first + i and is_right(data, size)
+        except (EOFError, ConnectionError):
+            assert fate == "is closed"
+        finally:
+            client.close()
+
+    async def story(served: Served, client: socket.socket) -> None:
+        address = client.getpeername()
+        fates = [draw.choice(["reads", "leaves", "is closed"]) for _ in range(10)]
+        running = []
+        for number, fate in enumerate(fates):
+            sizes = [draw.choice([0, 40_000, 100_000, 1 << 20]) for _ in range(4)]
+            count = len(served.connections)
+            running.append(loop.create_task(asks(address, fate, sizes, 1000 * number)))
+            await served.until(lambda count=count: len(served.connections) > count)  # type: ignore[misc]
+            if fate == "is closed":
+                loop.call_later(draw.random() / 20, ends_now, served.connections[-1])
+        await asyncio.gather(*running)
 
     served.run(story)
