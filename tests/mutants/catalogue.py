@@ -19,6 +19,7 @@ from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
+from tests.mutants.sent_files import SENT_FILE_MUTANTS
 from tests.mutants.share_records import SHARE_RECORD_MUTANTS
 from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
@@ -703,4 +704,5 @@ MUTANTS: Final = (
     *SECURITY_RECORD_MUTANTS,
     *UNSEEN_MUTANTS,
     *TURN_MUTANTS,
+    *SENT_FILE_MUTANTS,
 )

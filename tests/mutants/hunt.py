@@ -61,6 +61,8 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield Run(TAILORED, seed)
             case Hunt.STORIES:
                 yield from (Run(path, seed) for path in stages.FIRST_STORIES + stages.STORIES)
+            case Hunt.SOCKETS:
+                yield Run(stages.REPLIES_OF_FILES, seed)
             case Hunt.SCENARIOS:
                 yield from (Run(script.__name__, seed) for script in stages.SCRIPTS)
                 yield from (Run(stages.REPLICAS, seed * REPLICA_SEEDS + each) for each in range(REPLICA_SEEDS))

@@ -45,6 +45,8 @@ class Hunt(Enum):
     """Seeds of the replicas of one partition alone."""
     SCENARIOS = "scenarios"
     """Scripted stories, if chance would need too long."""
+    SOCKETS = "sockets"
+    """Tests of replies over real sockets: the simulated network has none."""
     STORIES = "stories"
     """Files of tests, of whole clusters or nodes."""
 

@@ -295,8 +295,12 @@ STORIES: Final = tuple(
         "acls",
     )
 )
-LONG_STORIES: Final = tuple(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum"))
-"""Five and ten seconds."""
+REPLIES_OF_FILES: Final = "tests/unit/broker/network/test_direct_output.py"
+LONG_STORIES: Final = (
+    *(f"tests/simulation/{name}.py" for name in ("raft/test_scenarios", "test_metadata_quorum")),
+    REPLIES_OF_FILES,
+)
+"""Five, ten and twenty seconds."""
 
 KINDS: Final[dict[str, Runner]] = {
     SWARM: of_cluster(lambda seed: Plan.drawn(Random(f"{seed}/plan"))),
