@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
 from moldau.broker.config.listeners import ListenerAddress
-from moldau.broker.config.setting import Password, Value
+from moldau.broker.config.setting import Password, Stance, Value
 from moldau.broker.config.values import default_value
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
+T = TypeVar("T")
 
 
 class ConfigError(Exception):
@@ -186,3 +187,24 @@ def _unit_ms(name: str) -> int:
     if name.endswith(".hours"):
         return _HOUR_MS
     return _MINUTE_MS if name.endswith(".minutes") else 1
+
+
+def by_field(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
+    """A class of settings whose fields are named as their settings: `max_size` after the prefix `group.share.` is
+    group.share.max.size. The first prefix counts with which there is such a setting.
+
+    `given`: fields whose values are made of other settings. A field that is neither has the default of the class.
+    """
+    made: Any = make
+    fields = made._fields if hasattr(made, "_fields") else made.__dataclass_fields__
+    for field in fields:
+        names = (f"{prefix}{field.replace('_', '.')}" for prefix in prefixes)
+        name = next((name for name in names if _is_honoured(values, name)), None)
+        if field not in given and name is not None:
+            given[field] = values.value(name)
+    return make(**given)
+
+
+def _is_honoured(values: ConfigValues, name: str) -> bool:
+    setting = broker_catalogue().get(name)
+    return values.is_set(name) or (setting is not None and setting.stance is Stance.HONOURED)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,14 +145,23 @@ def _changes(setting: Setting) -> str:
     return f"start (Kafka: {changes})" if is_settled_at_start(setting.name) else changes
 
 
+_BY_FIELD = re.compile(r"by_field\(([^()=]*)")
+_PREFIX = re.compile(r'"([a-z.]+\.)"')
+
+
 def unread_settings(root: Path) -> list[str]:
-    """The honoured broker settings whose names occur in no module outside of the catalogue."""
+    """The honoured broker settings whose names occur in no module outside of the catalogue, with a prefix of names that
+    are read by field or without.
+    """
     # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]
     text = "\n".join(path.read_text("utf-8") for path in modules)
+    prefixes = tuple({prefix for call in _BY_FIELD.findall(text) for prefix in _PREFIX.findall(call)})
     wanted = [setting.name for setting in _sorted(broker_catalogue(), Stance.HONOURED)]
     by_topic = {name for setting in topic_catalogue().values() for name in setting.defaults_from}
-    return [name for name in wanted if f'"{name}"' not in text and name not in by_topic]
+    return [
+        name for name in wanted if f'"{name}"' not in text and name not in by_topic and not name.startswith(prefixes)
+    ]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.config.catalogue import topic_catalogue
-from moldau.broker.config.config import Config, ConfigValues
+from moldau.broker.config.config import Config, ConfigValues, by_field
 from moldau.broker.config.setting import Stance, Value
 from moldau.broker.config.tiering import copy_lag, local_retention, tiering_refusal
 from moldau.broker.config.values import InvalidValue, default_value, parse, text_of
@@ -69,37 +69,20 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
     if "compact" in topic.entries("cleanup.policy") and topic.integer("max.compaction.lag.ms") > 0:
         # The active segment is not cleaned, so it must roll in time for its records to be cleaned.
         segment_ms = min(segment_ms, topic.integer("max.compaction.lag.ms"))
-    return LogConfig(
+    return by_field(
+        LogConfig,
+        topic,
+        "",
         segment_bytes=topic.integer_or_none("internal.segment.bytes") or topic.integer("segment.bytes"),
         segment_ms=segment_ms,
-        segment_jitter_ms=topic.integer("segment.jitter.ms"),
-        segment_index_bytes=topic.integer("segment.index.bytes"),
-        index_interval_bytes=topic.integer("index.interval.bytes"),
-        retention_ms=topic.integer("retention.ms"),
-        retention_bytes=topic.integer("retention.bytes"),
-        flush_messages=topic.integer("flush.messages"),
-        flush_ms=topic.integer("flush.ms"),
         expanded_bytes_max=max(config.integer("moldau.batch.expanded.bytes.max"), topic.integer("max.message.bytes")),
         expanded_record_bytes_max=topic.integer("max.decompressed.message.bytes"),
-        max_message_bytes=topic.integer("max.message.bytes"),
         compression_type=codec,
         compression_level=topic.integer(level_name) if level_name in topic_catalogue() else None,
         message_timestamp_type=_TIMESTAMP_TYPES[topic.text("message.timestamp.type")],
-        message_timestamp_before_max_ms=topic.integer("message.timestamp.before.max.ms"),
-        message_timestamp_after_max_ms=topic.integer("message.timestamp.after.max.ms"),
-        cleanup_policy=topic.entries("cleanup.policy"),
-        delete_retention_ms=topic.integer("delete.retention.ms"),
-        min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
-        max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
-        min_cleanable_dirty_ratio=topic.real("min.cleanable.dirty.ratio"),
-        file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
-        preallocate=topic.flag("preallocate"),
-        min_insync_replicas=topic.integer("min.insync.replicas"),
-        unclean_leader_election_enable=topic.flag("unclean.leader.election.enable"),
         is_tiered=config.flag("remote.log.storage.system.enable") and topic.flag("remote.storage.enable"),
         local_retention_ms=local_retention(topic, "ms"),
         local_retention_bytes=local_retention(topic, "bytes"),
-        remote_log_copy_disable=topic.flag("remote.log.copy.disable"),
         remote_copy_lag_ms=copy_lag(topic, "ms"),
         remote_copy_lag_bytes=copy_lag(topic, "bytes"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.config import Config, by_field
 from moldau.broker.config.group_rules import assignor_names
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports, performs_nothing
@@ -85,12 +85,11 @@ def new_reader() -> RecordReader[LoadedChange]:
 
 def group_config(config: Config) -> GroupConfig:
     """The group settings in a node's configuration."""
-    return GroupConfig(
-        min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
-        max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
-        max_size=config.integer("group.max.size"),
+    return by_field(
+        GroupConfig,
+        config.settings,
+        "group.",
         member_metadata_bytes_max=config.integer("message.max.bytes"),
-        initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
         offsets_retention_minutes=config.integer("offsets.retention.minutes"),
         offsets_retention_check_interval_ms=config.integer("offsets.retention.check.interval.ms"),
         offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
@@ -102,69 +101,21 @@ def group_config(config: Config) -> GroupConfig:
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
         consumer=consumer_settings(config),
         share=share_settings(config),
-        streams=streams_settings(config),
-    )
-
-
-def streams_settings(config: Config) -> StreamsGroupSettings:
-    """The settings of streams groups in a node's configuration."""
-    return StreamsGroupSettings(
-        session_timeout_ms=config.integer("group.streams.session.timeout.ms"),
-        min_session_timeout_ms=config.integer("group.streams.min.session.timeout.ms"),
-        max_session_timeout_ms=config.integer("group.streams.max.session.timeout.ms"),
-        heartbeat_interval_ms=config.integer("group.streams.heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=config.integer("group.streams.min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=config.integer("group.streams.max.heartbeat.interval.ms"),
-        max_size=config.integer("group.streams.max.size"),
-        num_standby_replicas=config.integer("group.streams.num.standby.replicas"),
-        max_standby_replicas=config.integer("group.streams.max.standby.replicas"),
-        initial_rebalance_delay_ms=config.integer("group.streams.initial.rebalance.delay.ms"),
-        assignment_interval_ms=config.integer("group.streams.assignment.interval.ms"),
-        min_assignment_interval_ms=config.integer("group.streams.min.assignment.interval.ms"),
-        max_assignment_interval_ms=config.integer("group.streams.max.assignment.interval.ms"),
+        streams=by_field(StreamsGroupSettings, config.settings, "group.streams."),
     )
 
 
 def consumer_settings(config: Config) -> ConsumerGroupSettings:
     """The settings of consumer groups in a node's configuration."""
-    return ConsumerGroupSettings(
+    return by_field(
+        ConsumerGroupSettings,
+        config.settings,
+        "group.consumer.",
         assignors=assignor_names(config.settings, "group.consumer.assignors"),
         migration_policy=MigrationPolicy(config.text("group.consumer.migration.policy").lower()),
-        max_size=config.integer("group.consumer.max.size"),
-        session_timeout_ms=config.integer("group.consumer.session.timeout.ms"),
-        min_session_timeout_ms=config.integer("group.consumer.min.session.timeout.ms"),
-        max_session_timeout_ms=config.integer("group.consumer.max.session.timeout.ms"),
-        heartbeat_interval_ms=config.integer("group.consumer.heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=config.integer("group.consumer.min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=config.integer("group.consumer.max.heartbeat.interval.ms"),
-        assignment_interval_ms=config.integer("group.consumer.assignment.interval.ms"),
-        min_assignment_interval_ms=config.integer("group.consumer.min.assignment.interval.ms"),
-        max_assignment_interval_ms=config.integer("group.consumer.max.assignment.interval.ms"),
-        regex_refresh_interval_ms=config.integer("group.consumer.regex.refresh.interval.ms"),
     )
 
 
 def share_settings(config: Config) -> ShareGroupSettings:
     """The settings of share groups in a node's configuration."""
-    return ShareGroupSettings(
-        session_timeout_ms=config.integer("group.share.session.timeout.ms"),
-        min_session_timeout_ms=config.integer("group.share.min.session.timeout.ms"),
-        max_session_timeout_ms=config.integer("group.share.max.session.timeout.ms"),
-        heartbeat_interval_ms=config.integer("group.share.heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=config.integer("group.share.min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=config.integer("group.share.max.heartbeat.interval.ms"),
-        max_size=config.integer("group.share.max.size"),
-        assignment_interval_ms=config.integer("group.share.assignment.interval.ms"),
-        min_assignment_interval_ms=config.integer("group.share.min.assignment.interval.ms"),
-        max_assignment_interval_ms=config.integer("group.share.max.assignment.interval.ms"),
-        initialize_retry_interval_ms=config.integer("group.share.initialize.retry.interval.ms"),
-        delivery_count_limit=config.integer("group.share.delivery.count.limit"),
-        min_delivery_count_limit=config.integer("group.share.min.delivery.count.limit"),
-        max_delivery_count_limit=config.integer("group.share.max.delivery.count.limit"),
-        record_lock_duration_ms=config.integer("group.share.record.lock.duration.ms"),
-        min_record_lock_duration_ms=config.integer("group.share.min.record.lock.duration.ms"),
-        max_record_lock_duration_ms=config.integer("group.share.max.record.lock.duration.ms"),
-        partition_max_record_locks=config.integer("group.share.partition.max.record.locks"),
-        min_partition_max_record_locks=config.integer("group.share.min.partition.max.record.locks"),
-        max_partition_max_record_locks=config.integer("group.share.max.partition.max.record.locks"),
-    )
+    return by_field(ShareGroupSettings, config.settings, "group.share.")

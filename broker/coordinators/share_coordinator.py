@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.config import Config, by_field
 from moldau.broker.config.internal_topics import SHARE_GROUP_STATE_TOPIC, InternalTopic
 from moldau.broker.coordinators.row import CoordinatorRow, KeyType, Reports
 from moldau.broker.coordinators.shards import Shards
@@ -141,15 +141,11 @@ def prune(command: object, reports: Reports[ShareStateEvent]) -> None:
 
 def share_state_config(config: Config) -> ShareStateConfig:
     """The settings of the share coordinator in a node's configuration."""
-    return ShareStateConfig(
-        state_topic_num_partitions=config.integer("share.coordinator.state.topic.num.partitions"),
-        state_topic_replication_factor=config.integer("share.coordinator.state.topic.replication.factor"),
-        state_topic_min_isr=config.integer("share.coordinator.state.topic.min.isr"),
-        state_topic_segment_bytes=config.integer("share.coordinator.state.topic.segment.bytes"),
-        state_topic_compression_codec=config.integer("share.coordinator.state.topic.compression.codec"),
+    return by_field(
+        ShareStateConfig,
+        config.settings,
+        "share.coordinator.",
         updates_per_snapshot=config.integer("share.coordinator.snapshot.update.records.per.snapshot"),
-        write_timeout_ms=config.integer("share.coordinator.write.timeout.ms"),
-        load_buffer_size=config.integer("share.coordinator.load.buffer.size"),
         prune_interval_ms=config.integer("share.coordinator.state.topic.prune.interval.ms"),
         cold_snapshot_interval_ms=config.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
     )

@@ -21,7 +21,7 @@ from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.coordinator.transaction.events import NEW_PROTOCOL, AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -36,7 +36,6 @@ Answer: TypeAlias = Mapping[TopicPartition, ErrorCode]
 PURPOSE: Final = "transaction partitions"
 FIRST_RETRY_MS: Final = 1
 """The pause before a question is repeated for the first time."""
-NEW_PROTOCOL: Final = 2
 """The transaction.version from which partitions are added by the leader that gets their first records."""
 
 

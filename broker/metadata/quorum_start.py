@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.config import Config, by_field
 from moldau.broker.config.sasl import token_key
 from moldau.broker.metadata.metadata_log import BATCH_SIZE_MAX, LoadedMetadata, read_snapshot_file
 from moldau.broker.runtime.environment import Environment
@@ -76,13 +76,11 @@ def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
 
 
 def raft_settings(config: Config) -> RaftSettings:
-    return RaftSettings(
+    return by_field(
+        RaftSettings,
+        config.settings,
+        "controller.quorum.",
         bootstrap_servers=tuple(map(address_of, config.controller_quorum_bootstrap_servers)),
-        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
-        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
-        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
-        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
         fetch_size_max=config.integer("controller.quorum.fetch.max.bytes"),
         snapshot_fetch_size_max=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
         auto_join=config.flag("controller.quorum.auto.join.enable"),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from moldau.broker.config.config import Config
+from moldau.broker.config.config import Config, by_field
 from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
@@ -320,13 +320,7 @@ class RunningFetcher:
 
 
 def fetcher_settings(config: Config) -> FetcherSettings:
-    return FetcherSettings(
-        wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
-        min_bytes=config.integer("replica.fetch.min.bytes"),
-        max_bytes=config.integer("replica.fetch.max.bytes"),
-        response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
-        backoff_ms=config.integer("replica.fetch.backoff.ms"),
-    )
+    return by_field(FetcherSettings, config.settings, "replica.fetch.")
 
 
 def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> ListOffsetsRequest:

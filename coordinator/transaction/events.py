@@ -12,6 +12,9 @@ TopicPartition: TypeAlias = tuple[str, int]
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+OLD_PROTOCOL = 0
+NEW_PROTOCOL = 2
+"""The protocols of producers: in the new one a Produce adds its partition to the transaction (KIP-890)."""
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on, each end of a transaction increases the producer epoch (KIP-890)."""
 
@@ -38,8 +41,8 @@ class TransactionConfig:
     """transaction.state.log.segment.bytes"""
     load_buffer_size: int = 5_242_880
     """transaction.state.log.load.buffer.size"""
-    commit_timeout_ms: int = 5_000
-    """The time (ms) that a client waits for the commit of a record.
+    commit_timeout_ms: int = 30_000
+    """request.timeout.ms: the time (ms) that a client waits for the commit of a record.
 
     Apache Kafka waits for the timeout of the transaction.
     """
@@ -78,10 +81,7 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """2 if a Produce adds the partition, 0 if a client of an earlier protocol adds it.
-
-    The records store this value.
-    """
+    """`NEW_PROTOCOL` if a Produce adds the partition, otherwise `OLD_PROTOCOL`. The records store this value."""
 
 
 class VerifyPartitions(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.runtime.machine import Unloaded
-from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers
+from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TransactionConfig
 from moldau.coordinator.transaction.lifecycle import COMPLETION_RETRY_MS
 from moldau.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
@@ -92,7 +92,7 @@ def test_a_late_commit_is_answered_with_a_timeout_and_counts_nevertheless() -> N
     ongoing(stage)
     stage.is_held = True
     assert stage.end(1_000, 0, commits=True) is None
-    stage.wait(5_000)
+    stage.wait(TransactionConfig().commit_timeout_ms)
     assert stage.last_reply == ProducerIdAnswer(UNAVAILABLE)
     assert stage.end(1_000, 0, commits=False) == ProducerIdAnswer(WAIT), "the record may yet be committed"
     stage.release()
@@ -104,7 +104,7 @@ def test_a_late_commit_is_answered_with_a_timeout_and_counts_nevertheless() -> N
 def test_a_producer_whose_start_is_late_starts_again() -> None:
     stage = TransactionStage(is_held=True)
     assert stage.init() is None
-    stage.wait(5_000)
+    stage.wait(TransactionConfig().commit_timeout_ms)
     assert stage.last_reply == ProducerIdAnswer(UNAVAILABLE)
     assert stage.init() == ProducerIdAnswer(WAIT)
     stage.release()
