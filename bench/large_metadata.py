@@ -7,9 +7,9 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
-from moldau.broker.apis.large_metadata import LargeMetadata, MetadataQuery
+from moldau.broker.apis.large import LargeMetadata, MetadataQuery
+from moldau.broker.apis.needs import NOT_ASKED
 from moldau.broker.apis.topics.metadata import answer
-from moldau.broker.apis.visibility import NOT_ASKED
 from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.broker.runtime.environment import LocalEnvironment
 

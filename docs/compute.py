@@ -359,7 +359,7 @@ _METRICS_TABLE = (
 def long_lists_page() -> str:
     from bench.rows import LONG_LIST, LONG_LIST_USERS
     from bench.runs import KEPT, Run
-    from moldau.broker.apis.api import lists_of_requests
+    from moldau.broker.apis.api import list_paths
     from moldau.broker.apis.catalogue import apis
 
     measured = Run.read(KEPT).figures
@@ -376,8 +376,9 @@ def long_lists_page() -> str:
         return " | ".join(cells)
 
     rows = [
-        f"| {each.api} | `{each.path}` | {each.treatment} | {times(each.api, each.path)} |"
-        for each in sorted(lists_of_requests(apis()), key=lambda each: (each.api, each.path))
+        f"| {api.name} | `{path}` | {api.treatment(path)} | {times(api.name, path)} |"
+        for api in sorted(apis(), key=lambda api: api.name)
+        for path in sorted(list_paths(api.request))
     ]
     return "\n".join([*_LISTS_INTRODUCTION, *rows, ""])
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.schema import Field, default_struct, fields_of, response_class_of, spec_of
+from moldau.protocol.schema import Field, default_struct, fields_of, response_class_of, spec_of, struct_of
 
 NAMES: Final = {
     **dict.fromkeys(("name", "topic", "topic_name", "user"), "name"),
@@ -209,13 +209,6 @@ def _field(struct: type[object], name: str) -> Field:
     return next(each for each in fields_of(struct) if each.name == name)
 
 
-def _struct_of(struct: type[object], name: str) -> type[object]:
-    """The class of the elements of a list."""
-    found = _field(struct, name).struct
-    assert found is not None, f"{name} is not a list of structs"
-    return found
-
-
 def _named(struct: type[object]) -> dict[str, Field]:
     """The fields of a struct that name something, by what they name."""
     return {NAMES[each.name]: each for each in fields_of(struct) if each.name in NAMES and not each.is_array}
@@ -246,8 +239,8 @@ def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
     """One element for each entity; without its parts if these may be what is too long."""
     if refusal.error is ErrorCode.INVALID_REQUEST:
         return
-    kind = _struct_of(type(response), "entries")
-    part_kind = _struct_of(kind, "entity")
+    kind = struct_of(type(response), "entries")
+    part_kind = struct_of(kind, "entity")
     entities = dict.fromkeys(
         tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
         for entry in request.entries

@@ -221,6 +221,13 @@ def header_flexible_from(cls: type[object]) -> int:
     return spec.flexible.first if spec.has_flexible_header and spec.flexible != NEVER else VERSION_MAX
 
 
+def key_of(request_class: type[object]) -> int:
+    """The API key of a request class."""
+    key = spec_of(request_class).key
+    assert key is not None, f"{request_class.__name__} is declared without an API key"
+    return key
+
+
 def response_class_of(request_class: type[object]) -> type[object]:
     """The response class of a request class (`FetchRequest` → `FetchResponse`), in the same module."""
     name = request_class.__name__.removesuffix("Request") + "Response"
@@ -246,6 +253,13 @@ def fields_in(cls: type[object], version: int) -> tuple[list[Field], list[Field]
     absent = [field for field in fields_of(cls) if version not in field.versions]
     tagged = sorted((field for field in here if field.tag is not None), key=lambda field: field.tag or 0)
     return [field for field in here if field.tag is None], tagged, absent
+
+
+def struct_of(cls: type[object], name: str) -> type[object]:
+    """The class of the elements of a list."""
+    found = next(each for each in fields_of(cls) if each.name == name).struct
+    assert found is not None, f"{name} is not a list of structs"
+    return found
 
 
 def default_struct(cls: type[T]) -> T:

@@ -1,17 +1,12 @@
 """What an API is: a request, its handlers, what a client needs, and the treatment of its lists.
 
-It is declared beside its handler, as `API = Api(FooRequest, broker=handle, needs=…)`.
-
-request class ──▶ key, name, versions           as it is declared in `protocol/messages/`
-broker, controller                               the handler behind listeners of either role
-needs, broker_needs                              the permissions that a client needs
-lists                                            how long lists of the request are handled
-errors_before                                    the errors that clients of older versions do not know
+It is declared beside its handler, as `API = Api(FooRequest, broker=handle, needs=…)`. Its key, its name and its
+versions are those of the request, as it is declared in `protocol/messages/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
@@ -21,10 +16,11 @@ from moldau.broker.apis.needs import Rule, controller_asks, guarded
 from moldau.broker.apis.parts import Parts, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRole, RequestContext, Route
+from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import BytesLike, Chunk
-from moldau.protocol.schema import fields_of, response_class_of, spec_of
+from moldau.protocol.schema import fields_of, key_of, response_class_of, spec_of
 
 Request = TypeVar("Request")
 Handle = Callable[[Services, RequestContext, Request], object]
@@ -37,6 +33,18 @@ ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 """Errors of transactions that older clients do not know, each with the one that they know."""
+
+
+def forward(services: Services, context: RequestContext, request: object) -> Pending[object]:
+    """The handler of what the active controller decides, at listeners of either role: its response is the reply."""
+    return services.controller.ask(request, context)
+
+
+def forward_for_partitions(services: Services, context: RequestContext, request: object) -> Pending[object]:
+    """The same for brokers and new partitions: the response goes to the client as it is, once the partitions that this
+    broker was assigned are made.
+    """
+    return services.controller.ask_for_partitions(request, context)
 
 
 class Listeners(NamedTuple):
@@ -82,9 +90,7 @@ class Api(Generic[Request]):
 
     @property
     def key(self) -> int:
-        key = spec_of(self.request).key
-        assert key is not None, f"{self.request.__name__} is declared without an API key"
-        return key
+        return key_of(self.request)
 
     @property
     def name(self) -> str:
@@ -114,6 +120,20 @@ class Api(Generic[Request]):
     def one_pass(self) -> Mapping[str, str]:
         """Lists that are handled whole in one short pass, with what that is, by path."""
         return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
+
+    def treatment(self, path: str) -> str:
+        """What keeps the event loop free if a list of the request is long; empty if that is nothing."""
+        texts = []
+        plan = self.parts
+        if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
+            from_text = f", for more than {plan.long_from}" if plan.long_from else ""
+            texts.append(f"parts of {plan.size}{from_text}")
+        if path in self.bounds:
+            texts.append(f"at most {self.bounds[path]}")
+        if path in self.one_pass:
+            texts.append(f"one pass: {self.one_pass[path]}")
+        assert len(texts) <= 1, f"{self.name}.{path} has several treatments"
+        return "".join(texts)
 
     @property
     def role(self) -> ListenerRole:
@@ -228,25 +248,6 @@ def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -
     return replace
 
 
-# The lists of all requests
-
-
-class ListOfRequest(NamedTuple):
-    """A list in the requests of an API, and what keeps the event loop free if it is long."""
-
-    api: str
-    path: str
-    treatment: str
-    """Empty if the row of the API does not name the list."""
-
-
-def lists_of_requests(apis: Iterable[Api[Any]]) -> Iterator[ListOfRequest]:
-    """Every list in the declarations of the requests."""
-    for row in apis:
-        for path in list_paths(row.request):
-            yield ListOfRequest(row.name, path, treatment(row, path))
-
-
 def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
     """The paths of all lists in a message, the outer ones first."""
     for each in fields_of(cls):
@@ -254,18 +255,3 @@ def list_paths(cls: type[object], prefix: str = "") -> Iterator[str]:
             yield prefix + each.name
         if each.struct is not None:
             yield from list_paths(each.struct, f"{prefix}{each.name}.")
-
-
-def treatment(row: Api[Any], path: str) -> str:
-    """What a row of the table of APIs says of a list; empty if that is nothing."""
-    texts = []
-    plan = row.parts
-    if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
-        from_text = f", for more than {plan.long_from}" if plan.long_from else ""
-        texts.append(f"parts of {plan.size}{from_text}")
-    if path in row.bounds:
-        texts.append(f"at most {row.bounds[path]}")
-    if path in row.one_pass:
-        texts.append(f"one pass: {row.one_pass[path]}")
-    assert len(texts) <= 1, f"{row.name}.{path} has several treatments"
-    return "".join(texts)

@@ -14,11 +14,14 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from moldau.broker.apis.api import AT_BROKERS, Api, Listeners, Wrap, bind
+from moldau.broker.apis.api import AT_BROKERS, Api, Listeners, Wrap, bind, forward
+from moldau.broker.apis.lists import at_most
+from moldau.broker.apis.needs import needs_cluster
+from moldau.broker.apis.parts import OPEN_MAX, ListPath, Parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
-from moldau.protocol.schema import response_class_of, spec_of
+from moldau.protocol.schema import key_of, response_class_of, spec_of
 
 BROKER: Final = AT_BROKERS
 UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
@@ -78,8 +81,8 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     # Topics and their replicas
     "Metadata": ("topics.metadata", BROKER),
     "CreateTopics": ("topics.create_topics", FORWARDED),
-    "AlterReplicaLogDirs": ("topics.alter_replica_log_dirs", BROKER),
-    "DescribeLogDirs": ("topics.describe_log_dirs", BROKER),
+    "AlterReplicaLogDirs": ("topics.log_dirs", BROKER),
+    "DescribeLogDirs": ("topics.log_dirs", BROKER),
     "CreatePartitions": ("topics.create_partitions", FORWARDED),
     "DescribeTopicPartitions": ("topics.describe_topic_partitions", BROKER),
     "DeleteTopics": ("topics.delete_topics", FORWARDED),
@@ -87,7 +90,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     "ApiVersions": ("cluster.api_versions", BOTH),
     "DescribeConfigs": ("cluster.describe_configs", BOTH),
     "AlterConfigs": ("cluster.alter_configs", FORWARDED),
-    "IncrementalAlterConfigs": ("cluster.incremental_alter_configs", FORWARDED),
+    "IncrementalAlterConfigs": ("cluster.alter_configs", FORWARDED),
     "DescribeClientQuotas": ("cluster.describe_client_quotas", BROKER),
     "Vote": ("cluster.quorum", CONTROLLER),
     "BeginQuorumEpoch": ("cluster.quorum", CONTROLLER),
@@ -96,20 +99,20 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     "Envelope": ("cluster.envelope", CONTROLLER),
     "FetchSnapshot": ("cluster.quorum", CONTROLLER),
     "DescribeCluster": ("cluster.describe_cluster", BOTH),
-    "GetTelemetrySubscriptions": ("cluster.get_telemetry_subscriptions", UNTOLD),
-    "PushTelemetry": ("cluster.push_telemetry", UNTOLD),
+    "GetTelemetrySubscriptions": ("cluster.telemetry", UNTOLD),
+    "PushTelemetry": ("cluster.telemetry", UNTOLD),
     "ListConfigResources": ("cluster.list_config_resources", BROKER),
     "AddRaftVoter": ("cluster.quorum", FORWARDED),
     "RemoveRaftVoter": ("cluster.quorum", FORWARDED),
     "UpdateRaftVoter": ("cluster.quorum", CONTROLLER),
     # Logins, tokens, acls and credentials
-    "SaslHandshake": ("security.sasl_handshake", BOTH),
+    "SaslHandshake": ("security.sasl", BOTH),
     "DescribeAcls": ("security.describe_acls", BOTH),
-    "CreateDelegationToken": ("security.create_delegation_token", FORWARDED),
-    "RenewDelegationToken": ("security.renew_delegation_token", FORWARDED),
-    "ExpireDelegationToken": ("security.expire_delegation_token", FORWARDED),
-    "DescribeDelegationToken": ("security.describe_delegation_token", BROKER),
-    "SaslAuthenticate": ("security.sasl_authenticate", BOTH),
+    "CreateDelegationToken": ("security.delegation_tokens", FORWARDED),
+    "RenewDelegationToken": ("security.delegation_tokens", FORWARDED),
+    "ExpireDelegationToken": ("security.delegation_tokens", FORWARDED),
+    "DescribeDelegationToken": ("security.delegation_tokens", BROKER),
+    "SaslAuthenticate": ("security.sasl", BOTH),
     "DescribeUserScramCredentials": ("security.describe_user_scram_credentials", BROKER),
 }
 
@@ -128,20 +131,31 @@ class Line(NamedTuple):
 
     @property
     def key(self) -> int:
-        key = spec_of(self.request).key
-        assert key is not None, f"{self.request.__name__} is declared without an API key"
-        return key
+        return key_of(self.request)
 
     def api(self) -> Api[Any]:
         """The API, out of its module."""
         if self.module is None:
-            from moldau.broker.apis.decided import decided
-
-            return replace(decided(CONTROLLER_APIS[self.request]), listeners=self.listeners)
+            return decided(CONTROLLER_APIS[self.request], self.listeners)
         module = import_module(f"{__package__}.{self.module}")
         apis: Iterable[Api[Any]] = module.APIS if hasattr(module, "APIS") else (module.API,)
         (found,) = (each for each in apis if each.request is self.request)
         return replace(found, listeners=self.listeners)
+
+
+def decided(row: ControllerApi, listeners: Listeners) -> Api[Any]:
+    """The API of a row, which says everything: brokers forward the requests of clients (KIP-590), and register and send
+    heartbeats (KIP-631); tools connect to controllers (KIP-919).
+    """
+    cuts = [Parts(tuple(ListPath(*paths) for paths in row.cut), open_max=OPEN_MAX)] if row.cut else []
+    return Api(
+        row.request,
+        broker=forward if row.is_for_clients else None,
+        controller=forward,
+        needs=needs_cluster(row.operation),
+        lists=[*cuts, *(at_most(most, path) for path, most in row.bounds.items())],
+        listeners=listeners,
+    )
 
 
 def request_of(name: str) -> type[object]:

@@ -2,20 +2,24 @@
 
 `submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) has one machine.
 `join_answers` makes one response of the answers to several parts. `after_hashes` does first, and may do in slices, what
-would take the time of a machine.
+would take the time of a machine. `descriptions` and the two functions after it describe groups of a kind with a target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_response, on_topic, permitted
 from moldau.broker.apis.parts import Answering
-from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
+from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
+from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
@@ -51,7 +55,7 @@ def submit_event(
     refuse: Callable[[ErrorCode], ResponseT],
     response_of: Callable[[object], ResponseT] | None = None,
     waits_for: str = COORDINATOR,
-) -> ResponseT | Pending[ResponseT]:
+) -> Reply[ResponseT]:
     """Submit the event of a request to the runner of its key, or refuse the request if the machine is not here.
 
     `response_of` makes the response of the machine's answer; None: the answer is the response.
@@ -64,7 +68,7 @@ def submit_event(
 
 
 def join_answers(
-    answers: Sequence[PartT | Pending[PartT]], response_of: Callable[[list[PartT]], ResponseT]
+    answers: Sequence[Reply[PartT]], response_of: Callable[[list[PartT]], ResponseT]
 ) -> Pending[ResponseT]:
     """One response for the parts of a request, in their order, once all of them are answered."""
     reply: Pending[ResponseT] = Pending(waits_for=COORDINATOR)
@@ -82,6 +86,13 @@ def join_answers(
     return reply
 
 
+def subscribed(
+    services: Services, context: RequestContext, topics: Sequence[str] | None, submitted: Callable[[], object]
+) -> object:
+    """`after_hashes` as the answer to a heartbeat."""
+    return services.long_requests.answer(context, after_hashes(services, topics, submitted)) if topics else submitted()
+
+
 def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
     """Submit the heartbeat of a member that subscribes to these topics. Their hashes, which the machine of the group
     needs, are computed before.
@@ -90,3 +101,62 @@ def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[
         services.groups.look_at_topic(name)
         yield
     return submitted()
+
+
+# Descriptions of groups
+
+
+def descriptions(
+    services: Services,
+    version: int,
+    group_ids: Iterable[str],
+    feature: str,
+    event_of: Callable[[Waiter, str], AboutGroup],
+    not_described: Callable[[str, ErrorCode], PartT],
+    refuse: Callable[[str, ErrorCode], PartT] | None = None,
+) -> list[Reply[PartT]]:
+    """The description of each group by its machine, if the feature is on. `refuse`: the description if the machine is
+    not here, if that is another one.
+    """
+    is_on = services.cluster.image.features.levels.get(feature, 0) > 0
+
+    def describe(group_id: str) -> Reply[PartT]:
+        if not is_on or not group_id:
+            return not_described(group_id, ErrorCode.INVALID_GROUP_ID if is_on else ErrorCode.UNSUPPORTED_VERSION)
+        return submit_event(
+            services.groups.runner_of(group_id),
+            version,
+            lambda waiter: event_of(waiter, group_id),
+            partial(refuse or not_described, group_id),
+        )
+
+    return [describe(group_id) for group_id in group_ids]
+
+
+def add_operations(access: Access, described: Iterable[Any]) -> None:
+    """Add to descriptions of groups what the client may do to each."""
+    for group in described:
+        if group.error_code == ErrorCode.NONE:
+            group.authorized_operations = permitted(access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id)
+
+
+def without_hidden_topics(
+    topics_of: Callable[[Any], Iterable[str]], not_described: Callable[[str, ErrorCode, str], object], message: str
+) -> Rule:
+    """A group with a topic that the client may not describe is refused as a whole."""
+
+    def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+        may_see = cache(lambda name: on_topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access))
+
+        def hide(response: Any) -> object:
+            response.groups = [
+                each
+                if all(map(may_see, dict.fromkeys(topics_of(each))))
+                else not_described(each.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+                for each in response.groups
+            ]
+            return response
+
+        return change_response(answer(context, request), hide)
+
+    return ask

@@ -1,56 +1,45 @@
-"""Forwarding: requests that a broker passes to the active controller, and their responses (KIP-590)."""
+"""Forwarding: requests that a broker passes to the active controller, and their responses (KIP-590).
+
+    broker's handler ──▶ ControllerChannel ──▶ this node is the active controller: route of its controller listener
+                                          └──▶ another node is: Envelope to that node
+
+On both paths the active controller checks its ACLs for the client's principal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar, cast
 
-from moldau.broker.metadata.enveloping import ForwardedClient, requester_of
+from moldau.broker.metadata.enveloping import CORRELATION_ID, ForwardedClient, requester_of
+from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.client_quotas import ClientQuotas
-from moldau.broker.network.route import ListenerRole, RequestContext
+from moldau.broker.network.route import Authentication, ListenerRole, RequestContext, ServingListener
 from moldau.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from moldau.protocol.refusals import refused_with_text
-from moldau.security.principal import ANONYMOUS, Requester
+from moldau.protocol.schema import key_of
+from moldau.security.access import Access
+from moldau.security.principal import ANONYMOUS
 
-if TYPE_CHECKING:
-    pass
+log = logging.getLogger("moldau.connection")
 
 Response = TypeVar("Response")
 
 
-class VersionedControllerPort(Protocol):
-    """The channel to the active controller; a client's request keeps its version."""
-
-    def submit(
-        self,
-        request: object,
-        reply: Callable[..., None],
-        version: int | None = None,
-        client: ForwardedClient | None = None,
-    ) -> None:
-        """Send a request; `reply` is called once with the response, on the event loop."""
-
-    def decide(
-        self,
-        request: object,
-        reply: Callable[..., None],
-        given_up: Callable[[], None],
-        requester: Requester,
-    ) -> bool:
-        """Decide in this process; False if this node does not lead. `given_up` is called if the term ends before
-        the decision is committed.
-        """
-
-
 class Forwarding:
-    """Passes requests of clients to the active controller, which decides on them."""
+    """Passes requests to the active controller, which decides on them. At a listener of controllers that is the one of
+    this node: if it does not lead, or loses the leadership before the decision is committed, the answer is
+    NOT_CONTROLLER, and the sender looks for the leader.
+    """
 
     def __init__(
         self,
-        controller: VersionedControllerPort,
+        controller: Quorum,
         purgatory: Purgatory,
         when_made: Callable[[Callable[[], None]], None],
         quotas: ClientQuotas,
@@ -62,7 +51,7 @@ class Forwarding:
         self._when_made = when_made
 
     def ask(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Forward a request in its version; the controller's response is the reply."""
+        """Pass the request on in its version; the controller's response is the reply."""
         reply: Pending[Response] = Pending(waits_for=CONTROLLER)
         self.submit(request, reply.complete, context)
         return reply
@@ -81,23 +70,35 @@ class Forwarding:
         return operation.reply
 
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
-        """Forward a request whose response is only a part of the reply.
+        """Pass on a request whose response may be only a part of the reply.
 
         The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer
         and the controller counts no mutations of clients.
         """
-        if context.listener.role is ListenerRole.CONTROLLER:
-            # A request at a controller, maybe out of an Envelope, whose client was found to be allowed.
-            lost = partial(_lost, request, context.version, reply)
-            asking = ForwardedClient(context.principal, context.client_host, context.client_id)
-            if not self._controller.decide(request, reply, lost, requester_of(request, context.version, asking)):
-                lost()
-            return
         access = context.access
-        client = None
-        if not access.is_unrestricted or access.principal != ANONYMOUS or self._quotas.bounds_mutations:
-            client = ForwardedClient(access.principal, context.client_host, context.client_id)
-        self._controller.submit(request, reply, context.version, client)
+        client = ForwardedClient(access.principal, context.client_host, context.client_id)
+        if context.listener.role is ListenerRole.CONTROLLER:
+            self._decide(request, reply, context, client)
+        elif not access.is_unrestricted or access.principal != ANONYMOUS or self._quotas.bounds_mutations:
+            self._controller.submit(request, reply, context.version, client)
+        else:
+            self._controller.submit(request, reply, context.version)
+
+    def _decide(
+        self, request: object, reply: Callable[..., None], context: RequestContext, client: ForwardedClient
+    ) -> None:
+        """Have the controller of this node decide on a request, maybe out of an Envelope, whose client may send it."""
+        connection = context.connection
+        if isinstance(request, BrokerHeartbeatRequest):
+            connection.heartbeat_broker_id = request.broker_id
+        requester = requester_of(request, context.version, client)
+        # By a connection with heartbeats a broker asks for the topics that it creates by itself: no quota bounds them.
+        # What it forwards for a client comes in an Envelope, whose client has no heartbeats.
+        if connection.heartbeat_broker_id >= 0:
+            requester = requester._replace(is_strict=None)
+        lost = partial(_lost, request, context.version, reply)
+        if not self._controller.decide(request, reply, lost, requester):
+            lost()
 
 
 def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
@@ -105,8 +106,71 @@ def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
     reply(refused_with_text(request, version, ErrorCode.NOT_CONTROLLER))
 
 
-class ForwardingServices(Protocol):
-    """The services of a handler that only forwards."""
+# At the controller
 
-    @property
-    def controller(self) -> Forwarding: ...
+
+class ClientsInProcess:
+    """Passes clients' requests to the controller of this node, under the client's own permissions, as if they had come
+    in an Envelope.
+    """
+
+    def __init__(self, listener: ServingListener, quorum: Quorum) -> None:
+        """`listener`: one of this node's controller listeners, for its routes. `quorum` gets this service."""
+        self._listener = listener
+        quorum.serve_clients(self)
+
+    def serve(self, request: object, version: int, client: ForwardedClient, reply: Callable[[object], None]) -> None:
+        """Answer a request under the client's access; NOT_CONTROLLER if this node does not lead any more."""
+        route = self._listener.routes[key_of(type(request))]
+        if version not in route.decoders:
+            route.load(version)
+        route.requests += 1
+        access = self._listener.access_of(client.principal, client.host)
+        connection = StandInConnection(self._listener, access, client.host)
+        context = RequestContext(connection, route, version, CORRELATION_ID, client.client_id)
+        response = route.handle(context, request)
+        if isinstance(response, Pending):
+            cast("Pending[object]", response).listen(reply)
+        else:
+            reply(response)
+
+
+class StandInConnection:
+    """In place of the connection of a client whose request came another way: within the process, or in an Envelope, on
+    the connection of a broker that serves other clients and carries heartbeats. The client's own connection, at the
+    broker to which it sent the request, waits for the reply and is throttled there.
+    """
+
+    def __init__(self, listener: ServingListener, access: Access, client_host: str) -> None:
+        self.listener = listener
+        self.access = access
+        self.client_host = client_host
+        self.client_port = 0
+        self.software = ("unknown", "unknown")
+        self.served: dict[tuple[str | bytes, int], int] = {}
+        self.heartbeat_broker_id = -1
+        self.is_of_follower = False
+        self.authentication: Authentication | None = None
+
+    def close(self, reason: str) -> None:
+        """Do nothing."""
+
+    def sends_files(self) -> bool:
+        return False
+
+    def hold(self) -> None:
+        """Do nothing."""
+
+    def throttle(self, delay_ms: int) -> None:
+        """Do nothing."""
+
+    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
+        return log_failure(work, self.client_host)
+
+
+async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
+    """Do work on a forwarded request; a bug of this node ends the request alone."""
+    try:
+        await work
+    except Exception:
+        log.exception("a handler failed; a broker had forwarded its request for %s", client_host)

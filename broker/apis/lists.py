@@ -6,13 +6,11 @@ A long list is cut into parts (`parts.py`), has a bound, or is handled in one sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from moldau.broker.network.route import Handler, RequestContext
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.refusals import refused
-
-if TYPE_CHECKING:
-    from moldau.broker.network.route import Handler, RequestContext
 
 
 class AtMost(NamedTuple):

@@ -15,18 +15,16 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from moldau.broker.apis.parts import consumed
-from moldau.broker.network.route import ListenerRole
-from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.apis.parts import Answering, consumed
+from moldau.broker.network.route import ListenerRole, RequestContext
+from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.refusals import refused_elements, refused_with_text
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
     from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 Answer = Callable[["RequestContext", object], object]
 """The handler behind a rule."""
@@ -291,16 +289,68 @@ def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
             return services.long_requests.answer(context, chosen(response))
         reply: Pending[object] = Pending(response.abandon, response.waits_for)
 
-        def choose(whole: object) -> None:
-            chosen_answer = services.long_requests.answer(context, chosen(whole))
-            if isinstance(chosen_answer, Pending):
-                reply.on_abandon = chosen_answer.abandon
-            when_ready(chosen_answer, reply.complete)
-
-        response.listen(choose)
+        response.listen(lambda whole: reply.follow(services.long_requests.answer(context, chosen(whole))))
         return reply
 
     return ask
+
+
+# What a client may do, as responses tell it
+
+NOT_ASKED: Final = -(1 << 31)
+
+
+def _bits(*operations: AclOperation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS: Final = _bits(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+GROUP_OPERATIONS: Final = _bits(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS: Final = _bits(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+
+
+def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
+    """The operations, out of the given ones, that the client may do on one resource. The decisions are not logged."""
+    if access.is_unrestricted:
+        return operations
+    return _bits(
+        *(
+            operation
+            for operation in AclOperation
+            if operations >> operation & 1
+            and access.allows(operation, kind, name, logs_allowed=False, logs_denied=False)
+        )
+    )
+
+
+def permitted_on_cluster(access: Access) -> int:
+    """The operations on the cluster; none for a client that may not describe it."""
+    if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
+        return 0
+    return permitted(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)
 
 
 def guarded(

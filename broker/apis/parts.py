@@ -19,16 +19,14 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from moldau.broker.apis.list_lengths import LengthGuard, exceeds, weight
+from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.runtime.pending import Pending, when_ready
+from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.schema import fields_of
-
-if TYPE_CHECKING:
-    from moldau.broker.network.route import Handler, RequestContext
 
 SIZE: Final = 32
 """The most elements of a part: their handler takes about a millisecond."""
@@ -36,6 +34,8 @@ LIGHT_SIZE: Final = 128
 """The same if a handler looks each element up in a dictionary, and does no more."""
 RECORDS_SIZE: Final = 256
 """Elements of a part whose handler writes records: that many are one batch."""
+OPEN_MAX: Final = 8
+"""The most parts of a request that wait for the controller, so that it answers other requests between them."""
 SLICE_NS: Final = 2_000_000
 """The time (ns) of the event loop after which other work has its turn."""
 SLICE_PARTS_MAX: Final = 16
@@ -44,8 +44,6 @@ FREED_PARTS_MAX: Final = 256
 """The most parts in a slice that are dropped."""
 JOINED_AT_ONCE: Final = 256
 """Responses of parts that are joined without a pause, and keys that are freed without one."""
-
-
 ANSWERED_AT_ONCE: Final = 128
 """The most elements of an answer that is given at once."""
 STEP: Final = 32
@@ -345,9 +343,7 @@ class LongRequests:
                         break
         except StopIteration as done:
             if done.value is not None:  # None: the client is gone, and the generator is closed
-                if isinstance(done.value, Pending):
-                    reply.on_abandon = done.value.abandon
-                when_ready(done.value, reply.complete)
+                reply.follow(done.value)
         finally:
             if ends:
                 context.access.end_request()

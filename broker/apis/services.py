@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from moldau.broker.apis.forwarding import Forwarding
-from moldau.broker.apis.large_batches import LargeBatches
-from moldau.broker.apis.large_metadata import LargeMetadata
+from moldau.broker.apis.large import LargeBatches, LargeMetadata
 from moldau.broker.apis.parts import LongRequests
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.groups import Groups

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from moldau.broker.apis.catalogue import LINES, Line
-from moldau.broker.apis.in_process import LocalClient
+from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.console.decoder import Decoder
@@ -74,7 +74,7 @@ class KafkaClient:
         self.ports = ports
         self.access = access
         self.asker = f"{access.principal} {client_host}"
-        self._connection = LocalClient(ports.listener, access, client_host)
+        self._connection = StandInConnection(ports.listener, access, client_host)
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
         """Whether the user may do something. A refusal is not logged: it only leaves something out of a page."""

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from moldau.broker.apis.in_process import LocalClient
+from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.config.sasl import sasl_settings
 from moldau.broker.config.tls import ENCRYPTED
 from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts
@@ -61,7 +61,7 @@ class Session:
         self.used_ms = 0
 
 
-class LoginClient(LocalClient):
+class LoginClient(StandInConnection):
     """The connection of a login: the exchange is that of a connection to the listener."""
 
     def __init__(self, ports: ConsolePorts, client_host: str) -> None:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.large_batches import LargeBatches
+    from moldau.broker.apis.large import LargeBatches
     from moldau.broker.config.config import Config
     from moldau.broker.coordinators.composition import BrokerCoordinators
     from moldau.broker.metadata.cluster_view import ClusterView

@@ -9,10 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.catalogue import routes
-from moldau.broker.apis.forwarding import Forwarding
-from moldau.broker.apis.in_process import ClientsInProcess
-from moldau.broker.apis.large_batches import LargeBatches
-from moldau.broker.apis.large_metadata import LargeMetadata
+from moldau.broker.apis.forwarding import ClientsInProcess, Forwarding
+from moldau.broker.apis.large import LargeBatches, LargeMetadata
 from moldau.broker.apis.parts import LongRequests
 from moldau.broker.apis.records.rack_aware_selector import RackAwareReplicaSelector
 from moldau.broker.apis.services import Services

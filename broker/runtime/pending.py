@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -72,6 +72,14 @@ class Pending(Generic[T]):
         else:
             self._listener = listener
 
+    def follow(self, answer: Reply[T]) -> None:
+        """Complete with the result of another handler, at once or when it is there; that is abandoned with this."""
+        if isinstance(answer, Pending):
+            self.on_abandon, self.waits_for = answer.abandon, answer.waits_for
+            answer.listen(self.complete)
+        else:
+            self.complete(answer)
+
     def abandon(self) -> None:
         """Abandon the reply: the client is gone. Completing it later does nothing."""
         self._listener = None
@@ -80,7 +88,11 @@ class Pending(Generic[T]):
             on_abandon()
 
 
-def when_ready(answer: T | Pending[T], use: Callable[[T], None]) -> None:
+Reply: TypeAlias = T | Pending[T]
+"""What a handler returns: the response, or what becomes it."""
+
+
+def when_ready(answer: Reply[T], use: Callable[[T], None]) -> None:
     """Call `use` with the result of a handler: at once, or when it is there."""
     if isinstance(answer, Pending):
         cast("Pending[T]", answer).listen(use)

@@ -51,7 +51,7 @@ ACCESS_MUTANTS: Final = (
     Mutant(
         345,
         "a client that says it is a follower is one",
-        "broker/apis/visibility.py",
+        "broker/apis/records/fetch.py",
         "self.replicates = is_follower and on_cluster(AclOperation.CLUSTER_ACTION).is_met(access)",
         "self.replicates = is_follower",
         Hunt.STORIES,

@@ -1,71 +1,224 @@
-"""AlterConfigs (API key 33, versions 0-2; KIP-133): replaces all overrides of a resource; the controller decides.
+"""Changes of settings. A node alters the levels of its own loggers itself (KIP-412), and refuses changes for nodes that
+it does not know; the controller decides on everything else.
 
-Behind a broker's listener a resource that names another broker is refused without asking the controller.
+AlterConfigs (API key 33, versions 0-2; KIP-133): replaces all overrides of a resource.
+1: throttled replies come before the wait (KIP-219) · 2: tagged fields (KIP-482).
+IncrementalAlterConfigs (API key 44, versions 0-1; KIP-339, KIP-412): sets, deletes and extends single settings.
+1: tagged fields (KIP-482).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, NamedTuple
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.decided import OPEN_MAX
 from moldau.broker.apis.lists import at_most
-from moldau.broker.apis.needs import elements_rule
-from moldau.broker.apis.own_resources import need_of_settings, refusal_of_broker
-from moldau.broker.apis.parts import cut
-from moldau.broker.network.route import ListenerRole
-from moldau.broker.runtime.pending import CONTROLLER, Pending
-from moldau.kraft.controller.apis import ENTRIES_MAX
-from moldau.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
+from moldau.broker.apis.needs import (
+    Answer,
+    Need,
+    change_response,
+    elements_rule,
+    on_cluster,
+    on_group,
+    on_topic,
+    with_field,
 )
+from moldau.broker.apis.parts import OPEN_MAX, cut
+from moldau.broker.apis.services import Services
+from moldau.broker.config.log_levels import DELETE, alter_loggers
+from moldau.broker.network.route import ListenerRole, RequestContext
+from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages import alter_configs, incremental_alter_configs
+from moldau.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
+BROKER_LOGGER: Final = 8
 
 
-def handle(
-    services: Services, context: RequestContext, request: AlterConfigsRequest
-) -> AlterConfigsResponse | Pending[AlterConfigsResponse]:
-    answers, passed_on = [], []
-    for resource in request.resources:
-        refusal = None
-        if context.listener.role is ListenerRole.BROKER:
-            refusal = refusal_of_broker(services.node_id, resource.resource_type, resource.resource_name)
-        if refusal is None:
-            passed_on.append(resource)
-        else:
-            answers.append(
-                AlterConfigsResourceResponse(
-                    error_code=refusal.error,
-                    error_message=refusal.message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-    if not answers:
+class Verdict(NamedTuple):
+    """The result for one resource; the error is NONE for a change that was made."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+class ConfigChange(NamedTuple):
+    """One setting, one operation of IncrementalAlterConfigs."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def alter(services: Services, context: RequestContext, request: AlterConfigsRequest) -> object:
+    verdicts = [
+        refusal_of_broker(services.node_id, each.resource_type, each.resource_name)
+        if context.listener.role is ListenerRole.BROKER
+        else None
+        for each in request.resources
+    ]
+    make = alter_configs.AlterConfigsResourceResponse
+    return _passed_on(services, context, request, verdicts, make, AlterConfigsResponse)
+
+
+def alter_incrementally(services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest) -> object:
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    verdicts = [
+        _own(services, context, each, request.validate_only)
+        if times[each.resource_type, each.resource_name] == 1
+        else None
+        for each in request.resources
+    ]
+    make = incremental_alter_configs.AlterConfigsResourceResponse
+    return _passed_on(services, context, request, verdicts, make, IncrementalAlterConfigsResponse)
+
+
+def _passed_on(
+    services: Services,
+    context: RequestContext,
+    request: Any,
+    verdicts: Sequence[Verdict | None],
+    result_of: Callable[..., object],
+    response_of: Callable[..., object],
+) -> object:
+    """Ask the controller about the resources without a verdict. The results come in the order of the request."""
+    results = [
+        None
+        if verdict is None
+        else result_of(
+            error_code=verdict.error,
+            error_message=verdict.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, verdict in zip(request.resources, verdicts, strict=True)
+    ]
+    left = [resource for resource, verdict in zip(request.resources, verdicts, strict=True) if verdict is None]
+    if len(left) == len(results):
         return services.controller.ask(request, context)
-    if not passed_on:
-        return AlterConfigsResponse(responses=answers)
-    reply: Pending[AlterConfigsResponse] = Pending(waits_for=CONTROLLER)
+    if not left:
+        return response_of(responses=results)
 
-    def decided(response: AlterConfigsResponse) -> None:
-        reply.complete(AlterConfigsResponse(responses=answers + response.responses))
+    def joined(response: Any) -> object:
+        theirs = iter(response.responses)
+        return response_of(responses=[each or next(theirs) for each in results])
 
-    asked = AlterConfigsRequest(resources=passed_on, validate_only=request.validate_only)
-    services.controller.submit(asked, decided, context)
-    return reply
+    return change_response(services.controller.ask(with_field(request, "resources", left), context), joined)
 
 
-API: Final = Api(
-    AlterConfigsRequest,
-    broker=handle,
-    controller=handle,
-    needs=elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS)),
-    lists=[cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs")],
+def _own(
+    services: Services, context: RequestContext, resource: AlterConfigsResource, validate_only: bool
+) -> Verdict | None:
+    """The result for a resource that this node itself alters; None if the controller alters it."""
+    changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+    refusal = refusal_of_changes(changes)
+    if refusal is not None:
+        return refusal
+    if resource.resource_type == BROKER_LOGGER:
+        return alter_own_loggers(services.node_id, resource.resource_name, changes, validate_only=validate_only)
+    if context.listener.role is ListenerRole.BROKER:
+        return refusal_of_broker(services.node_id, resource.resource_type, resource.resource_name)
+    if resource.resource_type != ResourceType.BROKER or not resource.resource_name:
+        return None
+    # A controller accepts settings for every registered node.
+    cluster = services.cluster.image.cluster
+    if _not_a_number(resource.resource_name) or int(resource.resource_name) in {*cluster.brokers, *cluster.controllers}:
+        return None
+    return Verdict(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource.resource_name} found.")
+
+
+def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
+    """The errors that Apache Kafka looks for before it checks which node the settings belong to."""
+    if len({each.name for each in changes}) < len(changes):
+        return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
+    if nulls:
+        return Verdict(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    return None
+
+
+def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
+    """The error for a broker's resource: a broker accepts settings for itself and for all brokers, not for
+    another one.
+    """
+    if resource_type != ResourceType.BROKER or not name:
+        return None
+    problem = _not_a_number(name)
+    if problem is None and int(name) != node_id:
+        problem = f"Unexpected broker id, expected {node_id}, but received {name}"
+    return None if problem is None else Verdict(ErrorCode.INVALID_REQUEST, problem)
+
+
+def alter_own_loggers(node_id: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool) -> Verdict:
+    """Set or reset levels of this process's loggers: all changes of the request, or none."""
+    problem = _not_a_number(name)
+    if problem is None and int(name) != node_id:
+        problem = f"Unexpected node id. Expected {node_id}, but received {name}"
+    if problem is not None:
+        return Verdict(ErrorCode.INVALID_REQUEST, problem)
+    return Verdict(*alter_loggers(changes, validate_only=validate_only))
+
+
+def _not_a_number(name: str) -> str | None:
+    is_number = name.isascii() and name[name[:1] in ("+", "-") :].isdigit()
+    return None if is_number else f"Node id must be an integer, but it is: {name}"
+
+
+def need_of_settings(operation: AclOperation, services: Services, context: RequestContext, element: Any) -> Need:
+    """The resource on which a permission is needed: the topic or group for its own settings, the cluster for all
+    others.
+    """
+    if element.resource_type == ResourceType.TOPIC:
+        return on_topic(operation, element.resource_name)
+    if element.resource_type == ResourceType.GROUP:
+        return on_group(operation, element.resource_name)
+    return on_cluster(operation)
+
+
+def loggers_allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
+    """ALTER_CONFIGS on the cluster for the loggers of this broker; for all other resources the controller asks the
+    ACLs.
+    """
+    assert isinstance(request, IncrementalAlterConfigsRequest)
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers or on_cluster(AclOperation.ALTER_CONFIGS).is_met(context.access):
+        return answer(context, request)
+    refusals: IncrementalAlterConfigsResponse = refused(
+        with_field(request, "resources", loggers), context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
+    others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    if not others:
+        return refusals
+
+    def add(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+        response.responses.extend(refusals.responses)
+        return response
+
+    return change_response(answer(context, with_field(request, "resources", others)), add)
+
+
+CHANGED: Final = elements_rule("resources", "responses", partial(need_of_settings, AclOperation.ALTER_CONFIGS))
+RESOURCES: Final = (cut("resources", "responses", open_max=OPEN_MAX), at_most(ENTRIES_MAX, "resources.configs"))
+
+APIS: Final = (
+    Api(AlterConfigsRequest, broker=alter, controller=alter, needs=CHANGED, lists=RESOURCES),
+    Api(
+        IncrementalAlterConfigsRequest,
+        broker=alter_incrementally,
+        controller=alter_incrementally,
+        needs=CHANGED,
+        broker_needs=loggers_allowed,
+        lists=RESOURCES,
+    ),
 )

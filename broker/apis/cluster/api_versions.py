@@ -1,19 +1,20 @@
 """ApiVersions (API key 18, versions 0-5; KIP-35, KIP-511, KIP-584, KIP-1242): what this listener serves.
 
-Computed from the table of APIs; from version 3 on also the levels of the cluster's features, of which version 3
-leaves out those whose minimum is 0. A version that is not served is answered in version 0 (KIP-511), so that a client
-can go on. From version 5 on a client may name the cluster and the broker that it means; if another broker serves
-this address, the client has to begin again with its bootstrap servers.
+3: clients say which library they are (KIP-511), and learn of the cluster's features (KIP-584), but for those whose
+lowest level is 0 · 4: also of these · 5: a client may name the cluster and the broker that it means; if another broker
+serves this address, it has to begin again with its bootstrap servers (KIP-1242). A version that is not served is
+answered in version 0 (KIP-511), so that a client can go on.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import open_to_all
-from moldau.broker.network.route import ListenerRole
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import ListenerRole, RequestContext, Route
 from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.api_versions import (
@@ -23,10 +24,6 @@ from moldau.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext, Route
 
 PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3

@@ -1,18 +1,23 @@
 """DescribeClientQuotas (API key 48, versions 0-1; KIP-546): the quotas of the entities that a filter matches.
 
-Each component of the filter matches entities that have its type: with one name, as the default, or with any of them.
-A strict filter matches no entity of further types. An invalid filter is refused with Apache Kafka's error.
+1: tagged fields (KIP-482). Each component of the filter matches entities that have its type: with one name, as the
+default, or with any of them. A strict filter matches no entity of further types.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
+from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -24,14 +29,6 @@ from moldau.protocol.messages.describe_client_quotas import (
 )
 from moldau.security.access import AclOperation
 from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.metadata_image import MetadataImage
 
 
 class MatchType(IntEnum):

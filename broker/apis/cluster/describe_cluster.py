@@ -1,17 +1,17 @@
 """DescribeCluster (API key 60, versions 0-2; KIP-700, KIP-919, KIP-1073): the cluster's id and its nodes.
 
-Behind a broker's listener the nodes are brokers, behind a controller's they are controllers (version 1); a request
-for the other kind is refused. Version 2 includes fenced brokers if the client asks for them.
+1: the kind of nodes (KIP-919): brokers behind a broker's listener, controllers behind a controller's; a request for the
+other kind is refused · 2: fenced brokers, if the client asks for them (KIP-1073).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import handler_asks, needs_cluster
-from moldau.broker.apis.visibility import NOT_ASKED, permitted_on_cluster
-from moldau.broker.network.route import ListenerRole
+from moldau.broker.apis.needs import NOT_ASKED, handler_asks, needs_cluster, permitted_on_cluster
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -19,10 +19,6 @@ from moldau.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -33,11 +29,8 @@ def handle(services: Services, context: RequestContext, request: DescribeCluster
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != served:
-        text = (
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-            if served == BROKERS
-            else ("The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER")
-        )
+        sent, wanted = ("BROKER", "CONTROLLER") if served == BROKERS else ("CONTROLLER", "BROKER")
+        text = f"The request was sent to an endpoint of type {sent}, but we wanted an endpoint of type {wanted}"
         return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
     listener = context.listener.name
     if served == CONTROLLERS:

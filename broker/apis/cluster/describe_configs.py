@@ -1,19 +1,22 @@
 """DescribeConfigs (API key 32, versions 1-4; KIP-133, KIP-226, KIP-412, KIP-569): settings and their sources.
 
-The resources are topics, brokers, a broker's loggers, groups and client metrics. Version 1 adds synonyms, version 3
-documentation.
+1: synonyms (KIP-226) · 3: types and documentation (KIP-569). The resources are topics, brokers, a broker's loggers,
+groups and client metrics.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, Verdict, need_of_settings
 from moldau.broker.apis.lists import one_pass
-from moldau.broker.apis.needs import elements_rule
-from moldau.broker.apis.own_resources import BROKER_LOGGER, need_of_settings
+from moldau.broker.apis.needs import elements_rule, on_group, on_topic
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.describing import (
     ConfigEntry,
@@ -25,6 +28,9 @@ from moldau.broker.config.describing import (
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.broker.config.topics import topic_defaults
+from moldau.broker.coordinators.lag_history import LAG_SETTING
+from moldau.broker.network.route import RequestContext
+from moldau.broker.reasons.facts import HISTORY_SETTING, History
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -36,20 +42,24 @@ from moldau.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from moldau.security.access import AclOperation
+from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
+    from moldau.coordinator.shard.shard import GroupShard
 
 RECEIPT_PREFIX: Final = "moldau.erase."
 """Settings of a topic that begin so are the receipts of erase orders."""
-
-
-class NotDescribed(NamedTuple):
-    error: ErrorCode
-    message: str
+PARTITIONS_MAX: Final = 250
+"""The most partitions whose commits are told in the history of a group."""
+MEMBERS_MAX: Final = 250
+"""The most members whose last heartbeat is told in it."""
+STRING: Final = 2
+"""The type of a setting that is text."""
+REMEMBERED: Final = {
+    HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
+    LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
+}
+"""What the coordinator of a group tells of it, by setting; its lag only if the user may describe all topics."""
 
 
 def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -61,7 +71,7 @@ def _result(
     services: Services, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     described = _describe(services, context, resource)
-    if isinstance(described, NotDescribed):
+    if isinstance(described, Verdict):
         return DescribeConfigsResult(
             error_code=described.error,
             error_message=described.message,
@@ -89,19 +99,17 @@ def _entry(request: DescribeConfigsRequest, described: ConfigEntry) -> DescribeC
         if request.include_synonyms
         else [],
         config_type=described.type,
-        documentation=_documentation(request, described),
+        documentation=""
+        if described.source is ConfigSource.DYNAMIC_BROKER_LOGGER
+        else described.documentation
+        if request.include_documentation
+        else None,
     )
-
-
-def _documentation(request: DescribeConfigsRequest, described: ConfigEntry) -> str | None:
-    if described.source is ConfigSource.DYNAMIC_BROKER_LOGGER:
-        return ""
-    return described.documentation if request.include_documentation else None
 
 
 def _describe(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | NotDescribed:
+) -> list[ConfigEntry] | Verdict:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -112,39 +120,83 @@ def _describe(
             return _loggers(services, name)
         case ResourceType.CLIENT_METRICS:
             if not name:
-                return NotDescribed(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                return Verdict(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             overrides = services.cluster.image.configs.of(ResourceType.CLIENT_METRICS, name)
             return describe_resource(client_metrics_catalogue(), overrides, ConfigSource.CLIENT_METRICS)
         case ResourceType.GROUP:
             if not name:
-                return NotDescribed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                return Verdict(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return _group(services, context, resource)
-    return NotDescribed(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
+    return Verdict(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
 
 
 def _group(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | NotDescribed:
+) -> list[ConfigEntry] | Verdict:
     name = resource.resource_name
     overrides = services.cluster.image.configs.of(ResourceType.GROUP, name)
     entries = describe_resource(group_catalogue(), overrides, ConfigSource.GROUP, services.settings.layers)
     if resource.configuration_keys:
-        from moldau.broker.apis.groups.group_history import remembered
-
-        told = remembered(services, context, name, resource.configuration_keys)
+        told = _remembered(services, context, name, resource.configuration_keys)
         if isinstance(told, ErrorCode):
-            return NotDescribed(told, f"this is told by the coordinator of the group: {told.name}")
+            return Verdict(told, f"this is told by the coordinator of the group: {told.name}")
         entries += told
     return entries
 
 
-def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | NotDescribed:
+def _remembered(
+    services: Services, context: RequestContext, group_id: str, names: Iterable[str]
+) -> list[ConfigEntry] | ErrorCode:
+    """What the coordinator of a group remembers of it, as read-only settings: those that the request names. A broker
+    that is not the group's coordinator has an error.
+
+    DIVERGES: Apache Kafka has no such settings. They are given only to a request that names them, so that no tool shows
+    them that does not ask; no API key is added, so that clients of any kind go on as before. The request goes to the
+    coordinator of the group, as OffsetFetch does.
+    """
+    wanted = [name for name in REMEMBERED if name in names]
+    if not wanted:
+        return []
+    if not on_group(AclOperation.DESCRIBE, group_id).is_met(context.access):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    runner = services.groups.runner_of(group_id)
+    if isinstance(runner, ErrorCode):
+        return runner
+    values = {}
+    if HISTORY_SETTING in wanted:
+        values[HISTORY_SETTING] = _history(services, context, runner.shard, group_id).to_json()
+    if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
+        values[LAG_SETTING] = json.dumps(services.lag_history.of(group_id))
+    about = partial(ConfigEntry, source=ConfigSource.DEFAULT, is_sensitive=False, is_read_only=True, synonyms=())
+    return [
+        about(name=name, value=value, type=STRING, documentation=REMEMBERED[name]) for name, value in values.items()
+    ]
+
+
+def _history(services: Services, context: RequestContext, shard: GroupShard, group_id: str) -> History:
+    environment = services.environment
+    now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
+    commits_ms = {
+        (topic, partition): commit_ms
+        for (topic, partition), commit_ms in shard.commit_times(group_id, PARTITIONS_MAX).items()
+        if on_topic(AclOperation.DESCRIBE, topic).is_met_quietly(context.access)
+    }
+    return History(
+        wall_ms,
+        shard.history.since_ms,
+        shard.history.of(group_id),
+        {each: wall_ms - (now_ms - heard_ms) for each, heard_ms in shard.heard(group_id, MEMBERS_MAX).items()},
+        commits_ms,
+    )
+
+
+def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | Verdict:
     name = resource.resource_name
     invalid = refusal_of_name(name)
     if invalid is not None:
-        return NotDescribed(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
+        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
-        return NotDescribed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     settings = services.settings
     entries = describe_topic(
         topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)
@@ -157,7 +209,7 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
     return entries
 
 
-def _broker(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
+def _broker(services: Services, name: str) -> list[ConfigEntry] | Verdict:
     settings = services.settings
     if not name:
         return describe_broker_defaults(settings.layers)
@@ -165,22 +217,21 @@ def _broker(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
     return refusal or describe_broker(settings.config, settings.layers)
 
 
-def _loggers(services: Services, name: str) -> list[ConfigEntry] | NotDescribed:
+def _loggers(services: Services, name: str) -> list[ConfigEntry] | Verdict:
     if not name:
-        return NotDescribed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        return Verdict(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     return _other_broker(services, name, "") or describe_loggers(LOGGERS)
 
 
-def _other_broker(services: Services, name: str, alternative: str) -> NotDescribed | None:
+def _other_broker(services: Services, name: str, alternative: str) -> Verdict | None:
     try:
         node_id = int(name)
     except ValueError:
-        return NotDescribed(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        return Verdict(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if node_id == services.node_id:
         return None
-    return NotDescribed(
-        ErrorCode.INVALID_REQUEST,
-        f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}",
+    return Verdict(
+        ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {services.node_id} {alternative}but received {name}"
     )
 
 

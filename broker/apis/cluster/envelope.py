@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.forwarding import StandInConnection, log_failure
+from moldau.broker.apis.needs import needs_cluster
+from moldau.broker.apis.services import Services
 from moldau.broker.metadata.enveloping import read_principal
 from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.replies import EncodedResponse
-from moldau.broker.network.route import Authentication, ClientConnection, RequestContext, ServingListener
-from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
+from moldau.broker.network.route import ClientConnection, RequestContext
+from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply
 from moldau.protocol.decoded_size import LongMessage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import BytesLike, Chunk, MalformedMessage, skip_tags
-from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
+from moldau.security.access import Access, AclOperation
 from moldau.security.principal import Principal
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
 
 log = logging.getLogger("moldau.connection")
 
@@ -37,17 +35,10 @@ _REPLY_HEADER: Final = struct.Struct(">i").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">ix").pack
 
 
-def handle(
-    services: Services, context: RequestContext, request: EnvelopeRequest
-) -> EnvelopeResponse | Pending[EnvelopeResponse]:
+def handle(services: Services, context: RequestContext, request: EnvelopeRequest) -> Reply[EnvelopeResponse]:
     """Answer the enclosed request as if its client had sent it here; the response returns in the envelope, with its own
     header. What takes long to decode or to encode is decoded or encoded in an executor thread, as outside an envelope.
     """
-    access = context.access
-    if not access.is_unrestricted and not access.allows(
-        AclOperation.CLUSTER_ACTION, ResourceKind.CLUSTER, CLUSTER_NAME
-    ):
-        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         principal = read_principal(request.request_principal)
     except (MalformedMessage, IndexError):
@@ -64,9 +55,7 @@ def handle(
     return _answered(services, inner, message)
 
 
-def _answered(
-    services: Services, inner: RequestContext, message: object
-) -> EnvelopeResponse | Pending[EnvelopeResponse]:
+def _answered(services: Services, inner: RequestContext, message: object) -> Reply[EnvelopeResponse]:
     """Handle the enclosed request."""
     inner.route.requests += 1
     try:
@@ -97,10 +86,7 @@ async def _decoded_aside(
     """Decode the enclosed request in an executor thread, then handle it."""
 
     def serve(message: object) -> None:
-        answer = _answered(services, inner, message)
-        if isinstance(answer, Pending):
-            reply.on_abandon = answer.abandon
-        when_ready(answer, reply.complete)
+        reply.follow(_answered(services, inner, message))
 
     try:
         await services.transcoder.decode(inner, body, serve)
@@ -108,46 +94,15 @@ async def _decoded_aside(
         reply.complete(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
 
 
-async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
-    """Do work on a forwarded request; a bug of this node ends the request alone."""
-    try:
-        await work
-    except Exception:
-        log.exception("a handler failed; a broker had forwarded its request for %s", client_host)
-
-
-class EnvelopedClient:
+class EnvelopedClient(StandInConnection):
     """The client of a request in an envelope, in place of the broker whose connection brought it."""
 
     def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
-        self.access = access
-        self.client_host = client_host
-        self.client_port = 0
-        self.software = ("unknown", "unknown")
-        self.served: dict[tuple[str | bytes, int], int] = {}
-        self.heartbeat_broker_id = -1
-        self.is_of_follower = False
-        self.authentication: Authentication | None = None
+        super().__init__(connection.listener, access, client_host)
         self._connection = connection
-
-    @property
-    def listener(self) -> ServingListener:
-        return self._connection.listener
 
     def close(self, reason: str) -> None:
         self._connection.close(reason)
-
-    def sends_files(self) -> bool:
-        return False
-
-    def hold(self) -> None:
-        """Do nothing: the connection between the nodes serves other clients, and carries heartbeats."""
-
-    def throttle(self, delay_ms: int) -> None:
-        """The broker that sent the envelope mutes its client; the connection between the nodes serves others too."""
-
-    def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
-        return log_failure(work, self.client_host)
 
 
 def _opened(
@@ -194,8 +149,4 @@ def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=b"".join(cast("list[BytesLike]", chunks)))
 
 
-API: Final = Api(
-    EnvelopeRequest,
-    controller=handle,
-    needs=handler_asks,
-)
+API: Final = Api(EnvelopeRequest, controller=handle, needs=needs_cluster(AclOperation.CLUSTER_ACTION))

@@ -1,19 +1,23 @@
 """ListConfigResources (API key 74, versions 0-1; KIP-714, KIP-1142): the names of resources with settings.
 
-Version 0 lists client metrics subscriptions alone; version 1 also topics, brokers, loggers and groups.
+0: client metrics subscriptions alone (KIP-714) · 1: also topics, brokers, loggers and groups (KIP-1142).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.own_resources import BROKER_LOGGER
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.image.configs import ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -21,12 +25,6 @@ from moldau.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.metadata_image import MetadataImage
 
 LISTABLE: Final = (
     ResourceType.TOPIC,

@@ -9,13 +9,15 @@ answers UNSUPPORTED_VERSION before it asks the ACLs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
+from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, submit_event, subscribed
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
-from moldau.broker.runtime.pending import EXECUTOR, Pending, when_ready
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import EXECUTOR, Pending, Reply, when_ready
 from moldau.coordinator.consumer.events import ConsumerHeartbeat
 from moldau.coordinator.consumer.heartbeat import refused
 from moldau.coordinator.group.membership import Refusal
@@ -28,10 +30,6 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
 )
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 
 def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(GROUP_VERSION, 0):
@@ -40,7 +38,7 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
     fresh_id = "" if request.member_id else services.groups.fresh_id()
     access = context.access
 
-    def submitted() -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
+    def submitted() -> Reply[ConsumerGroupHeartbeatResponse]:
         return submit_event(
             services.groups.runner_of(request.group_id),
             context.version,
@@ -56,10 +54,7 @@ def handle(services: Services, context: RequestContext, request: ConsumerGroupHe
         services.groups.compile_regex(regex, lambda: when_ready(submitted(), reply.complete))
         return reply
 
-    names = request.subscribed_topic_names
-    if not names:
-        return with_regex()
-    return services.long_requests.answer(context, after_hashes(services, names, with_regex))
+    return subscribed(services, context, request.subscribed_topic_names, with_regex)
 
 
 API: Final = Api(

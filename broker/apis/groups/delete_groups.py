@@ -1,9 +1,9 @@
 """DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
 
-The groups of a request may belong to several shards of this broker: the reply waits for all of them. The state of a
-share group is deleted at the share coordinator first (KIP-932): a later group of the same name begins anew. Before that
-the group notes it: if it stays, because a member joined meanwhile or a coordinator failed, it initializes its state
-anew.
+3: a message beside an error. The groups of a request may belong to several shards of this broker: the reply waits for
+all of them. The state of a share group is deleted at the share coordinator first (KIP-932): a later group of the same
+name begins anew. Before that the group notes it: if it stays, because a member joined meanwhile or a coordinator
+failed, it initializes its state anew.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import each_in, on_group
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.share_coordinator_messages import Answers
 from moldau.broker.coordinators.share_group_commands import delete_states
-from moldau.broker.runtime.pending import COORDINATOR, Pending, when_ready
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
 from moldau.coordinator.group.events import DeleteGroups
 from moldau.coordinator.group.membership import Refusal
-from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import DeleteStates, StatesToDelete
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.security.access import AclOperation
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
     from moldau.broker.coordinators.groups import GroupRunner
-    from moldau.broker.network.route import RequestContext
 
 SHARE: Final = "share"
 """The kind of group whose state the share coordinator keeps."""
@@ -59,9 +58,7 @@ def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
     return names.values()
 
 
-def submit_part(
-    services: Services, version: int, names: list[str]
-) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+def submit_part(services: Services, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
     """Delete the groups of one shard, and before them the state of the share groups among them."""
     runner = services.groups.runner_of(names[0])
     shared = [] if isinstance(runner, ErrorCode) else [name for name in names if is_share_group(runner, name)]
@@ -94,13 +91,9 @@ def submit_part(
         reply.complete(DeleteGroupsResponse(results=[*results, *response.results]))
 
     for group_id in shared:
-        answer: object = submit_event(runner, version, partial(delete_states_of, group_id), Refusal)
+        answer: object = submit_event(runner, version, partial(DeleteStates, group_id=group_id), Refusal)
         when_ready(answer, partial(noted, group_id))
     return reply
-
-
-def delete_states_of(group_id: str, waiter: Waiter) -> DeleteStates:
-    return DeleteStates(waiter, group_id)
 
 
 def is_share_group(runner: GroupRunner, group_id: str) -> bool:
@@ -109,7 +102,7 @@ def is_share_group(runner: GroupRunner, group_id: str) -> bool:
     return group is not None and group.type_name == SHARE and group.deletion_error() is ErrorCode.NONE
 
 
-def submit(groups: Groups, version: int, names: list[str]) -> DeleteGroupsResponse | Pending[DeleteGroupsResponse]:
+def submit(groups: Groups, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
     """Submit the groups of one shard."""
     return submit_event(
         groups.runner_of(names[0]),

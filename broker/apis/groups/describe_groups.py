@@ -5,30 +5,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.coordinator import add_operations
 from moldau.broker.apis.needs import each_in, on_group
 from moldau.broker.apis.parts import cut
-from moldau.broker.apis.visibility import GROUP_OPERATIONS, permitted
+from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.groups import Groups
+from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from moldau.security.access import AclOperation, ResourceKind
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
+from moldau.security.access import AclOperation
 
 
 def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = [describe(services.groups, group_id, context.version) for group_id in request.groups]
     if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = permitted(
-                    context.access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id
-                )
+        add_operations(context.access, groups)
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -8,25 +8,22 @@ topic created.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import REFUSALS, Answer, Need, elements_rule, on_cluster, on_group, on_transactional_id
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
+from moldau.broker.config.internal_topics import InternalTopic
 from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.share_coordinator import is_share_key
+from moldau.broker.metadata.cluster_view import NodeAddress
+from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from moldau.broker.apis.services import Services
-    from moldau.broker.config.internal_topics import InternalTopic
-    from moldau.broker.metadata.cluster_view import NodeAddress
-    from moldau.broker.network.route import RequestContext
 
 BATCH_VERSION: Final = 4
 """From this version on a request has several keys."""
@@ -65,19 +62,19 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
     coordinator = services.coordinators.of_key_type(key_type)
     is_share = key_type == KeyType.SHARE
     if coordinator is None or (is_share and context.version < SHARE_VERSION):
-        return [refused(key, ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST]) for key in keys]
+        return [refused(key, ErrorCode.INVALID_REQUEST) for key in keys]
     nodes: dict[int, NodeAddress | None] = {}
     found = []
     for key in keys:
         if is_share and not is_share_key(key):
-            found.append(refused(key, ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST]))
+            found.append(refused(key, ErrorCode.INVALID_REQUEST))
             continue
         index = coordinator.partition_of(key)
         if index not in nodes:
             nodes[index] = _leader(services, context, coordinator.topic, index)
         node = nodes[index]
         found.append(
-            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ERROR_TEXTS[ErrorCode.COORDINATOR_NOT_AVAILABLE])
+            refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if node is None
             else Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
         )
@@ -96,8 +93,9 @@ def _leader(services: Services, context: RequestContext, topic: InternalTopic, i
     return next((node for node in live if node.id == partition.leader), None)
 
 
-def refused(key: str, error: ErrorCode, message: str) -> Coordinator:
-    return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=message)
+def refused(key: str, error: ErrorCode) -> Coordinator:
+    text = ERROR_TEXTS[error]
+    return Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=text)
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -127,9 +125,4 @@ def _coordinated(kind: int, key: str) -> Need:
     return on_cluster(AclOperation.CLUSTER_ACTION)
 
 
-API: Final = Api(
-    FindCoordinatorRequest,
-    broker=handle,
-    needs=allowed,
-    lists=[cut("coordinator_keys", "coordinators")],
-)
+API: Final = Api(FindCoordinatorRequest, broker=handle, needs=allowed, lists=[cut("coordinator_keys", "coordinators")])

@@ -5,25 +5,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.needs import needs, on_group
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.classic.events import Heartbeat
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
-
-def handle(
-    services: Services, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse | Pending[HeartbeatResponse]:
+def handle(services: Services, context: RequestContext, request: HeartbeatRequest) -> Reply[HeartbeatResponse]:
     return submit_event(
         services.groups.runner_of(request.group_id),
         context.version,
@@ -39,8 +35,4 @@ def refusal(group_id: str, error: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error if group_id else ErrorCode.INVALID_GROUP_ID)
 
 
-API: Final = Api(
-    HeartbeatRequest,
-    broker=handle,
-    needs=needs(on_group, AclOperation.READ, "group_id"),
-)
+API: Final = Api(HeartbeatRequest, broker=handle, needs=needs(on_group, AclOperation.READ, "group_id"))

@@ -7,13 +7,15 @@ assignment (KIP-814). The reply waits until the rebalance is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_group
-from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import MEMBERS, Reply
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.classic.rebalance import join_refusal
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -21,14 +23,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
-
-def handle(
-    services: Services, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Pending[JoinGroupResponse]:
+def handle(services: Services, context: RequestContext, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
     return submit_event(
         services.groups.runner_of(request.group_id),

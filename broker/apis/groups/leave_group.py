@@ -5,27 +5,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.needs import needs, on_group
 from moldau.broker.apis.parts import cut
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.classic.events import Leave
 from moldau.coordinator.classic.membership import BATCH_VERSION
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
-
-def handle(
-    services: Services, context: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
+def handle(services: Services, context: RequestContext, request: LeaveGroupRequest) -> Reply[LeaveGroupResponse]:
     if context.version < BATCH_VERSION:
         request.members = [MemberIdentity(member_id=request.member_id)]
     return submit_event(
@@ -37,8 +33,5 @@ def handle(
 
 
 API: Final = Api(
-    LeaveGroupRequest,
-    broker=handle,
-    needs=needs(on_group, AclOperation.READ, "group_id"),
-    lists=[cut("members")],
+    LeaveGroupRequest, broker=handle, needs=needs(on_group, AclOperation.READ, "group_id"), lists=[cut("members")]
 )

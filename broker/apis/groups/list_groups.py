@@ -7,20 +7,18 @@ DESCRIBE on the cluster shows all groups, DESCRIBE on a group shows that one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import on_group, unless, visible
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> object:

@@ -8,14 +8,16 @@ says UNSTABLE_OFFSET_COMMIT of a partition with an offset in an open transaction
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, change_response, divided, on_group, on_topic, topic_by_id, with_field
 from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, Parts
+from moldau.broker.apis.services import Services
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.group.events import FetchStableOffsets
 from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
 from moldau.protocol.errors import ErrorCode
@@ -34,10 +36,6 @@ from moldau.protocol.refusals import refused_with_text
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 GROUPS_VERSION: Final = 8
 """From this version on a request has several groups."""
 GROUP_ERROR_VERSION: Final = 2
@@ -46,9 +44,7 @@ TOPIC_ID_VERSION: Final = 10
 """From this version on requests name topics by id."""
 
 
-def handle(
-    services: Services, context: RequestContext, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Pending[OffsetFetchResponse]:
+def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Reply[OffsetFetchResponse]:
     version = context.version
     groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
     if not groups:
@@ -59,7 +55,7 @@ def handle(
 
 def fetch_offsets(
     services: Services, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
-) -> OffsetFetchResponseGroup | Pending[OffsetFetchResponseGroup]:
+) -> Reply[OffsetFetchResponseGroup]:
     """Fetch the offsets of one group of a request."""
     cluster = services.cluster
     response_of = partial(with_unknown, cluster, by_name(cluster, group, version), version)

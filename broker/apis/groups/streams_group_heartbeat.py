@@ -1,7 +1,8 @@
-"""StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071): a member joins, stays in and leaves a streams group.
+"""StreamsGroupHeartbeat (API key 88, versions 0-1; KIP-1071, KIP-1331): members of a streams group join, stay and go.
 
-The names of the topics of a topology are checked here, and the right to describe them. Internal topics that are missing
-are created after the heartbeat, if the client has the right to create them.
+1: whether the broker asks for a description of the topology (KIP-1331), which it never does here. The names of the
+topics of a topology are checked here, and the right to describe them. Internal topics that are missing are created
+after the heartbeat, if the client has the right to create them.
 
 DIVERGES: in version 1 Apache Kafka tells the lag at which a warm-up task counts as caught up; here there are no warm-up
 tasks, and the lag is -1.
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import MEMBER_TOPICS_MAX, after_hashes, submit_event
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_cluster, on_group, on_topic
 from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.streams.configured_topology import StatusCode
 from moldau.coordinator.streams.events import HeartbeatReply, StreamsHeartbeat, refusal_response
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -30,13 +33,8 @@ from moldau.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    Topology,
 )
 from moldau.security.access import Access, AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 FEATURE: Final = "streams.version"
 LISTED_ERRORS_MAX: Final = 3
@@ -50,7 +48,7 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
         return refusal_response(ErrorCode.UNSUPPORTED_VERSION)
     client_id, client_host, access = context.client_id or "", f"/{context.client_host}", context.access
 
-    def submitted() -> StreamsGroupHeartbeatResponse | Pending[StreamsGroupHeartbeatResponse]:
+    def submitted() -> Reply[StreamsGroupHeartbeatResponse]:
         return submit_event(
             services.groups.runner_of(request.group_id),
             context.version,
@@ -61,10 +59,10 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
 
     if request.topology is None:
         return submitted()
-    topology = request.topology
+    subtopologies = request.topology.subtopologies
 
     def looking() -> Answering:
-        names = topics_of(topology)
+        names = topics_of(subtopologies)
         refusal = yield from refusal_of_topics(names, access)
         return refusal or (yield from after_hashes(services, names, submitted))
 
@@ -97,10 +95,10 @@ def refusal_of_topics(
     return refusal_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED) if is_denied else None
 
 
-def topics_of(topology: Topology) -> list[str]:
-    """All topics of a topology, each once."""
+def topics_of(subtopologies: Iterable[Any]) -> list[str]:
+    """All topics of the subtopologies, each once. Requests and responses have classes of their own for these."""
     names: dict[str, None] = {}
-    for subtopology in topology.subtopologies:
+    for subtopology in subtopologies:
         names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
         names |= dict.fromkeys(each.name for each in subtopology.repartition_source_topics)
         names |= dict.fromkeys(each.name for each in subtopology.state_changelog_topics)

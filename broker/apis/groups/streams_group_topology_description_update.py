@@ -5,12 +5,14 @@ In Apache Kafka a plugin in Java stores them, and without one it answers as here
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.groups.streams_group_heartbeat import FEATURE
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import needs, on_group
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.streams_group_topology_description_update import (
@@ -19,17 +21,11 @@ from moldau.protocol.messages.streams_group_topology_description_update import (
 )
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 NO_PLUGIN: Final = "The broker has no streams group topology description plugin configured."
 
 
 def handle(
-    services: Services,
-    context: RequestContext,
-    request: StreamsGroupTopologyDescriptionUpdateRequest,
+    services: Services, context: RequestContext, request: StreamsGroupTopologyDescriptionUpdateRequest
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
     is_on = bool(services.cluster.image.features.levels.get(FEATURE, 0))
     return StreamsGroupTopologyDescriptionUpdateResponse(

@@ -6,13 +6,15 @@ is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import Answer, all_of, needs, on_group
-from moldau.broker.runtime.pending import MEMBERS, Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import MEMBERS, Reply
 from moldau.coordinator.classic.events import Sync
 from moldau.coordinator.classic.rebalance import sync_refusal
 from moldau.protocol.errors import ErrorCode
@@ -20,14 +22,8 @@ from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
-
-def handle(
-    services: Services, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Pending[SyncGroupResponse]:
+def handle(services: Services, context: RequestContext, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
     return submit_event(
         services.groups.runner_of(request.group_id),
         context.version,

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from moldau.broker.metadata.cluster_view import NodeAddress
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import fetch, produce
@@ -18,70 +17,66 @@ if TYPE_CHECKING:
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSION: Final = 16
 NO_EPOCH: Final = -1
+Leader = TypeVar("Leader")
+Endpoint = TypeVar("Endpoint")
 
 
-class CurrentLeader(NamedTuple):
-    """The leader and its epoch; both -1 if there is no leader, or the partition is not known."""
+class Leaders:
+    """The current leaders that a response names, and their endpoints on the listener through which the client came."""
 
-    id: int
-    epoch: int
+    def __init__(self, services: Services, listener_name: str) -> None:
+        self._services = services
+        self._listener_name = listener_name
+        self._ids: set[int] = set()
+
+    def of(self, key: tuple[str | bytes, int], make: Callable[..., Leader]) -> Leader:
+        """The leader and its epoch as this broker's replica knows them; if the broker has no replica, as the metadata
+        says; both -1 if there is no leader, or the partition is not known.
+        """
+        leader_id, epoch = self._leader(key)
+        self._ids.add(leader_id)
+        return make(leader_id=leader_id, leader_epoch=epoch)
+
+    def _leader(self, key: tuple[str | bytes, int]) -> tuple[int, int]:
+        partition = self._services.replicas.find(key)
+        if partition is not None:
+            return partition.leader_id, partition.leader_epoch
+        name, index = key
+        topics = self._services.cluster.image.topics
+        topic = topics.by_name(name) if isinstance(name, str) else topics.by_id.get(name)
+        assigned = topic.partitions.get(index) if topic is not None else None
+        return (NO_LEADER, NO_EPOCH) if assigned is None else (assigned.leader, assigned.leader_epoch)
+
+    def endpoints(self, make: Callable[..., Endpoint]) -> list[Endpoint]:
+        """The endpoints of the leaders that were named, each once."""
+        nodes = self._services.cluster.live_nodes(self._listener_name) if self._ids else ()
+        return [
+            make(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in nodes
+            if node.id in self._ids
+        ]
 
 
 def add_to_produce(services: Services, listener_name: str, response: produce.ProduceResponse) -> None:
-    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint.
-
-    The response must be of version 10 or later.
+    """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER, and its endpoint, in a
+    response of version 10 or later.
     """
-    leaders = []
+    leaders = Leaders(services, listener_name)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = current_leader(services, (topic.name or topic.topic_id, answer.index))
-                answer.current_leader = produce.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
-                leaders.append(leader)
-    response.node_endpoints = [
-        produce.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in endpoints_of(services, listener_name, leaders)
-    ]
+                key = (topic.name or topic.topic_id, answer.index)
+                answer.current_leader = leaders.of(key, produce.LeaderIdAndEpoch)
+    response.node_endpoints = leaders.endpoints(produce.NodeEndpoint)
 
 
 def add_to_fetch(services: Services, listener_name: str, response: fetch.FetchResponse) -> None:
     """Name the current leader of each partition that was refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH,
-    and its endpoint.
-
-    The response must be of version 16 or later.
+    and its endpoint, in a response of version 16 or later.
     """
-    leaders = []
+    leaders = Leaders(services, listener_name)
     for topic in response.responses:
         for data in topic.partitions:
             if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-                leader = current_leader(services, (topic.topic_id, data.partition_index))
-                data.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
-                leaders.append(leader)
-    if leaders:
-        response.node_endpoints = [
-            fetch.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in endpoints_of(services, listener_name, leaders)
-        ]
-
-
-def current_leader(services: Services, key: tuple[str | bytes, int]) -> CurrentLeader:
-    """The leader as this broker's replica knows it; if the broker has no replica, as the metadata says."""
-    partition = services.replicas.find(key)
-    if partition is not None:
-        return CurrentLeader(partition.leader_id, partition.leader_epoch)
-    name, index = key
-    topics = services.cluster.image.topics
-    topic = topics.by_name(name) if isinstance(name, str) else topics.by_id.get(name)
-    assigned = topic.partitions.get(index) if topic is not None else None
-    return (
-        CurrentLeader(assigned.leader, assigned.leader_epoch)
-        if assigned is not None
-        else CurrentLeader(NO_LEADER, NO_EPOCH)
-    )
-
-
-def endpoints_of(services: Services, listener_name: str, leaders: list[CurrentLeader]) -> Iterator[NodeAddress]:
-    """The leaders' endpoints on the listener through which the client came, each once."""
-    wanted = {leader.id for leader in leaders}
-    return (node for node in services.cluster.live_nodes(listener_name) if node.id in wanted)
+                data.current_leader = leaders.of((topic.topic_id, data.partition_index), fetch.LeaderIdAndEpoch)
+    response.node_endpoints = leaders.endpoints(fetch.NodeEndpoint)

@@ -1,22 +1,24 @@
 """DeleteRecords (API key 21, versions 0-2; KIP-107): moves a partition's log start offset forward.
 
-The new log start offset is at most the high watermark. The leader deletes at once. The response waits in the purgatory
-until the low watermark has reached the same offset, that is until all live replicas have deleted the records: then no
-later leader has them. A follower learns the leader's log start offset from a fetch response, and sends its own with
-its next fetch.
+2: tagged fields (KIP-482). The new log start offset is at most the high watermark. The leader deletes at once. The
+response waits in the purgatory until the low watermark has reached the same offset, that is until all live replicas
+have deleted the records: then no later leader has them. A follower learns the leader's log start offset from a fetch
+response, and sends its own with its next fetch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.network.route import RequestContext
 from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, DelayedOperation
-from moldau.broker.runtime.pending import REPLICAS, Pending
+from moldau.broker.runtime.pending import REPLICAS, Pending, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -26,10 +28,6 @@ from moldau.protocol.messages.delete_records import (
 )
 from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 UP_TO_HIGH_WATERMARK: Final = -1
 """The value of an offset that stands for the high watermark: delete everything up to it."""
@@ -44,9 +42,7 @@ class DeletionUnderWay(NamedTuple):
     answer: DeleteRecordsPartitionResult
 
 
-def handle(
-    services: Services, context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Pending[DeleteRecordsResponse]:
+def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> Reply[DeleteRecordsResponse]:
     """Delete records. The response is there at once if no other replica has to delete them too."""
     waiting: list[DeletionUnderWay] = []
     response = DeleteRecordsResponse()
@@ -59,13 +55,10 @@ def handle(
             )
             result.partitions.append(answer)
             found = _partition(services, topic.name, requested.partition_index)
-            offset = _delete(found, requested.offset) if isinstance(found, Partition) else found
-            if isinstance(offset, ErrorCode):
-                _refuse(answer, offset)
-                continue
-            assert isinstance(found, Partition)
-            deleted = DeletionUnderWay(found, offset, answer)
-            if not _settle(services, deleted):
+            deleted = _delete(found, requested.offset, answer) if isinstance(found, Partition) else found
+            if isinstance(deleted, ErrorCode):
+                _refuse(answer, deleted)
+            elif not _settle(services, deleted):
                 waiting.append(deleted)
     return _wait(services, request.timeout_ms, response, waiting) if waiting else response
 
@@ -84,22 +77,17 @@ def _partition(services: Services, topic: str, index: int) -> Partition | ErrorC
     return partition
 
 
-def _delete(partition: Partition, wanted: int) -> int | ErrorCode:
-    """Delete the records before an offset. Returns the offset before which this replica has no records any more, or the
-    error.
-    """
+def _delete(partition: Partition, wanted: int, answer: DeleteRecordsPartitionResult) -> DeletionUnderWay | ErrorCode:
+    """Delete the records before an offset."""
     offset = partition.high_watermark if wanted == UP_TO_HIGH_WATERMARK else wanted
     if offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     refusal = partition.delete_before(offset)
-    return offset if refusal is ErrorCode.NONE else refusal
+    return DeletionUnderWay(partition, offset, answer) if refusal is ErrorCode.NONE else refusal
 
 
 def _wait(
-    services: Services,
-    timeout_ms: int,
-    response: DeleteRecordsResponse,
-    deleted: Sequence[DeletionUnderWay],
+    services: Services, timeout_ms: int, response: DeleteRecordsResponse, deleted: Sequence[DeletionUnderWay]
 ) -> Pending[DeleteRecordsResponse]:
     waiting = list(deleted)
 

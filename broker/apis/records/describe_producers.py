@@ -5,11 +5,13 @@ The leader of the partition answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.describe_producers import (
@@ -20,10 +22,6 @@ from moldau.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 UNKNOWN: Final = ERROR_TEXTS[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 

@@ -1,9 +1,12 @@
 """Fetch (API key 1, versions 4-18; KIP-227, KIP-392, KIP-516, KIP-595, KIP-903, KIP-951): reads records.
 
-KIP-227: fetch sessions. KIP-392: reads from followers. KIP-516: topic ids. KIP-595: diverging epochs. KIP-903: broker
-epochs. KIP-951: current leaders. The handler opens the session, plans what to read, reads or waits in the purgatory,
-and answers. `replication/` decides what is read and what the session includes. This module adds what needs a broker:
-the wait, an executor thread for lookups that need the disk, and the records themselves (`fetched_records.py`).
+5: log start offsets (KIP-107) · 7: fetch sessions (KIP-227) · 9: leader epochs (KIP-320) · 10: zstd (KIP-110) · 11:
+reads from followers (KIP-392) · 12: diverging epochs (KIP-595) · 13: topic ids (KIP-516) · 15: broker epochs (KIP-903)
+· 16: current leaders (KIP-951) · 17: directory ids (KIP-853) · 18: the follower's high watermark (KIP-1166).
+
+The handler opens the session, plans what to read, reads or waits in the purgatory, and answers. `replication/` decides
+what is read and what the session includes. This module adds what needs a broker: the wait, an executor thread for
+lookups that need the disk, and the records themselves (`fetched_records.py`).
 """
 
 from __future__ import annotations
@@ -12,45 +15,31 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import handler_asks, needs_cluster
+from moldau.broker.apis.needs import handler_asks, needs_cluster, on_cluster, on_topic
 from moldau.broker.apis.records.current_leaders import FIRST_FETCH_VERSION, add_to_fetch
 from moldau.broker.apis.records.fetch_parts import FetchParts
 from moldau.broker.apis.records.fetched_records import read_records, sends_from_file
+from moldau.broker.apis.services import Services
+from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.client_quotas import is_exempt
-from moldau.broker.purgatory.purgatory import (
-    HIGH_WATERMARK,
-    LAST_STABLE_OFFSET,
-    LOG_END_OFFSET,
-    DelayedOperation,
-)
-from moldau.broker.runtime.pending import DATA, DISK, Pending
+from moldau.broker.network.route import RequestContext
+from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, LOG_END_OFFSET, DelayedOperation
+from moldau.broker.runtime.pending import DATA, DISK, Pending, Reply
 from moldau.protocol.compiler import encoder_of
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse
 from moldau.protocol.primitives import Chunk
-from moldau.replication.fetch_plan import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    PlannedRead,
-    isolation_of,
-    without_records,
-)
+from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead, isolation_of, without_records
 from moldau.replication.fetch_session import FetchContext, is_of_follower
 from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
-from moldau.security.access import AclOperation
+from moldau.security.access import Access, AclOperation
+from moldau.security.quotas.throttling import ClientThrottle
 from moldau.storage.files.file_slice import FileSlice
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.apis.visibility import FetchPermissions
-    from moldau.broker.network.route import RequestContext
-    from moldau.security.access import Access
-    from moldau.security.quotas.throttling import ClientThrottle
 
 log = logging.getLogger("moldau.fetch")
 
@@ -69,9 +58,7 @@ COLD_LOOKUPS_MAX: Final = 16
 """Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
 
 
-def handle(
-    services: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Pending[FetchResponse]:
+def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     """Fetch: the response at once if enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -135,8 +122,6 @@ class Fetch:
         """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
 
     def _restrict(self, access: Access) -> None:
-        from moldau.broker.apis.visibility import FetchPermissions
-
         is_follower = self._replica is not None
         self._permissions = FetchPermissions(access, self._services.cluster, is_follower=is_follower)
         if not self._permissions.replicates:
@@ -159,7 +144,7 @@ class Fetch:
     def sends_from_file(self, place: FileSlice) -> bool:
         return sends_from_file(self._context.connection, place)
 
-    def answer(self, now_ms: int) -> FetchResponse | Pending[FetchResponse]:
+    def answer(self, now_ms: int) -> Reply[FetchResponse]:
         services, request, fetch = self._services, self._request, self._fetch
         if self._replica is not None:
             self._agreeing = update_fetch_states(
@@ -186,7 +171,7 @@ class Fetch:
                 return False
         return True
 
-    def _attempt(self, is_last: bool) -> FetchResponse | Pending[FetchResponse] | None:
+    def _attempt(self, is_last: bool) -> Reply[FetchResponse] | None:
         """The response; None if there are fewer bytes than the client asks for and its wait is not over."""
         request, fetch, planner = self._request, self._fetch, self._services.fetch_planner
         fetch.refresh_wanted()
@@ -237,25 +222,12 @@ class Fetch:
         reply: Pending[FetchResponse] = Pending(waits_for=DISK)
         self._lookups_left -= 1
 
-        def plan_again() -> None:
-            answer = self._attempt(is_last) or self._wait()
-            if isinstance(answer, Pending):
-                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
-                answer.listen(reply.complete)
-            else:
-                reply.complete(answer)
-
-        async def warm() -> None:
-            try:
-                await self._services.environment.offload(cold.place.warm)
-            except OSError as error:
-                log.error("an index cannot be read for a fetch: %s", error)
-                cold.log.fail_unless_passing(error)
+        def plan_again(has_failed: bool) -> None:
+            if has_failed:
                 self._lookups_left = 0
-            # In the next iteration of the loop: by then the partition of a log that failed is offline.
-            asyncio.get_running_loop().call_soon(plan_again)
+            reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm())
+        self._services.spawn(warm(self._services, cold, plan_again))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[FetchResponse]:
@@ -267,24 +239,11 @@ class Fetch:
         now_ms = services.environment.monotonic_ms()
         if self._remote_deadline_ms is None:
             self._remote_deadline_ms = now_ms + services.settings.config.integer("remote.fetch.max.wait.ms")
-        is_over = False
 
         def plan_again() -> None:
-            nonlocal is_over
-            if is_over:
-                return
-            is_over = True
-            timer.cancel()
-            answer = self._attempt(is_last or not self.awaits_remote) or self._wait()
-            if isinstance(answer, Pending):
-                reply.on_abandon, reply.waits_for = answer.abandon, answer.waits_for
-                answer.listen(reply.complete)
-            else:
-                reply.complete(answer)
+            reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
 
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(self._remote_deadline_ms - now_ms, 0) / 1000, plan_again)
-        remote.when_done(partial(_soon, loop, plan_again))
+        when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
 
     def _respond(self, reads: list[PlannedRead]) -> FetchResponse:
@@ -294,8 +253,83 @@ class Fetch:
         return response
 
 
+async def warm(services: Services, cold: PageCacheMiss, plan_again: Callable[[bool], None]) -> None:
+    """Read the bytes that a lookup needs into the page cache on an executor thread; then `plan_again` is called with
+    whether the disk has failed.
+    """
+    has_failed = False
+    try:
+        await services.environment.offload(cold.place.warm)
+    except OSError as error:
+        log.error("an index cannot be read for a fetch: %s", error)
+        cold.log.fail_unless_passing(error)
+        has_failed = True
+    # In the next iteration of the loop: by then the partition of a log that failed is offline.
+    asyncio.get_running_loop().call_soon(plan_again, has_failed)
+
+
+def when_read(remote: PendingRemoteRead, wait_ms: int, plan_again: Callable[[], None]) -> None:
+    """Call `plan_again` once: when the read of remote storage has ended, or when the wait (ms) is over."""
+    loop, is_over = asyncio.get_running_loop(), False
+
+    def once() -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            timer.cancel()
+            plan_again()
+
+    timer = loop.call_later(max(wait_ms, 0) / 1000, once)
+    remote.when_done(partial(_soon, loop, once))
+
+
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     loop.call_soon(callback)
+
+
+class FetchPermissions:
+    """The decisions for the partitions of one request, each made once.
+
+    A follower needs CLUSTER_ACTION. A client that names a replica id without this permission reads nothing, and moves
+    no high watermark (CVE-2018-1288). A consumer needs READ on each topic. For an unknown topic id the answer is the
+    usual error, because it reveals no topic.
+    """
+
+    def __init__(self, access: Access, cluster: ClusterView, *, is_follower: bool) -> None:
+        self._access = access
+        self._topics = cluster.image.topics
+        self._by_topic: dict[str | bytes, bool] = {}
+        self.replicates = is_follower and on_cluster(AclOperation.CLUSTER_ACTION).is_met(access)
+        """Whether the client is a follower that may fetch."""
+        self._reads_nothing = is_follower and not self.replicates
+
+    def divided(
+        self, wanted: Iterable[tuple[PartitionKey, FetchPartition]]
+    ) -> tuple[list[tuple[PartitionKey, FetchPartition]], list[PlannedRead]]:
+        """The partitions that may be read, and the error responses of the others."""
+        allowed: list[tuple[PartitionKey, FetchPartition]] = []
+        refusals: list[PlannedRead] = []
+        for key, requested in wanted:
+            if self._may_read(key[0]):
+                allowed.append((key, requested))
+            else:
+                data = without_records(key[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                refusals.append(PlannedRead(key, data, None))
+        return allowed, refusals
+
+    def _may_read(self, key: str | bytes) -> bool:
+        if self.replicates or self._reads_nothing:
+            return self.replicates
+        may_read = self._by_topic.get(key)
+        if may_read is None:
+            name: str | None
+            if isinstance(key, str):
+                name = key
+            else:
+                known = self._topics.by_id.get(key)
+                name = None if known is None else known.name
+            may_read = self._by_topic[key] = name is None or on_topic(AclOperation.READ, name).is_met(self._access)
+        return may_read
 
 
 # The byte rate of consumers: asked before records are read, so that a client above its quota gets none (KIP-219).

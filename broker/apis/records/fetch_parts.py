@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
 from moldau.broker.network.client_quotas import is_exempt
+from moldau.broker.network.route import RequestContext
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
-
-if TYPE_CHECKING:
-    from moldau.broker.network.route import RequestContext
 
 TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
 EXAMINED_AT_ONCE: Final = 4_096

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moldau.broker.apis.services import Services
 from moldau.broker.network.replies import SLICE_SIZE_MIN
-from moldau.broker.runtime.pending import DISK, Pending
+from moldau.broker.network.route import ClientConnection
+from moldau.broker.runtime.pending import DISK, Pending, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchResponse
 from moldau.protocol.schema import FetchedRecords
@@ -20,10 +22,6 @@ from moldau.replication.fetch_plan import PlannedRead, failed
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.log.damaged_log import damage_of
 from moldau.storage.segment.batch_scan import damage_in
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import ClientConnection
 
 log = logging.getLogger("moldau.fetch")
 
@@ -37,11 +35,8 @@ def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
 
 
 def read_records(
-    services: Services,
-    connection: ClientConnection,
-    reads: list[PlannedRead],
-    respond: Callable[[], FetchResponse],
-) -> FetchResponse | Pending[FetchResponse]:
+    services: Services, connection: ClientConnection, reads: list[PlannedRead], respond: Callable[[], FetchResponse]
+) -> Reply[FetchResponse]:
     """Fill in the records, or the error if they cannot be read; then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []

@@ -1,9 +1,10 @@
 """ListOffsets (API key 2, versions 1-11; KIP-79, KIP-207, KIP-320, KIP-405, KIP-734, KIP-1005): finds an offset.
 
-The offset of a timestamp (KIP-79) or of a special position: earliest, latest, that of the largest timestamp (KIP-734),
-those of tiered storage (KIP-405, KIP-1005, KIP-1023). A time is looked for in remote storage first. A leader that does
-not know its high watermark yet answers no latest offset (KIP-207). Requests and responses carry leader epochs
-(KIP-320).
+1: the offset of a timestamp, or the earliest or the latest one (KIP-79) · 2: up to the last stable offset (KIP-98) · 4:
+leader epochs (KIP-320) · 5: a leader that does not know its high watermark yet says so, and answers no latest offset
+(KIP-207) · 7: that of the largest timestamp (KIP-734) · 8: the earliest of the local log (KIP-405) · 9: the latest in
+remote storage (KIP-1005) · 10: a timeout (KIP-1075) · 11: the earliest that is not in remote storage (KIP-1023). A time
+is looked for in remote storage first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic
 from moldau.broker.apis.parts import cut
-from moldau.broker.runtime.pending import DISK, Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import DISK, Pending, Reply
 from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_offsets import (
@@ -36,8 +39,6 @@ from moldau.storage.log.log import Log
 from moldau.storage.tiered.port import RemoteStorageError, error_of
 
 if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
     from moldau.broker.tiering.remote_source import RemoteOffsets
 
 log = logging.getLogger("moldau.tiering")
@@ -65,9 +66,7 @@ NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 
 
-def handle(
-    services: Services, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
+def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> Reply[ListOffsetsResponse]:
     """Find the offsets. The response is there at once if no partition needs remote storage."""
     remote: list[RemoteSearch] = []
     asked = Counter(
@@ -110,10 +109,7 @@ def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
 
 
 def _search_remotely(
-    services: Services,
-    request: ListOffsetsRequest,
-    response: ListOffsetsResponse,
-    searches: list[RemoteSearch],
+    services: Services, request: ListOffsetsRequest, response: ListOffsetsResponse, searches: list[RemoteSearch]
 ) -> Pending[ListOffsetsResponse]:
     """Look up times in remote storage, for the partitions without an error. An offset found there is earlier than any
     in the local log, and so replaces that.

@@ -1,18 +1,21 @@
 """OffsetForLeaderEpoch (API key 23, versions 2-4; KIP-101, KIP-279, KIP-320): where an epoch ends in the leader's log.
 
-By the answer a consumer detects that records which it has read were truncated since. A follower does not send this
-request: the response to its Fetch names a diverging epoch (KIP-595).
+2: the leader epoch that the client knows (KIP-320) · 3: says whether a broker asks. By the answer a consumer detects
+that records which it has read were truncated since. A follower does not send this request: the response to its Fetch
+names a diverging epoch (KIP-595).
 
 Brokers ask with CLUSTER_ACTION, consumers with DESCRIBE on each topic.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import each_in, on_topic, unless
 from moldau.broker.apis.parts import LIGHT_SIZE, cut
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -22,10 +25,6 @@ from moldau.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(
@@ -43,18 +42,17 @@ def handle(
 
 
 def _answer(services: Services, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = services.replicas.find((topic, requested.partition))
+    index = requested.partition
+    partition = services.replicas.find((topic, index))
     if partition is None:
-        return EpochEndOffset(
-            partition=requested.partition, error_code=services.replicas.error_of(topic, requested.partition)
-        )
+        return EpochEndOffset(partition=index, error_code=services.replicas.error_of(topic, index))
     refusal = partition.check_leader_epoch(requested.current_leader_epoch)
     if refusal is ErrorCode.NONE and not partition.is_leader:
         refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if refusal is not ErrorCode.NONE:
-        return EpochEndOffset(partition=requested.partition, error_code=refusal)
+        return EpochEndOffset(partition=index, error_code=refusal)
     epoch, end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
-    return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)
+    return EpochEndOffset(partition=index, leader_epoch=epoch, end_offset=end_offset)
 
 
 API: Final = Api(

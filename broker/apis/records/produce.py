@@ -1,20 +1,22 @@
 """Produce (API key 0, versions 3-13; KIP-98, KIP-110, KIP-467, KIP-516, KIP-890, KIP-951): appends and acknowledges.
 
-Each partition's batch is appended before the next request of the connection is handled. The response is sent when every
-partition has reached the acknowledgement that the client asked for (`acks`): with acks=all it waits in the purgatory
-for the in-sync replicas. KIP-98: idempotent producers, and transactions. KIP-110: zstd. KIP-467: the errors of single
-records. KIP-516: topic ids, in version 13. KIP-890: the first records of a transaction in a partition are appended
-once the transaction coordinator knows of it (`broker/apis/records/unverified_batches.py`). KIP-951: current leaders,
-from version 10 on.
+3: idempotent producers, and transactions (KIP-98) · 5: log start offsets (KIP-107) · 7: zstd (KIP-110) · 8: the errors
+of single records (KIP-467) · 10: current leaders (KIP-951) · 11: TRANSACTION_ABORTABLE (KIP-890) · 12: the first
+records of a transaction in a partition add it to the transaction (KIP-890) · 13: topic ids (KIP-516).
+
+Each partition's batch is appended before the next request of the connection is handled, but the first records of a
+transaction in a partition once the transaction coordinator knows of it (`unverified_batches.py`). The response is sent
+when every partition has reached the acknowledgement that the client asked for (`acks`): with acks=all it waits in the
+purgatory for the in-sync replicas.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import ABORTABLE, Api
-from moldau.broker.apis.large_batches import LargeBatch
+from moldau.broker.apis.large import LargeBatch
 from moldau.broker.apis.needs import (
     Answer,
     change_response,
@@ -34,8 +36,10 @@ from moldau.broker.apis.records.unverified_batches import (
     is_transactional,
     unverified_batch,
 )
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.broker.purgatory.purgatory import AppendedRecords
-from moldau.broker.runtime.pending import VALIDATION, Pending
+from moldau.broker.runtime.pending import VALIDATION, Pending, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -46,22 +50,16 @@ from moldau.protocol.messages.produce import (
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch
 from moldau.protocol.refusals import refused
+from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
 from moldau.storage.log.append import AppendResult
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.replication.partition import Partition
-    from moldau.storage.producers.verification import VerificationGuard
+from moldau.storage.producers.verification import VerificationGuard
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 
 
-def handle(
-    services: Services, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Pending[ProduceResponse] | None:
+def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse] | None:
     """All batches are appended before this returns, except those that an executor thread examines because of their
     size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync if
     flush.messages asks for one.
@@ -87,7 +85,7 @@ class Produce:
         self._unverified: list[UnverifiedBatch] = []
         """What waits for the transaction coordinator before it is appended."""
 
-    def answer(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+    def answer(self) -> Reply[ProduceResponse] | None:
         services, request = self._services, self._request
         refusal = NONE if -1 <= request.acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
         by_id = self._context.version >= TOPIC_ID_VERSION
@@ -191,7 +189,7 @@ class Produce:
         fill(answer, AppendResult(replicas.error_of(partition.topic, partition.index), -1, -1, -1, -1))
         return True
 
-    def _postpone(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+    def _postpone(self) -> Reply[ProduceResponse] | None:
         """Continue once the transaction coordinator has answered and the large batches are examined: by then all
         batches are appended or refused. The copies of the batches count as request memory until then. If the
         coordinator answers at once and no batch is large, nothing is postponed.
@@ -217,11 +215,8 @@ class Produce:
             finally:
                 services.request_memory.give_back(copied_size)
             answer = self._finished()
-            if isinstance(answer, Pending):
-                reply.on_abandon = answer.abandon
-                answer.listen(reply.complete)
-            elif answer is not None:
-                reply.complete(answer)
+            if answer is not None:
+                reply.follow(answer)
 
         context.connection.hold()
         services.spawn(context.connection.hold_during(work()))
@@ -231,7 +226,7 @@ class Produce:
         for each in verification.accepted():
             self._append_verified(each)
 
-    def _finished(self) -> ProduceResponse | Pending[ProduceResponse] | None:
+    def _finished(self) -> Reply[ProduceResponse] | None:
         has_failed = any(each.error_code for topic in self._responses for each in topic.partition_responses)
         return finish(self._services, self._context, self._request, self._responses, self._parked, has_failed)
 
@@ -285,8 +280,5 @@ API: Final = Api(
     needs=allowed,
     lists=[cut("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
     hook=produce_hook,
-    errors_before={
-        11: ABORTABLE,
-        12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS},
-    },
+    errors_before={11: ABORTABLE, 12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}},
 )

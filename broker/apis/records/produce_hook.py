@@ -12,9 +12,10 @@ handled like any other. Successive produces to a partition differ only in the co
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, finish, must_wait
+from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext, Route
 from moldau.broker.purgatory.purgatory import AppendedRecords
 from moldau.protocol.compiler import encode
@@ -30,9 +31,6 @@ from moldau.protocol.record_batch import ATTRIBUTES_POSITION, CONTROL_BIT, HEADE
 from moldau.replication.partition import Partition
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.storage.log.append import AppendResult
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
 
 NONE: Final = ErrorCode.NONE
 """A local name for the enum member, because its lookup takes as long as a call."""

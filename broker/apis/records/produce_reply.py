@@ -6,11 +6,13 @@ It is sent once the records are committed (acks=all), or durable if a topic asks
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.records.current_leaders import FIRST_PRODUCE_VERSION, add_to_produce
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.broker.purgatory.purgatory import AppendedRecords, DelayedOperation, DelayedProduce
-from moldau.broker.runtime.pending import FLUSH, Pending
+from moldau.broker.runtime.pending import FLUSH, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -19,13 +21,8 @@ from moldau.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from moldau.replication.partition import ACKS_ALL
+from moldau.replication.partition import ACKS_ALL, Partition
 from moldau.storage.log.append import AppendResult
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.replication.partition import Partition
 
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
@@ -40,7 +37,7 @@ def finish(
     responses: list[TopicProduceResponse],
     parked: list[AppendedRecords],
     has_failed: bool,
-) -> ProduceResponse | Pending[ProduceResponse] | None:
+) -> Reply[ProduceResponse] | None:
     """Answer, or wait in the purgatory until the records are committed, or durable if a topic asks for that."""
     if has_failed:
         context.route.count_errors(

@@ -1,14 +1,18 @@
-"""DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290): the ACLs that a filter selects, by the pattern they are on.
+"""DescribeAcls (API key 29, versions 1-3; KIP-11, KIP-290, KIP-373): the ACLs that a filter selects, by pattern.
 
-Without an authorizer there are none to list.
+1: prefixes (KIP-290) · 3: ACLs on users (KIP-373). Without an authorizer there are none to list.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import (
     AclDescription,
@@ -18,12 +22,6 @@ from moldau.protocol.messages.describe_acls import (
 )
 from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import AclFilter
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.metadata_image import MetadataImage
 
 DICTIONARIES: Final = 256
 """Of the patterns that were seen: with 100,000 patterns each has 400."""
@@ -61,10 +59,7 @@ def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
         resource = resources.get(pattern)
         if resource is None:
             resource = resources[pattern] = DescribeAclsResource(
-                resource_type=binding.kind,
-                resource_name=binding.name,
-                pattern_type=binding.pattern_type,
-                acls=[],
+                resource_type=binding.kind, resource_name=binding.name, pattern_type=binding.pattern_type, acls=[]
             )
             response.resources.append(resource)
         resource.acls.append(
@@ -82,9 +77,4 @@ def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
     return response
 
 
-API: Final = Api(
-    DescribeAclsRequest,
-    broker=handle,
-    controller=handle,
-    needs=needs_cluster(AclOperation.DESCRIBE),
-)
+API: Final = Api(DescribeAclsRequest, broker=handle, controller=handle, needs=needs_cluster(AclOperation.DESCRIBE))

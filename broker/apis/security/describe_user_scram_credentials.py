@@ -6,11 +6,14 @@ Without names the answer lists all users that have credentials.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import cut, sorted_in_slices
+from moldau.broker.apis.parts import Answering, cut, sorted_in_slices
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.kraft.image.persistent_map import PersistentMap
 from moldau.kraft.image.security.scram_credentials import ScramKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_user_scram_credentials import (
@@ -20,16 +23,9 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from moldau.security.access import AclOperation
-from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
+from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS, ScramCredential
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.persistent_map import PersistentMap
-    from moldau.security.sasl.scram.credential import ScramCredential
-
-    Credentials = PersistentMap[ScramKey, ScramCredential]
+Credentials = PersistentMap[ScramKey, ScramCredential]
 
 
 def handle(services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> object:

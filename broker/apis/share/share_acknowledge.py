@@ -1,6 +1,6 @@
 """ShareAcknowledge (API key 79, versions 1-2; KIP-932, KIP-1222): a member of a share group tells the fate of records.
 
-KIP-1222: from version 2 on a lock may be renewed. The answer comes when the share coordinator has stored the changes.
+2: a lock may be renewed (KIP-1222). The answer comes when the share coordinator has stored the changes.
 `acknowledge` serves the acknowledgements in a ShareFetch too.
 """
 
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
-from moldau.broker.apis.records.current_leaders import current_leader, endpoints_of
+from moldau.broker.apis.records.current_leaders import Leaders
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.share.heartbeat import MEMBER_ID_LENGTH_MAX
 from moldau.coordinator.share_coordinator.state import ShareKey
@@ -29,14 +31,10 @@ from moldau.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from moldau.protocol.messages.share_fetch import FetchPartition
+from moldau.protocol.messages.share_fetch import FetchPartition, ShareFetchRequest
 from moldau.replication.share.changes import RENEW, AcknowledgementBatch
 from moldau.replication.share.sessions import FINAL_EPOCH, SESSION_PARTITIONS_MAX, SessionKey, SessionPartition
 from moldau.security.access import AclOperation, ResourceKind
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 RENEW_VERSION: Final = 2
 """From this version on locks may be renewed."""
@@ -65,11 +63,6 @@ def handle(services: Services, context: RequestContext, request: ShareAcknowledg
     if error is not ErrorCode.NONE:
         return ShareAcknowledgeResponse(error_code=error)
     reply: Pending[ShareAcknowledgeResponse] = Pending(waits_for=COORDINATOR)
-    named = (
-        (SessionPartition(topic.topic_id, each.partition_index), each)
-        for topic in request.topics
-        for each in topic.partitions
-    )
 
     def ended(outcomes: Outcomes) -> None:
         if epoch == FINAL_EPOCH:
@@ -77,10 +70,17 @@ def handle(services: Services, context: RequestContext, request: ShareAcknowledg
         reply.complete(response_of(services, context, group_id, outcomes))
 
     def acknowledging() -> Answering:
-        yield from acknowledge(services, context, key, named, ended, is_renewal=request.is_renew_ack)
+        yield from acknowledge(services, context, key, named(request), ended, is_renewal=request.is_renew_ack)
         return reply
 
     return services.long_requests.answer(context, acknowledging())
+
+
+def named(request: ShareAcknowledgeRequest | ShareFetchRequest) -> Iterator[tuple[SessionPartition, AboutPartition]]:
+    """The partitions that a request names, each with what the request says of it."""
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield SessionPartition(topic.topic_id, each.partition_index), each
 
 
 def refusal_of(services: Services, context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode:
@@ -111,7 +111,7 @@ def acknowledge(
     services: Services,
     context: RequestContext,
     key: SessionKey,
-    named: Iterable[tuple[SessionPartition, AboutPartition]],
+    asked: Iterable[tuple[SessionPartition, AboutPartition]],
     ended: Callable[[Outcomes], None],
     *,
     is_renewal: bool,
@@ -119,7 +119,7 @@ def acknowledge(
     """Acknowledge, and call `ended` once with the outcome for each partition. Yields at every partition."""
     outcomes: Outcomes = {}
     wanted: dict[SessionPartition, list[AcknowledgementBatch]] = {}
-    for partition, about in named:
+    for partition, about in asked:
         batches = list(batches_of(about))
         error = error_of(services, context, partition, batches, is_renewal=is_renewal)
         if error is not ErrorCode.NONE:
@@ -189,7 +189,7 @@ def response_of(
     services: Services, context: RequestContext, group_id: str, outcomes: Mapping[SessionPartition, Outcome]
 ) -> ShareAcknowledgeResponse:
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-    leaders = []
+    leaders = Leaders(services, context.listener.name)
     for (topic_id, index), (error, message) in outcomes.items():
         data = PartitionData(
             partition_index=index,
@@ -198,19 +198,12 @@ def response_of(
             current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
         )
         if error in MOVED:
-            leader = current_leader(services, (topic_id, index))
-            data.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
-            leaders.append(leader)
+            data.current_leader = leaders.of((topic_id, index), LeaderIdAndEpoch)
         topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(data)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=services.share_partitions.settings_of(group_id).limits.lock_duration_ms,
         responses=list(topics.values()),
-        node_endpoints=[
-            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in endpoints_of(services, context.listener.name, leaders)
-        ]
-        if leaders
-        else [],
+        node_endpoints=leaders.endpoints(NodeEndpoint),
     )
 
 

@@ -1,8 +1,9 @@
 """ShareFetch (API key 78, versions 1-2; KIP-932, KIP-1206, KIP-1222): acquires records for a member of a share group.
 
-KIP-1206: a strict limit on the records. KIP-1222: a request that renews locks fetches nothing. The records are found as
-those of a Fetch are: in the local log or in remote storage, up to the bound of the group's isolation level. Then the
-share partitions decide which of them the member acquires, and the response has the record batches that hold these.
+2: the limit on the records may be strict (KIP-1206), and a request that renews locks fetches nothing (KIP-1222). The
+records are found as those of a Fetch are: in the local log or in remote storage, up to the bound of the group's
+isolation level. Then the share partitions decide which of them the member acquires, and the response has the record
+batches that hold these.
 
     session ──▶ acknowledgements ─────────────────────────────────────────────┐
             └─▶ plan ──▶ enough bytes? ──▶ read ──▶ acquire ──▶ cut batches ──┴──▶ response
@@ -12,29 +13,30 @@ share partitions decide which of them the member acquires, and the response has 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import Answering
-from moldau.broker.apis.records.current_leaders import CurrentLeader, current_leader, endpoints_of
-from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max
+from moldau.broker.apis.records.current_leaders import Leaders
+from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, SIZE_SIZE, fetch_size_max, warm, when_read
+from moldau.broker.apis.services import Services
 from moldau.broker.apis.share.share_acknowledge import (
     ACKNOWLEDGED,
     MOVED,
     Outcomes,
     acknowledge,
+    named,
     refusal_of,
     release_session,
 )
+from moldau.broker.network.route import RequestContext
 from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LAST_STABLE_OFFSET, DelayedOperation
-from moldau.broker.runtime.pending import DATA, Pending
+from moldau.broker.runtime.pending import DATA, Pending, Reply
 from moldau.broker.share_partitions.runner import SharePartitionRunner
 from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.compiler import encoder_of
@@ -64,10 +66,6 @@ from moldau.replication.source import PageCacheMiss, PendingRemoteRead
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.storage.files.file_slice import FileSlice
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 log = logging.getLogger("moldau.share")
 
 RENEW_VERSION: Final = 2
@@ -90,8 +88,10 @@ Fetched: TypeAlias = dict[SessionPartition, PartitionData]
 def handle(services: Services, context: RequestContext, request: ShareFetchRequest) -> object:
     group_id, member_id = request.group_id, request.member_id
     error = refusal_of(services, context, group_id, member_id)
+    if error is not ErrorCode.NONE:
+        return refused(error)
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
-    if error is ErrorCode.NONE and is_renewal:
+    if is_renewal:
         limits = {"maxBytes": request.max_bytes, "minBytes": request.min_bytes}
         limits |= {"maxRecords": request.max_records, "maxWaitMs": request.max_wait_ms}
         message = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value)
@@ -101,8 +101,6 @@ def handle(services: Services, context: RequestContext, request: ShareFetchReque
                 error_message=message + "if isRenewAck is true.",
                 acquisition_lock_timeout_ms=0,
             )
-    if error is not ErrorCode.NONE:
-        return refused(error)
     assert group_id is not None and member_id is not None
     wish = wish_of(request, SessionKey(group_id, member_id))
     found = services.share_sessions.open(wish)
@@ -127,11 +125,7 @@ def refused_later(services: Services, request: ShareFetchRequest, error: ErrorCo
 
 
 def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
-    partitions = [
-        (SessionPartition(topic.topic_id, each.partition_index), bool(each.acknowledgement_batches))
-        for topic in request.topics
-        for each in topic.partitions
-    ]
+    partitions = [*named(request)]
     return ShareFetchWish(
         key,
         request.share_session_epoch,
@@ -141,7 +135,7 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
             for each in request.forgotten_topics_data
             for index in each.partitions
         ),
-        any(has_batches for _, has_batches in partitions),
+        any(each.acknowledgement_batches for _, each in partitions),
     )
 
 
@@ -224,13 +218,9 @@ class ShareFetch:
     def _begin(self) -> Iterator[None]:
         request, wish = self._request, self._wish
         if wish.has_acknowledgements:
-            named = (
-                (SessionPartition(topic.topic_id, each.partition_index), each)
-                for topic in request.topics
-                for each in topic.partitions
-            )
+            asked, is_renewal = named(request), request.is_renew_ack
             yield from acknowledge(
-                self._services, self._context, wish.key, named, self._acknowledged, is_renewal=request.is_renew_ack
+                self._services, self._context, wish.key, asked, self._acknowledged, is_renewal=is_renewal
             )
         else:
             self._outcomes = {}
@@ -292,7 +282,7 @@ class ShareFetch:
     def _fail(self, partition: SessionPartition, error: ErrorCode) -> None:
         self._fetched[partition] = empty(partition, error)
 
-    def _attempt(self, is_last: bool) -> Fetched | Pending[Fetched] | None:
+    def _attempt(self, is_last: bool) -> Reply[Fetched] | None:
         """What is fetched; None if there are fewer bytes than the client asks for and its wait is not over."""
         if not self._has_session:
             return self._fetched
@@ -372,20 +362,15 @@ class ShareFetch:
         return operation.reply
 
     def _warm(self, cold: PageCacheMiss, is_last: bool) -> Pending[Fetched]:
-        """Read the bytes that a lookup needs into the page cache on an executor thread, then plan once more."""
         reply: Pending[Fetched] = Pending()
         self._lookups_left -= 1
 
-        async def warm() -> None:
-            try:
-                await self._services.environment.offload(cold.place.warm)
-            except OSError as error:
-                log.error("an index cannot be read for a share fetch: %s", error)
-                cold.log.fail_unless_passing(error)
+        def plan_again(has_failed: bool) -> None:
+            if has_failed:
                 self._lookups_left = 0
-            asyncio.get_running_loop().call_soon(self._attempt_again, reply, is_last)
+            reply.follow(self._attempt(is_last) or self._wait())
 
-        self._services.spawn(warm())
+        self._services.spawn(warm(self._services, cold, plan_again))
         return reply
 
     def _await_remote(self, remote: PendingRemoteRead, is_last: bool) -> Pending[Fetched]:
@@ -394,32 +379,18 @@ class ShareFetch:
         now_ms = self._services.environment.monotonic_ms()
         if self._remote_deadline_ms is None:
             self._remote_deadline_ms = now_ms + self._services.settings.config.integer("remote.fetch.max.wait.ms")
-        is_over = False
 
-        def again() -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
-                timer.cancel()
-                self._attempt_again(reply, is_last or not self.awaits_remote)
+        def plan_again() -> None:
+            reply.follow(self._attempt(is_last or not self.awaits_remote) or self._wait())
 
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(self._remote_deadline_ms - now_ms, 0) / 1000, again)
-        remote.when_done(partial(_soon, loop, again))
+        when_read(remote, self._remote_deadline_ms - now_ms, plan_again)
         return reply
-
-    def _attempt_again(self, reply: Pending[Fetched], is_last: bool) -> None:
-        fetched = self._attempt(is_last) or self._wait()
-        if isinstance(fetched, Pending):
-            fetched.listen(reply.complete)
-        else:
-            reply.complete(fetched)
 
     # Reading and acquiring
 
     def _read(
         self, ready: dict[SessionPartition, SharePartitionRunner], reads: Sequence[PlannedRead]
-    ) -> Fetched | Pending[Fetched]:
+    ) -> Reply[Fetched]:
         found: list[tuple[PlannedRead, BytesLike | None]] = []
         try:
             for read in reads:
@@ -515,31 +486,21 @@ class ShareFetch:
             answer = answers.setdefault(partition, empty(partition, ErrorCode.NONE))
             answer.acknowledge_error_code, answer.acknowledge_error_message = error, message
         response = ShareFetchResponse(
-            throttle_time_ms=self._throttle_ms,
-            acquisition_lock_timeout_ms=self._settings.limits.lock_duration_ms,
+            throttle_time_ms=self._throttle_ms, acquisition_lock_timeout_ms=self._settings.limits.lock_duration_ms
         )
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        leaders: list[CurrentLeader] = []
+        leaders = Leaders(self._services, self._context.listener.name)
         for (topic_id, index), answer in answers.items():
             if answer.error_code in MOVED:
-                leader = current_leader(self._services, (topic_id, index))
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
-                leaders.append(leader)
+                answer.current_leader = leaders.of((topic_id, index), LeaderIdAndEpoch)
             topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(answer)
         response.responses = list(topics.values())
-        response.node_endpoints = [
-            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in endpoints_of(self._services, self._context.listener.name, leaders)
-        ]
+        response.node_endpoints = leaders.endpoints(NodeEndpoint)
         if self._wish.epoch == FINAL_EPOCH:
             release_session(self._services, self._wish.key)
         if self._quota is not None and not self._throttle_ms:
             response.throttle_time_ms = self._throttled_ms(response_size(response, self._context.version))
         self._reply.complete(response)
-
-
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    loop.call_soon(callback)
 
 
 def response_size(response: ShareFetchResponse, version: int) -> int:

@@ -8,13 +8,15 @@ answers UNSUPPORTED_VERSION before it asks the ACLs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import after_hashes, submit_event
+from moldau.broker.apis.coordinator import submit_event, subscribed
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import all_of, every, needs, on_group, on_topic
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.share.events import ShareHeartbeat
 from moldau.coordinator.share.heartbeat import refused
@@ -24,17 +26,13 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 
 def handle(services: Services, context: RequestContext, request: ShareGroupHeartbeatRequest) -> object:
     if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
         return refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     client_id, client_host = context.client_id or "", f"/{context.client_host}"
 
-    def submitted() -> ShareGroupHeartbeatResponse | Pending[ShareGroupHeartbeatResponse]:
+    def submitted() -> Reply[ShareGroupHeartbeatResponse]:
         return submit_event(
             services.groups.runner_of(request.group_id),
             context.version,
@@ -42,10 +40,7 @@ def handle(services: Services, context: RequestContext, request: ShareGroupHeart
             lambda error: refused(Refusal(error)),
         )
 
-    names = request.subscribed_topic_names
-    if not names:
-        return submitted()
-    return services.long_requests.answer(context, after_hashes(services, names, submitted))
+    return subscribed(services, context, request.subscribed_topic_names, submitted)
 
 
 API: Final = Api(

@@ -1,28 +1,30 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets (API keys 90 to 92; KIP-932, KIP-1226).
+"""The offsets of share groups: the group says which share partitions it has, the share coordinator keeps their start
+offsets.
 
-The group says which share partitions it has, the share coordinator keeps their start offsets. KIP-1226: the lag counts
-the records after the start offset whose delivery is not complete; the leader of the partition gives the latest offset.
+DescribeShareGroupOffsets (API key 90, versions 0-1; KIP-932, KIP-1226): the start offset of each share partition.
+1: the lag (KIP-1226), which counts the records after the start offset whose delivery is not complete. The leader of the
+partition gives the latest offset.
+AlterShareGroupOffsets (API key 91, version 0; KIP-932): sets the start offsets of a group without members.
+DeleteShareGroupOffsets (API key 92, version 0; KIP-932): forgets topics of a group without members.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import ReplyToken, join_answers
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.share_coordinator_messages import Answers
-from moldau.broker.coordinators.share_group_commands import (
-    delete_states,
-    initialize_states,
-    read_summaries,
-    succeeded,
-)
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.coordinators.share_group_commands import delete_states, initialize_states, read_summaries, succeeded
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply
+from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.group.membership import Refusal
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share.events import (
@@ -56,24 +58,21 @@ from moldau.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from moldau.protocol.refusals import refused
 from moldau.protocol.schema import ZERO_UUID
 from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
 from moldau.security.access import AclOperation, ResourceKind
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.coordinator.group.group import AboutGroup
-
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 NOT_KNOWN: Final = -1
+TEXTS: Final = {
+    error: ERROR_TEXTS[error] for error in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID)
+}
+"""The texts beside errors of a whole request."""
 
 
 def submit(
-    services: Services,
-    group_id: str,
-    event_of: Callable[[Waiter], AboutGroup],
-    answered: Callable[[object], None],
+    services: Services, group_id: str, event_of: Callable[[Waiter], AboutGroup], answered: Callable[[object], None]
 ) -> None:
     """Step the group's machine, and call `answered` with its answer, or with a `Refusal`."""
     runner = services.groups.runner_of(group_id)
@@ -83,8 +82,21 @@ def submit(
         runner.submit(event_of(Waiter(ReplyToken(answered, lambda answer: answer), 0)))
 
 
-def is_off(services: Services) -> bool:
-    return not services.cluster.image.features.levels.get(SHARE_VERSION, 0)
+def error_of(services: Services, context: RequestContext, group_id: str, operation: AclOperation) -> ErrorCode:
+    """The error of a request about a group, before the group is looked up."""
+    if not services.cluster.image.features.levels.get(SHARE_VERSION, 0):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if not context.access.allows(operation, ResourceKind.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def hidden_topics(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest | DeleteShareGroupOffsetsRequest
+) -> set[str]:
+    """The topics of a request that the client may not read."""
+    names = [topic.topic_name for topic in request.topics]
+    return {name for name in names if not context.access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}
 
 
 # Describing
@@ -99,14 +111,10 @@ def describe(
 
 def describe_group(
     services: Services, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
-) -> DescribeShareGroupOffsetsResponseGroup | Pending[DescribeShareGroupOffsetsResponseGroup]:
+) -> Reply[DescribeShareGroupOffsetsResponseGroup]:
     described = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
-    error = ErrorCode.NONE
-    if is_off(services):
-        error = ErrorCode.UNSUPPORTED_VERSION
-    elif not context.access.allows(AclOperation.DESCRIBE, ResourceKind.GROUP, group.group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if error is not ErrorCode.NONE:
+    error = error_of(services, context, group.group_id, AclOperation.DESCRIBE)
+    if error not in (ErrorCode.NONE, ErrorCode.INVALID_GROUP_ID):  # The machine answers what an empty id gets.
         described.error_code = error
         return described
     reply: Pending[DescribeShareGroupOffsetsResponseGroup] = Pending(waits_for=COORDINATOR)
@@ -213,24 +221,13 @@ class Description:
 # Altering
 
 
-def alter(
-    services: Services, context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
-    group_id, access = request.group_id, context.access
-    if is_off(services):
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    if not access.allows(AclOperation.READ, ResourceKind.GROUP, group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return AlterShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
-    if not group_id:
-        error = ErrorCode.INVALID_GROUP_ID
-        return AlterShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
-    reply: Pending[AlterShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
-    hidden = {
-        topic.topic_name
-        for topic in request.topics
-        if not access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.topic_name)
-    }
+def alter(services: Services, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> object:
+    group_id = request.group_id
+    error = error_of(services, context, group_id, AclOperation.READ)
+    if error is not ErrorCode.NONE:
+        return refused(request, context.version, error, TEXTS.get(error))
+    reply: Pending[object] = Pending(waits_for=COORDINATOR)
+    hidden = hidden_topics(context, request)
     offsets = tuple(
         (topic.topic_name, each.partition_index, each.start_offset)
         for topic in request.topics
@@ -240,8 +237,7 @@ def alter(
 
     def decided(answer: object) -> None:
         if isinstance(answer, Refusal):
-            error, message = answer
-            reply.complete(AlterShareGroupOffsetsResponse(error_code=error, error_message=message))
+            reply.complete(refused(request, context.version, *answer))
             return
         assert isinstance(answer, OffsetsToAlter)
         initialize_states(services.share_persister, group_id, answer.state_epoch, answer.offsets, stored)
@@ -282,28 +278,19 @@ def altered(
 # Deleting
 
 
-def delete(
-    services: Services, context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
-    group_id, access = request.group_id, context.access
-    if is_off(services):
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    if not access.allows(AclOperation.DELETE, ResourceKind.GROUP, group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
-    if not group_id:
-        error = ErrorCode.INVALID_GROUP_ID
-        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=ERROR_TEXTS[error])
-    reply: Pending[DeleteShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
-    names = [topic.topic_name for topic in request.topics]
-    hidden = {name for name in names if not access.allows(AclOperation.READ, ResourceKind.TOPIC, name)}
+def delete(services: Services, context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> object:
+    group_id = request.group_id
+    error = error_of(services, context, group_id, AclOperation.DELETE)
+    if error is not ErrorCode.NONE:
+        return refused(request, context.version, error, TEXTS.get(error))
+    reply: Pending[object] = Pending(waits_for=COORDINATOR)
+    names, hidden = [topic.topic_name for topic in request.topics], hidden_topics(context, request)
     visible = tuple(name for name in names if name not in hidden)
     answers: dict[tuple[bytes, int], StateAnswer] = {}
 
     def decided(answer: object) -> None:
         if isinstance(answer, Refusal):
-            error, message = answer
-            reply.complete(DeleteShareGroupOffsetsResponse(error_code=error, error_message=message))
+            reply.complete(refused(request, context.version, *answer))
             return
         assert isinstance(answer, StatesToDelete)
         delete_states(services.share_persister, group_id, answer.states, deleted)
@@ -361,16 +348,6 @@ APIS: Final = (
         needs=handler_asks,
         lists=[cut("groups.topics.partitions", "groups.topics.partitions")],
     ),
-    Api(
-        AlterShareGroupOffsetsRequest,
-        broker=alter,
-        needs=handler_asks,
-        lists=[at_most(SESSION_PARTITIONS_MAX)],
-    ),
-    Api(
-        DeleteShareGroupOffsetsRequest,
-        broker=delete,
-        needs=handler_asks,
-        lists=[at_most(SESSION_PARTITIONS_MAX)],
-    ),
+    Api(AlterShareGroupOffsetsRequest, broker=alter, needs=handler_asks, lists=[at_most(SESSION_PARTITIONS_MAX)]),
+    Api(DeleteShareGroupOffsetsRequest, broker=delete, needs=handler_asks, lists=[at_most(SESSION_PARTITIONS_MAX)]),
 )

@@ -1,5 +1,12 @@
-"""InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
-ReadShareGroupStateSummary (API keys 83 to 87; KIP-932): other brokers ask the share coordinator of this one.
+"""The state of share groups (KIP-932): other brokers ask the share coordinator of this one.
+
+InitializeShareGroupState (API key 83, version 0; KIP-932): a share partition begins at an offset.
+ReadShareGroupState (API key 84, version 0; KIP-932): the start offset and the batches in flight.
+WriteShareGroupState (API key 85, versions 0-1; KIP-932, KIP-1226): what has changed of them.
+1: the number of records whose delivery is complete (KIP-1226).
+DeleteShareGroupState (API key 86, version 0; KIP-932): forgets a share partition.
+ReadShareGroupStateSummary (API key 87, versions 0-1; KIP-932, KIP-1226): the start offset alone.
+1: the number of records whose delivery is complete (KIP-1226).
 
 Each share partition of a request is an event of its own shard; the response comes when all of them are answered.
 """
@@ -8,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
-from moldau.broker.apis.lists import one_pass
+from moldau.broker.apis.lists import OnePass, one_pass
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import cut
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.apis.parts import SIZE, cut
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Pending, Reply
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share_coordinator.events import (
     DeleteState,
@@ -28,57 +37,26 @@ from moldau.coordinator.share_coordinator.events import (
 )
 from moldau.coordinator.share_coordinator.state import ShareKey, StateBatch
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
-from moldau.protocol.messages import (
-    delete_share_group_state as delete,
-)
-from moldau.protocol.messages import (
-    initialize_share_group_state as initialize,
-)
-from moldau.protocol.messages import (
-    read_share_group_state as read,
-)
-from moldau.protocol.messages import (
-    read_share_group_state_summary as summary,
-)
-from moldau.protocol.messages import (
-    write_share_group_state as write,
-)
+from moldau.protocol.messages import read_share_group_state as read
 from moldau.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
 from moldau.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
-from moldau.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
 from moldau.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from moldau.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from moldau.protocol.schema import fields_of, response_class_of, struct_of
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
-Request: TypeAlias = (
-    initialize.InitializeShareGroupStateRequest
-    | read.ReadShareGroupStateRequest
-    | write.WriteShareGroupStateRequest
-    | delete.DeleteShareGroupStateRequest
-    | summary.ReadShareGroupStateSummaryRequest
-)
-Response: TypeAlias = (
-    initialize.InitializeShareGroupStateResponse
-    | read.ReadShareGroupStateResponse
-    | write.WriteShareGroupStateResponse
-    | delete.DeleteShareGroupStateResponse
-    | summary.ReadShareGroupStateSummaryResponse
-)
 BATCHES_MAX: Final = 10_000
 """The most batches of a share partition in a write. DIVERGES: Apache Kafka has no such limit; a share group has at most
 as many records in flight as `group.share.max.partition.max.record.locks` says.
 """
 
 
-def handle(services: Services, context: RequestContext, request: Request) -> Pending[Response]:
+def handle(services: Services, context: RequestContext, request: Any) -> Pending[object]:
     """The answers for all share partitions of the request. A request without any has an empty response."""
-    answers: list[StateAnswer | Pending[StateAnswer]] = []
+    answers: list[Reply[StateAnswer]] = []
+    event_of = EVENTS[type(request)]
     for key, data in partitions_of(request):
-        if isinstance(data, write.PartitionData) and len(data.state_batches) > BATCHES_MAX:
+        if isinstance(request, WriteShareGroupStateRequest) and len(data.state_batches) > BATCHES_MAX:
             answers.append(StateAnswer(ErrorCode.INVALID_REQUEST))
             continue
         event = partial(event_of, data, key)
@@ -86,7 +64,7 @@ def handle(services: Services, context: RequestContext, request: Request) -> Pen
     return join_answers(answers, partial(response_of, request))
 
 
-def partitions_of(request: Request) -> Iterator[tuple[ShareKey, object]]:
+def partitions_of(request: Any) -> Iterator[tuple[ShareKey, Any]]:
     """The keys of a request with their entries; none if a part of the request is empty."""
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return
@@ -95,143 +73,77 @@ def partitions_of(request: Request) -> Iterator[tuple[ShareKey, object]]:
             yield ShareKey(request.group_id, topic.topic_id, each.partition), each
 
 
-def event_of(data: object, key: ShareKey, waiter: Waiter) -> StateRequest:
-    """The event for one entry of a request."""
-    match data:
-        case initialize.PartitionData():
-            return InitializeState(waiter, key, data.state_epoch, data.start_offset)
-        case read.PartitionData():
-            return ReadState(waiter, key, data.leader_epoch)
-        case summary.PartitionData():
-            return ReadStateSummary(waiter, key)
-        case delete.PartitionData():
-            return DeleteState(waiter, key)
-    assert isinstance(data, write.PartitionData)
-    return WriteState(
-        waiter,
-        key,
-        data.state_epoch,
-        data.leader_epoch,
-        data.start_offset,
-        data.delivery_complete_count,
-        tuple(
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in data.state_batches
-        ),
+def write_event(data: Any, key: ShareKey, waiter: Waiter) -> WriteState:
+    epochs = data.state_epoch, data.leader_epoch
+    batches = tuple(
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in data.state_batches
     )
+    return WriteState(waiter, key, *epochs, data.start_offset, data.delivery_complete_count, batches)
 
 
-def message_of(answer: StateAnswer) -> str | None:
-    return answer.message or ERROR_TEXTS.get(answer.error)
+EVENTS: Final[Mapping[type, Callable[[Any, ShareKey, Waiter], StateRequest]]] = {
+    InitializeShareGroupStateRequest: lambda data, key, waiter: InitializeState(
+        waiter, key, data.state_epoch, data.start_offset
+    ),
+    read.ReadShareGroupStateRequest: lambda data, key, waiter: ReadState(waiter, key, data.leader_epoch),
+    WriteShareGroupStateRequest: write_event,
+    DeleteShareGroupStateRequest: lambda data, key, waiter: DeleteState(waiter, key),
+    ReadShareGroupStateSummaryRequest: lambda data, key, waiter: ReadStateSummary(waiter, key),
+}
+"""What makes the event for one entry of a request."""
 
 
-def response_of(request: Request, answers: Sequence[StateAnswer]) -> Response:
-    by_topic: dict[bytes, list[tuple[int, StateAnswer]]] = {}
+def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
+    response: Any = response_class_of(type(request))()
+    topic_class: Any = struct_of(type(response), "results")
+    by_topic: dict[bytes, Any] = {}
     for (key, _), answer in zip(partitions_of(request), answers, strict=True):
-        by_topic.setdefault(key.topic_id, []).append((key.partition, answer))
-    response, result, partition_result = RESULTS[type(request)]
-    return response(
-        results=[
-            result(topic_id=topic_id, partitions=[partition_result(*entry) for entry in entries])
-            for topic_id, entries in by_topic.items()
-        ]
-    )
+        if key.topic_id not in by_topic:
+            by_topic[key.topic_id] = topic_class(topic_id=key.topic_id)
+        by_topic[key.topic_id].partitions.append(
+            partition_result(struct_of(topic_class, "partitions"), key.partition, answer)
+        )
+    response.results = list(by_topic.values())
+    return response
 
 
-def outcome(make: Callable[..., object], partition: int, answer: StateAnswer) -> object:
-    """The result of an API that answers only whether it succeeded."""
-    return make(partition=partition, error_code=answer.error, error_message=message_of(answer))
-
-
-def read_result(partition: int, answer: StateAnswer) -> read.PartitionResult:
+def partition_result(result_class: type[Any], partition: int, answer: StateAnswer) -> object:
+    """The result of a partition: of what is known, the fields that the API tells."""
     is_error = answer.error is not ErrorCode.NONE
-    return read.PartitionResult(
-        partition=partition,
-        error_code=answer.error,
-        error_message=message_of(answer),
-        state_epoch=answer.state_epoch,
-        start_offset=0 if is_error else answer.start_offset,
-        state_batches=[
+    known = {
+        "partition": partition,
+        "error_code": answer.error,
+        "error_message": answer.message or ERROR_TEXTS.get(answer.error),
+        "state_epoch": answer.state_epoch,
+        "leader_epoch": answer.leader_epoch,
+        "start_offset": 0 if is_error else answer.start_offset,
+        "delivery_complete_count": answer.delivery_complete_count,
+        "state_batches": [
             read.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
             for first, last, state, count in answer.batches
         ],
-    )
-
-
-def summary_result(partition: int, answer: StateAnswer) -> summary.PartitionResult:
-    is_error = answer.error is not ErrorCode.NONE
-    return summary.PartitionResult(
-        partition=partition,
-        error_code=answer.error,
-        error_message=message_of(answer),
-        state_epoch=answer.state_epoch,
-        leader_epoch=answer.leader_epoch,
-        start_offset=0 if is_error else answer.start_offset,
-        delivery_complete_count=answer.delivery_complete_count,
-    )
-
-
-RESULTS: Final[Mapping[type, tuple[Callable[..., Response], Callable[..., object], Callable[..., object]]]] = {
-    initialize.InitializeShareGroupStateRequest: (
-        initialize.InitializeShareGroupStateResponse,
-        initialize.InitializeStateResult,
-        partial(outcome, initialize.PartitionResult),
-    ),
-    write.WriteShareGroupStateRequest: (
-        write.WriteShareGroupStateResponse,
-        write.WriteStateResult,
-        partial(outcome, write.PartitionResult),
-    ),
-    delete.DeleteShareGroupStateRequest: (
-        delete.DeleteShareGroupStateResponse,
-        delete.DeleteStateResult,
-        partial(outcome, delete.PartitionResult),
-    ),
-    read.ReadShareGroupStateRequest: (read.ReadShareGroupStateResponse, read.ReadStateResult, read_result),
-    summary.ReadShareGroupStateSummaryRequest: (
-        summary.ReadShareGroupStateSummaryResponse,
-        summary.ReadStateSummaryResult,
-        summary_result,
-    ),
-}
-"""By request: the response, the result of a topic, and what makes the result of a partition."""
+    }
+    return result_class(**{field.name: known[field.name] for field in fields_of(result_class)})
 
 
 STATES_SIZE: Final = 256
 """Share partitions of a part: their records are that many batches at most."""
 
+
+def state_api(request: type[Any], *further: OnePass, size: int = STATES_SIZE) -> Api[Any]:
+    needed = needs_cluster(AclOperation.CLUSTER_ACTION)
+    states = cut("topics.partitions", "results.partitions", size=size)
+    return Api(request, broker=handle, needs=needed, lists=[states, *further])
+
+
 APIS: Final = (
-    Api(
-        InitializeShareGroupStateRequest,
-        broker=handle,
-        needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
-    ),
-    Api(
-        ReadShareGroupStateRequest,
-        broker=handle,
-        needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
-    ),
-    Api(
+    state_api(InitializeShareGroupStateRequest),
+    state_api(read.ReadShareGroupStateRequest),
+    state_api(
         WriteShareGroupStateRequest,
-        broker=handle,
-        needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        lists=[
-            cut("topics.partitions", "results.partitions", size=STATES_SIZE),
-            one_pass("the handler refuses a share partition with more than 10,000", "topics.partitions.state_batches"),
-        ],
+        one_pass("the handler refuses a share partition with more than 10,000", "topics.partitions.state_batches"),
     ),
-    Api(
-        DeleteShareGroupStateRequest,
-        broker=handle,
-        needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        lists=[cut("topics.partitions", "results.partitions", size=STATES_SIZE)],
-    ),
-    Api(
-        ReadShareGroupStateSummaryRequest,
-        broker=handle,
-        needs=needs_cluster(AclOperation.CLUSTER_ACTION),
-        lists=[cut("topics.partitions", "results.partitions")],
-    ),
+    state_api(DeleteShareGroupStateRequest),
+    state_api(ReadShareGroupStateSummaryRequest, size=SIZE),
 )

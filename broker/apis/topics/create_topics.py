@@ -1,17 +1,19 @@
-"""CreateTopics (API key 19, versions 2-7; KIP-4, KIP-464, KIP-525, KIP-516): the controller decides.
+"""CreateTopics (API key 19, versions 2-7; KIP-4, KIP-464, KIP-516, KIP-525, KIP-599): the controller decides.
 
-Its response goes to the client as it is, once the partitions that this broker was assigned are made.
+4: the cluster's defaults (KIP-464) · 5: the settings of the topic (KIP-525) · 6: a client above its quota is refused
+(KIP-599) · 7: topic ids (KIP-516).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from moldau.broker.apis.api import Api
-from moldau.broker.apis.decided import OPEN_MAX, decide
+from moldau.broker.apis.api import Api, forward, forward_for_partitions
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
-from moldau.broker.apis.parts import cut
+from moldau.broker.apis.parts import OPEN_MAX, cut
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import Handler, RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC
@@ -19,18 +21,6 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.forwarding import ForwardingServices
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import Handler, RequestContext
-    from moldau.broker.runtime.pending import Pending
-
-
-def handle(
-    services: ForwardingServices, context: RequestContext, request: CreateTopicsRequest
-) -> Pending[CreateTopicsResponse]:
-    return services.controller.ask_for_partitions(request, context)
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -72,17 +62,14 @@ def too_many_topics(request: object) -> Handler | None:
         return None
 
     return lambda context, part: refused(
-        part,
-        context.version,
-        ErrorCode.POLICY_VIOLATION,
-        "Unable to perform excessively large batch operation.",
+        part, context.version, ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
     )
 
 
 API: Final = Api(
     CreateTopicsRequest,
-    broker=handle,
-    controller=decide,
+    broker=forward_for_partitions,
+    controller=forward,
     needs=allowed,
     lists=[
         cut("topics", open_max=OPEN_MAX, refuses=too_many_topics),

@@ -1,21 +1,23 @@
 """DeleteTopics (API key 20, versions 1-6; KIP-516, KIP-599): the controller decides.
 
-KIP-516: topics by id, from version 6 on.
+5: a message beside an error, and a client above its quota is refused (KIP-599) · 6: topics by id (KIP-516).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from moldau.broker.apis.api import Api
-from moldau.broker.apis.decided import OPEN_MAX, decide, forward
+from moldau.broker.apis.api import Api, forward
 from moldau.broker.apis.needs import Answer, change_response, on_cluster, on_topic, with_field
-from moldau.broker.apis.parts import ListPath, Parts
+from moldau.broker.apis.parts import OPEN_MAX, ListPath, Parts
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
 from moldau.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.protocol.schema import ZERO_UUID
-from moldau.security.access import AclOperation
+from moldau.security.access import Access, AclOperation
 
 FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 FAILED_TEXT: Final = ERROR_TEXTS[FAILED]
@@ -86,13 +88,7 @@ def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[D
 API: Final = Api(
     DeleteTopicsRequest,
     broker=forward,
-    controller=decide,
+    controller=forward,
     needs=allowed,
     lists=[Parts((ListPath("topics", "responses"), ListPath("topic_names", "responses")), open_max=OPEN_MAX)],
 )
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.topics import TopicsImage
-    from moldau.security.access import Access

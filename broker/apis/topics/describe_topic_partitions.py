@@ -6,17 +6,28 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from copy import copy
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from itertools import groupby, islice
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.needs import Answer, Need, change_response, divided, on_topic, refusals_of, with_field
+from moldau.broker.apis.needs import (
+    TOPIC_OPERATIONS,
+    Answer,
+    Need,
+    change_response,
+    divided,
+    on_topic,
+    permitted,
+    refusals_of,
+    with_field,
+)
 from moldau.broker.apis.parts import SIZE, ListPath, Parts, Pause, RequestPart, sorted_in_slices
-from moldau.broker.apis.visibility import TOPIC_OPERATIONS, permitted
+from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.topics import PartitionRegistration, Topic
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode
@@ -30,10 +41,6 @@ from moldau.protocol.messages.describe_topic_partitions import (
 )
 from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation, ResourceKind
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(
@@ -171,7 +178,7 @@ class TopicPages(Parts):
         is_refused = cursor is not None and (cursor.partition_index < 0 or not is_cursor_named)
         first_name = "" if cursor is None or is_refused else cursor.topic_name
         names = yield from sorted_in_slices((each.name for each in request.topics), first_name)
-        sorted_names = _distinct(names)
+        sorted_names = (name for name, _ in groupby(names))
         left = max(min(request.response_partition_limit, PAGE_PARTITIONS_MAX), 1)
         while names_of_part := list(islice(sorted_names, SIZE)):
             part = copy(request)
@@ -192,18 +199,4 @@ class TopicPages(Parts):
                 return
 
 
-def _distinct(names: Iterator[str]) -> Iterator[str]:
-    """Sorted names, each once."""
-    before = None
-    for name in names:
-        if name != before:
-            yield name
-        before = name
-
-
-API: Final = Api(
-    DescribeTopicPartitionsRequest,
-    broker=handle,
-    needs=allowed,
-    lists=[TopicPages()],
-)
+API: Final = Api(DescribeTopicPartitionsRequest, broker=handle, needs=allowed, lists=[TopicPages()])

@@ -1,24 +1,38 @@
 """Metadata (API key 3, versions 0-13; KIP-4, KIP-78, KIP-320, KIP-430, KIP-516): brokers, topics and leaders.
 
-The answer names the brokers that are alive, and the leader of each partition of the topics that the client asks for.
-Version 0 asks for all topics with an empty list, later versions with null; from version 12 on topics may be asked for
-by id (KIP-516). A topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an
-executor thread.
+0: an empty list asks for all topics · 1: null does (KIP-4) · 2: the cluster's id (KIP-78) · 4: the client says whether
+a topic may be created · 5: offline replicas (KIP-112) · 7: leader epochs (KIP-320) · 8: authorized operations (KIP-430)
+· 10: topic ids, by which topics may be asked for from 12 on (KIP-516) · 13: an error for the whole request (KIP-1102).
+
+The answer names the brokers that are alive, and the leader of each partition of the topics that the client asks for. A
+topic that does not exist may be created (`auto.create.topics.enable`). A large answer is made on an executor thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.large_metadata import Client, MetadataQuery
-from moldau.broker.apis.needs import handler_asks
+from moldau.broker.apis.large import Client, MetadataQuery
+from moldau.broker.apis.needs import (
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    handler_asks,
+    on_cluster,
+    on_topic,
+    permitted,
+    permitted_on_cluster,
+)
 from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart
-from moldau.broker.apis.visibility import NOT_ASKED, TOPIC_OPERATIONS, permitted_on_cluster
+from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
+from moldau.broker.network.replies import EncodedResponse
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
+from moldau.kraft.image.cluster import ClusterImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode
@@ -30,14 +44,9 @@ from moldau.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from moldau.protocol.refusals import refused
 from moldau.protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.replies import EncodedResponse
-    from moldau.broker.network.route import RequestContext
-    from moldau.broker.runtime.pending import Pending
-    from moldau.kraft.image.cluster import ClusterImage
+from moldau.security.access import Access, AclOperation, ResourceKind
 
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
@@ -50,10 +59,9 @@ ASKED_BY_ID_VERSION: Final = 12
 def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | EncodedResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
-    if context.version < ASKED_BY_ID_VERSION and any(
-        _is_by_id(requested_topic) for requested_topic in request.topics or ()
-    ):
-        return _refused(request)
+    if context.version < ASKED_BY_ID_VERSION and any(map(_is_by_id, request.topics or ())):
+        refusal: MetadataResponse = refused(request, context.version, ErrorCode.INVALID_REQUEST)
+        return refusal
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     access, requested = context.access, None if asks_for_all else request.topics
@@ -89,8 +97,6 @@ def _as_allowed(
     services: Services, context: RequestContext, question: MetadataQuery, *, creates: bool
 ) -> MetadataQuery:
     """The question about the topics that the client may describe."""
-    from moldau.broker.apis.visibility import operations_on, visible_topics
-
     access, topics = context.access, question.image.topics
 
     def allowed() -> MetadataQuery:
@@ -104,6 +110,68 @@ def _as_allowed(
     return services.large_metadata.visible(client, question, allowed)
 
 
+class VisibleTopics(NamedTuple):
+    """The topics of a request that the ACLs allow, and the refusals of the others."""
+
+    requested: Sequence[MetadataRequestTopic]
+    denied: Sequence[MetadataResponseTopic]
+    """Refusals of the topics that were named. The id of a topic is told with its name to no client that may not
+    describe it.
+    """
+
+
+def visible_topics(
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None, *, creates: bool
+) -> VisibleTopics:
+    """DESCRIBE on each topic; a request for all topics gets the allowed ones. `creates`: a topic that does not exist
+    would be created, which needs CREATE on the cluster or on the topic. For an unknown topic id the answer is the usual
+    error, because it reveals no topic.
+    """
+    if requested is None:
+        shown = [
+            MetadataRequestTopic(name=name)
+            for name in topics.ids
+            if on_topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
+        ]
+        return VisibleTopics(shown, [])
+    allowed: list[MetadataRequestTopic] = []
+    denied: list[MetadataResponseTopic] = []
+    for each in requested:
+        is_by_id, known = _is_by_id(each), _found(topics, each)
+        name = each.name if not is_by_id else None if known is None else known.name
+        if name is None:
+            allowed.append(each)
+        elif not on_topic(AclOperation.DESCRIBE, name).is_met(access):
+            denied.append(_denied(None if is_by_id else name, each.topic_id if is_by_id else ZERO_UUID))
+        elif known is None and creates and not _may_create(access, name):
+            denied.append(_denied(name, ZERO_UUID))
+        else:
+            allowed.append(each)
+    return VisibleTopics(allowed, denied)
+
+
+def operations_on(
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
+) -> dict[bytes | str, int]:
+    """The operations that the client may do on each topic of the response: by topic id, or by name if it is missing."""
+    operations: dict[bytes | str, int] = {}
+    for each in requested or ():
+        known = _found(topics, each)
+        if known is not None:
+            operations[known.id] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)
+        elif each.name is not None:
+            operations[each.name] = permitted(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, each.name)
+    return operations
+
+
+def _may_create(access: Access, name: str) -> bool:
+    return on_cluster(AclOperation.CREATE).is_met_quietly(access) or on_topic(AclOperation.CREATE, name).is_met(access)
+
+
+def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id)
+
+
 def _is_large(question: MetadataQuery) -> bool:
     """Whether the answer has so many partitions that it is made on an executor thread. The count stops at that
     number.
@@ -111,11 +179,7 @@ def _is_large(question: MetadataQuery) -> bool:
     topics, requested = question.image.topics, question.requested
     if requested is not None and len(requested) > LARGE:
         return True
-    found = (
-        topics.by_id.values()
-        if requested is None
-        else (_found(topics, requested_topic) for requested_topic in requested)
-    )
+    found = topics.by_id.values() if requested is None else (_found(topics, each) for each in requested)
     count = 0
     for each in found:
         count += 1 if each is None else 1 + len(each.partitions)
@@ -151,17 +215,8 @@ def answer(question: MetadataQuery) -> tuple[MetadataResponse, list[str]]:
 
 
 def _is_by_id(requested_topic: MetadataRequestTopic) -> bool:
+    """Whether a requested topic is given by its id: if a client sends a name and an id, the id counts."""
     return requested_topic.name is None or requested_topic.topic_id != ZERO_UUID
-
-
-def _refused(request: MetadataRequest) -> MetadataResponse:
-    topics = [
-        MetadataResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST, name=requested_topic.name or "", topic_id=requested_topic.topic_id
-        )
-        for requested_topic in request.topics or ()
-    ]
-    return MetadataResponse(topics=topics)
 
 
 def _wanted(
@@ -172,20 +227,13 @@ def _wanted(
         return topics.by_id.values()
     # DIVERGES: Apache Kafka fails the whole request on a topic with neither name nor id; here it is unknown.
     return {
-        (requested_topic.topic_id if _is_by_id(requested_topic) else requested_topic.name or ""): _found(
-            topics, requested_topic
-        )
-        or requested_topic
-        for requested_topic in requested
+        (each.topic_id if _is_by_id(each) else each.name or ""): _found(topics, each) or each for each in requested
     }.values()
 
 
 def _found(topics: TopicsImage, requested_topic: MetadataRequestTopic) -> Topic | None:
-    return (
-        topics.by_id.get(requested_topic.topic_id)
-        if _is_by_id(requested_topic)
-        else topics.by_name(requested_topic.name or "")
-    )
+    by_id = _is_by_id(requested_topic)
+    return topics.by_id.get(requested_topic.topic_id) if by_id else topics.by_name(requested_topic.name or "")
 
 
 def _described(question: MetadataQuery, topic: Topic, reachable: Collection[int]) -> MetadataResponseTopic:

@@ -1,23 +1,26 @@
 """AddPartitionsToTxn (API key 24, versions 0-5; KIP-98, KIP-890): adds partitions to a transaction, or verifies them.
 
-Producers of the older protocol send versions 0 to 3, with one transaction. From version 4 on brokers send them, with
-several: KIP-890 has the leader of a partition ask before the first records of a transaction are appended.
+2: PRODUCER_FENCED · 4: brokers send it, with several transactions: the leader of a partition asks before the first
+records of a transaction are appended (KIP-890) · 5: TRANSACTION_ABORTABLE (KIP-890). Before version 4 producers of the
+older protocol send it, with one transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import ABORTABLE, FENCED, Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, on_cluster, on_topic, on_transactional_id
 from moldau.broker.apis.parts import ListPath, Parts
+from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Pending, Reply
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.transaction.events import AddPartitions, VerifyPartitions
+from moldau.coordinator.transaction.events import NEW_PROTOCOL, OLD_PROTOCOL, AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -31,14 +34,8 @@ from moldau.protocol.messages.add_partitions_to_txn import (
 from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 BATCH_VERSION: Final = 4
 """From this version on a request has several transactions, and comes from a broker."""
-OLD_PROTOCOL: Final = 0
-NEW_PROTOCOL: Final = 2
 
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
@@ -67,9 +64,7 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
     ]
 
 
-def add_partitions(
-    services: Services, version: int, transaction: AddPartitionsToTxnTransaction
-) -> Errors | Pending[Errors]:
+def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Errors]:
     """Ask the coordinator to add the partitions of one transaction. If one of them does not exist, none is added."""
     partitions = partitions_of(transaction.topics)
     if not transaction.transactional_id:
@@ -91,11 +86,10 @@ def add_partitions(
 def event_of(
     transaction: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int, waiter: Waiter
 ) -> AddPartitions | VerifyPartitions:
-    transactional_id, producer_id = transaction.transactional_id, transaction.producer_id
+    producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
-        return VerifyPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions)
-    protocol = OLD_PROTOCOL if version < BATCH_VERSION else NEW_PROTOCOL
-    return AddPartitions(waiter, transactional_id, producer_id, transaction.producer_epoch, partitions, protocol)
+        return VerifyPartitions(waiter, *producer, partitions)
+    return AddPartitions(waiter, *producer, partitions, OLD_PROTOCOL if version < BATCH_VERSION else NEW_PROTOCOL)
 
 
 def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:

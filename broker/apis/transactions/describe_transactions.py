@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import Answer, all_of, change_response, each_in, on_topic, on_transactional_id
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.transactions import TransactionCoordinator
+from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -17,10 +19,6 @@ from moldau.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(

@@ -1,52 +1,42 @@
 """EndTxn (API key 26, versions 0-5; KIP-98, KIP-890): commits or aborts a transaction.
 
-The answer says that the decision is stored, not that its markers are written. KIP-890: from version 5 on the producer's
-epoch moves with every transaction, and the answer says with which producer id and epoch the producer goes on.
+2: PRODUCER_FENCED · 4: TRANSACTION_ABORTABLE (KIP-890) · 5: the producer's epoch moves with every transaction, and the
+answer says with which producer id and epoch the producer goes on (KIP-890). The answer says that the decision is
+stored, not that its markers are written.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import ABORTABLE, FENCED, Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.needs import needs, on_transactional_id
-from moldau.broker.runtime.pending import Pending
-from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.transaction.events import EndTransaction, ProducerIdAnswer
+from moldau.broker.apis.services import Services
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import Reply
+from moldau.coordinator.transaction.events import NEW_PROTOCOL, OLD_PROTOCOL, EndTransaction, ProducerIdAnswer
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.security.access import AclOperation
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the epoch moves with every transaction."""
-OLD_PROTOCOL: Final = 0
-NEW_PROTOCOL: Final = 2
 
 
-def handle(
-    services: Services, context: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse | Pending[EndTxnResponse]:
+def handle(services: Services, context: RequestContext, request: EndTxnRequest) -> Reply[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    producer = request.transactional_id, request.producer_id, request.producer_epoch
+    protocol = NEW_PROTOCOL if context.version >= NEW_PROTOCOL_VERSION else OLD_PROTOCOL
     return submit_event(
         services.transactions.runner_of(request.transactional_id),
         context.version,
-        partial(event_of, request, context.version),
+        lambda waiter: EndTransaction(waiter, *producer, request.committed, protocol),
         lambda error: EndTxnResponse(error_code=error),
         partial(response_of, context.version),
     )
-
-
-def event_of(request: EndTxnRequest, version: int, waiter: Waiter) -> EndTransaction:
-    protocol = NEW_PROTOCOL if version >= NEW_PROTOCOL_VERSION else OLD_PROTOCOL
-    transactional_id, producer_id = request.transactional_id, request.producer_id
-    return EndTransaction(waiter, transactional_id, producer_id, request.producer_epoch, request.committed, protocol)
 
 
 def response_of(version: int, answer: object) -> EndTxnResponse:

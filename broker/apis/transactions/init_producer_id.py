@@ -1,23 +1,24 @@
 """InitProducerId (API key 22, versions 0-5; KIP-98, KIP-360, KIP-890): an id and an epoch for a producer.
 
+3: the producer may ask for the next epoch of its own id (KIP-360) · 4: PRODUCER_FENCED · 5: TRANSACTION_ABORTABLE
+(KIP-890).
+
 An idempotent producer gets a fresh id, from the block that the controller has given to this broker
 (`broker/metadata/producer_ids.py`). For a transactional producer the coordinator of its transactional id answers: it
-fences the producer that used the id before, and aborts the transaction that this producer left open. KIP-360: the
-producer may ask for the next epoch of its own id.
+fences the producer that used the id before, and aborts the transaction that this producer left open.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import FENCED, Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.needs import Answer, on_cluster, on_transactional_id
-from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.apis.services import Services
 from moldau.broker.metadata.producer_ids import ProducerIds
-from moldau.broker.runtime.pending import COORDINATOR, Pending
-from moldau.coordinator.runtime.machine import Waiter
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply
 from moldau.coordinator.transaction.events import InitProducerId, ProducerIdAnswer
 from moldau.kraft.features import TRANSACTION_VERSION
 from moldau.protocol.errors import ErrorCode
@@ -25,40 +26,21 @@ from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation, ResourceKind
 
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-
 NONE: Final = -1
 
 
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
-    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
+) -> Reply[InitProducerIdResponse]:
+    id_, producer = request.transactional_id, (request.producer_id, request.producer_epoch)
+    if id_ == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is None:
+    if id_ is None:
         return fresh_id(services.producer_ids)
-    return submit_event(
-        services.transactions.runner_of(request.transactional_id),
-        context.version,
-        partial(event_of, services.cluster, request, request.transactional_id),
-        refused,
-        response_of,
-    )
-
-
-def event_of(
-    cluster: ClusterView, request: InitProducerIdRequest, transactional_id: str, waiter: Waiter
-) -> InitProducerId:
-    return InitProducerId(
-        waiter,
-        transactional_id,
-        request.transaction_timeout_ms,
-        request.producer_id,
-        request.producer_epoch,
-        cluster.image.features.levels.get(TRANSACTION_VERSION, 0),
-    )
+    level = services.cluster.image.features.levels.get(TRANSACTION_VERSION, 0)
+    asked = id_, request.transaction_timeout_ms, *producer, level
+    runner = services.transactions.runner_of(id_)
+    return submit_event(runner, context.version, lambda waiter: InitProducerId(waiter, *asked), refused, response_of)
 
 
 def response_of(answer: object) -> InitProducerIdResponse:
@@ -96,9 +78,4 @@ def allowed(services: Services, context: RequestContext, request: object, answer
     return answer(context, request)
 
 
-API: Final = Api(
-    InitProducerIdRequest,
-    broker=handle,
-    needs=allowed,
-    errors_before={4: FENCED},
-)
+API: Final = Api(InitProducerIdRequest, broker=handle, needs=allowed, errors_before={4: FENCED})

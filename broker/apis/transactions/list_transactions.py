@@ -1,27 +1,25 @@
 """ListTransactions (API key 66, versions 0-2; KIP-664, KIP-994, KIP-1152): the transactions of this coordinator.
 
-KIP-994: only those that have run for a while, from version 1 on. KIP-1152: only transactional ids that match a regular
-expression, from version 2 on.
+1: only those that have run for a while (KIP-994) · 2: only transactional ids that match a regular expression
+(KIP-1152).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most, one_pass
 from moldau.broker.apis.needs import on_transactional_id, visible
+from moldau.broker.apis.parts import Answering
+from moldau.broker.apis.services import Services
 from moldau.broker.config.values import linear_match
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.parts import Answering
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(services: Services, context: RequestContext, request: ListTransactionsRequest) -> object:

@@ -1,19 +1,21 @@
 """WriteTxnMarkers (API key 27, versions 1-2; KIP-98, KIP-664, KIP-1228): writes markers into this broker's partitions.
 
-Transaction coordinators send it, and tools that abort a hanging transaction (KIP-664). KIP-1228: from version 2 on a
-marker names the protocol of its transaction. The answer says which markers are committed.
+2: a marker names the protocol of its transaction (KIP-1228). Transaction coordinators send it, and tools that abort a
+hanging transaction (KIP-664). The answer says which markers are committed.
 
 ALTER on the cluster is the right of tools that end a transaction, CLUSTER_ACTION that of brokers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import needs_cluster, unless
 from moldau.broker.apis.parts import cut
+from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers
+from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending
 from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.protocol.errors import ErrorCode
@@ -25,10 +27,6 @@ from moldau.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from moldau.security.access import AclOperation
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
 
 
 def handle(

@@ -107,6 +107,7 @@ def test_an_exception_of_every_kind_is_caught_only_at_the_edge() -> None:
         "broker/http/server.py",  # A resource that fails is answered with 500.
         "broker/metrics/otlp.py",  # The libraries of OpenTelemetry document no errors, and must not stop the broker.
         "broker/network/connection.py",
+        "broker/apis/forwarding.py",  # A request that came another way has the edge that a connection has.
         "broker/apis/cluster/envelope.py",  # A request inside has the edge that a connection has.
         "broker/runtime/tasks.py",
         "broker/runtime/worker_process.py",

@@ -151,7 +151,7 @@ def test_an_examination_that_fails_ends_its_connection_and_leaves_nothing_behind
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("t")
-        monkeypatch.setattr("moldau.broker.apis.large_batches.examine_batch", fail)
+        monkeypatch.setattr("moldau.broker.apis.large.examine_batch", fail)
         with pytest.raises(Closed):
             await client.ask(produce_request("t", HUGE), PRODUCE)
         monkeypatch.undo()

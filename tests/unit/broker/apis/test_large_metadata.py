@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.large_metadata import KEPT_MAX, Client, LargeMetadata, MetadataQuery
+from moldau.broker.apis.large import KEPT_MAX, Client, LargeMetadata, MetadataQuery
+from moldau.broker.apis.needs import NOT_ASKED
 from moldau.broker.apis.topics import metadata
-from moldau.broker.apis.visibility import NOT_ASKED
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ import pytest
 
 from bench.frames import request_frame
 from moldau.broker.apis import parts
-from moldau.broker.apis.api import Api, lists_of_requests
+from moldau.broker.apis.api import Api, list_paths
 from moldau.broker.apis.groups import offset_fetch
 from moldau.broker.apis.needs import guarded
 from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, Parts, RequestPart, pieces
@@ -679,8 +679,8 @@ def test_a_list_beyond_its_bound_is_refused(each: LongList) -> None:
 
 
 def test_every_list_of_every_request_is_cut_bounded_or_short() -> None:
-    lists = list(lists_of_requests(APIS))
-    assert not [f"{each.api}.{each.path}" for each in lists if not each.treatment]
-    named = {(each.api, each.path) for each in lists}
+    lists = [(api, path) for api in APIS for path in list_paths(api.request)]
+    assert not [f"{api.name}.{path}" for api, path in lists if not api.treatment(path)]
+    named = {(api.name, path) for api, path in lists}
     assert {(row.name, path) for row in APIS for path in (*row.bounds, *row.one_pass)} <= named
     assert {(row.name, each.request) for row in APIS if row.parts is not None for each in row.parts.lists} <= named

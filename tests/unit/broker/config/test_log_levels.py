@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.apis.own_resources import ConfigChange, alter_own_loggers
+from moldau.broker.apis.cluster.alter_configs import ConfigChange, alter_own_loggers
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.protocol.errors import ErrorCode
 

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.decided import decide
+from moldau.broker.apis.forwarding import Forwarding
 from moldau.broker.network.client_quotas import is_exempt
+from moldau.broker.network.route import ListenerRole
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.fetch import FetchRequest, ReplicaState
 from moldau.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -53,14 +54,19 @@ def test_topics_that_a_broker_creates_by_itself_are_not_counted_at_another_node(
     heartbeat_broker_id: int, is_counted: bool
 ) -> None:
     seen: list[Requester] = []
-    active = SimpleNamespace(submit=lambda request, reply, given_up, requester: seen.append(requester))
+
+    def decide(request: object, reply: object, given_up: object, requester: Requester) -> bool:
+        seen.append(requester)
+        return True
+
     context = SimpleNamespace(
+        listener=SimpleNamespace(role=ListenerRole.CONTROLLER),
         connection=SimpleNamespace(heartbeat_broker_id=heartbeat_broker_id),
-        principal=Principal("User", "node"),
+        access=SimpleNamespace(principal=Principal("User", "node")),
         client_host="192.0.2.1",
         client_id="node-3",
         version=7,
     )
-    services = SimpleNamespace(quorum=SimpleNamespace(active_controller=active))
-    decide(cast("Any", services), cast("Any", context), CreateTopicsRequest())
+    forwarding = Forwarding(cast("Any", SimpleNamespace(decide=decide)), *cast("Any", (None, None, None)))
+    forwarding.ask(CreateTopicsRequest(), cast("Any", context))
     assert seen == [Requester(Principal("User", "node"), "node-3", True if is_counted else None)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moldau.broker.apis.cluster.api_versions import SOFTWARE_LENGTH_MAX
-from moldau.broker.apis.visibility import CLUSTER_OPERATIONS, NOT_ASKED
+from moldau.broker.apis.needs import CLUSTER_OPERATIONS, NOT_ASKED
 from moldau.broker.network.route import ListenerRole
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.errors import ErrorCode

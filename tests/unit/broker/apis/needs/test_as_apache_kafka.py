@@ -9,7 +9,7 @@ import pytest
 
 from moldau.broker.apis.groups import find_coordinator
 from moldau.broker.apis.topics import create_topics, delete_topics
-from moldau.broker.apis.visibility import operations_on, visible_topics
+from moldau.broker.apis.topics.metadata import operations_on, visible_topics
 from moldau.kraft.image.topics import TopicsDelta, TopicsImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -51,7 +51,6 @@ AS_ITS_OWNER: Final = {
     ("ShareFetch", BROKER),
     ("DescribeCluster", BROKER),
     ("IncrementalAlterConfigs", BROKER),
-    ("Envelope", CONTROLLER),
 }
 """The handlers ask the access of the client, which is that of the owner."""
 

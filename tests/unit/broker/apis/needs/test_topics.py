@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moldau.broker.apis.topics import describe_topic_partitions
-from moldau.broker.apis.visibility import operations_on, visible_topics
+from moldau.broker.apis.topics.metadata import operations_on, visible_topics
 from moldau.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from moldau.protocol.messages.metadata import MetadataRequestTopic
 from moldau.security.access import AclOperation, ResourceKind

@@ -1,37 +1,38 @@
-"""GetTelemetrySubscriptions (API key 71, version 0; KIP-714): the metrics that a client is to push.
+"""Metrics of clients (KIP-714). No receiver of them exists here, so the APIs are served and not advertised, as in
+Apache Kafka without a receiver.
 
-No receiver of client metrics exists here, so the API is served and not advertised, as in Apache Kafka without a
-receiver.
+GetTelemetrySubscriptions (API key 71, version 0; KIP-714): the metrics that a client is to push.
+PushTelemetry (API key 72, version 0; KIP-714): the metrics of a client are checked and dropped.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import open_to_all
+from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue
 from moldau.broker.config.values import default_value, linear_match
+from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.configs import ConfigsImage, ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.compression import Codec
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from moldau.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from moldau.protocol.primitives import crc32c
 from moldau.protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from moldau.broker.apis.services import Services
-    from moldau.broker.network.route import RequestContext
-    from moldau.kraft.image.metadata_image import MetadataImage
 
 ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
-def handle(
+def get(
     services: Services, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     # DIVERGES: Apache Kafka remembers each client, and throttles one that asks before its interval has passed.
@@ -50,18 +51,20 @@ def handle(
     )
 
 
-def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
-    """The metrics that the client of this connection is to push."""
-    name, version = context.connection.software
-    client = {
-        "client_id": context.client_id or "",
-        "client_instance_id": urlsafe_b64encode(instance_id).decode().rstrip("="),
-        "client_software_name": name,
-        "client_software_version": version,
-        "client_source_address": context.client_host,
-        "client_source_port": str(context.connection.client_port),
-    }
-    return subscription_for(image.configs, instance_id, client)
+def push(services: Services, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    return PushTelemetryResponse(error_code=_refusal(services, context, request))
+
+
+def _refusal(services: Services, context: RequestContext, request: PushTelemetryRequest) -> ErrorCode:
+    if request.client_instance_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST
+    if request.subscription_id != subscription_of(services.cluster.image, context, request.client_instance_id).id:
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if request.compression_type not in (Codec.NONE, *ACCEPTED_CODECS):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if len(request.metrics) > services.config.integer("telemetry.max.bytes"):
+        return ErrorCode.TELEMETRY_TOO_LARGE
+    return ErrorCode.NONE
 
 
 METRICS: Final = "metrics"
@@ -77,15 +80,25 @@ class MetricsSubscription(NamedTuple):
     metrics: list[str]
 
 
-def subscription_for(configs: ConfigsImage, instance_id: bytes, client: Mapping[str, str]) -> MetricsSubscription:
-    """All subscriptions that match the client, merged into one; its id is different for each merged set. `client` holds
-    what a subscription's match may name: client_id, client_software_name and so on."""
+def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
+    """All subscriptions that match the client of this connection, merged into one; its id is different for each merged
+    set.
+    """
+    name, version = context.connection.software
+    client = {
+        "client_id": context.client_id or "",
+        "client_instance_id": urlsafe_b64encode(instance_id).decode().rstrip("="),
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": context.client_host,
+        "client_source_port": str(context.connection.client_port),
+    }
     default_ms = default_value(client_metrics_catalogue()[INTERVAL_MS])
     assert isinstance(default_ms, int)
     interval_ms = default_ms
     metrics: dict[str, None] = {}
     seen = instance_id
-    for name, settings in _matching(configs, client):
+    for name, settings in _matching(image.configs, client):
         interval_ms = min(interval_ms, int(settings.get(INTERVAL_MS, default_ms)))
         metrics.update(dict.fromkeys(_items(settings.get(METRICS, ""))))
         seen += repr((name, sorted(settings.items()))).encode()
@@ -113,8 +126,7 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-API: Final = Api(
-    GetTelemetrySubscriptionsRequest,
-    broker=handle,
-    needs=open_to_all,
+APIS: Final = (
+    Api(GetTelemetrySubscriptionsRequest, broker=get, needs=open_to_all),
+    Api(PushTelemetryRequest, broker=push, needs=open_to_all),
 )

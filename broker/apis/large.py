@@ -1,21 +1,28 @@
-"""Large Metadata responses: they are made and encoded in an executor thread, one at a time.
+"""What takes too long for the event loop, and is done in an executor thread, one at a time: that bounds the memory, and
+leaves most of the processor to other connections.
 
-The response for all topics of a cluster of 100,000 partitions has 4 MB and takes most of a second to make; no other
-client should wait for that. The last responses are kept until the metadata changes, because many clients may restart at
-the same time, and one client may ask again and again. So is what a client may see of all topics.
+The records of a large batch are decompressed and validated. The connection is not read until its batch is appended, so
+that its requests stay in order, and so do the batches of each partition.
+
+A large Metadata response is made and encoded: for all topics of a cluster of 100,000 partitions it has 4 MB and takes
+most of a second. The last responses are kept until the metadata changes, because many clients may restart at the same
+time, and one client may ask again and again. So is what a client may see of all topics.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import EXECUTOR, Pending
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
+from moldau.replication.partition import Partition
 
 if TYPE_CHECKING:
     from moldau.broker.metadata.cluster_view import NodeAddress
@@ -23,6 +30,51 @@ if TYPE_CHECKING:
     from moldau.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
     from moldau.protocol.primitives import Chunk
     from moldau.security.principal import Principal
+
+T = TypeVar("T")
+Examined = ValidBatch | RejectedBatch
+
+
+class LargeBatch(NamedTuple):
+    """A copy of the bytes of a batch for one partition. `append` is called with it once it is validated."""
+
+    partition: Partition
+    batch: bytearray
+    now_ms: int
+    produce_version: int
+    append: Callable[[Examined], None]
+
+
+class LargeBatches:
+    """The queue of the large batches of a broker."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._examining = asyncio.Lock()
+        self.examined_count = 0
+        self.waiting_bytes = 0
+        """The bytes of the batches that are being examined, or wait for it."""
+
+    async def examine(self, batches: list[LargeBatch]) -> None:
+        """Examine and append each batch after those before it."""
+        size = sum(len(each.batch) for each in batches)
+        self.waiting_bytes += size
+        try:
+            for each in batches:
+                each.append(await self._examined(each))
+        finally:
+            self.waiting_bytes -= size
+
+    async def _examined(self, each: LargeBatch) -> Examined:
+        # The log's settings at the time of arrival apply to the batch.
+        work = partial(examine_batch, each.batch, each.partition.log.config, each.now_ms, each.produce_version)
+        async with self._examining:
+            examined = await self._environment.offload(work)
+        self.examined_count += 1
+        return examined
+
+
+# Metadata
 
 KEPT_MAX: Final = 8
 """The most responses, and the most clients whose visible topics are kept."""
@@ -123,43 +175,35 @@ class LargeMetadata:
         return question._replace(requested=known.requested, operations=known.operations)
 
     def ask(self, question: MetadataQuery, version: int, make: MakeAnswer) -> Pending[EncodedResponse]:
-        waits = [True]
-        reply: Pending[EncodedResponse] = Pending(waits.clear, EXECUTOR)
-        self._spawn(self._answer(question, version, make, reply, waits))
-        return reply
+        return self._in_turn(lambda: self._answer(question, version, make))
 
     def describe(self, question: MetadataQuery, make: MakeAnswer) -> Pending[MetadataResponse]:
         """Make a part of a response, which is not encoded yet."""
+        return self._in_turn(lambda: self._describe(question, make))
+
+    def _in_turn(self, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
+        """Answer after the questions before, unless the client has disconnected: `waits` is then empty."""
         waits = [True]
-        reply: Pending[MetadataResponse] = Pending(waits.clear)
-        self._spawn(self._describe(question, make, reply, waits))
+        reply: Pending[T] = Pending(waits.clear, EXECUTOR)
+
+        async def work() -> None:
+            async with self._turn:
+                if not waits:
+                    return
+                response = await answer()
+            reply.complete(response)
+
+        self._spawn(work())
         return reply
 
-    async def _describe(
-        self, question: MetadataQuery, make: MakeAnswer, reply: Pending[MetadataResponse], waits: list[bool]
-    ) -> None:
-        async with self._turn:
-            if not waits:
-                return
-            response, missing = await self._environment.offload(lambda: make(question))
+    async def _describe(self, question: MetadataQuery, make: MakeAnswer) -> MetadataResponse:
+        response, missing = await self._environment.offload(lambda: make(question))
         for name in missing:
             self._topics.create(name)
-        reply.complete(response)
+        return response
 
-    async def _answer(
-        self,
-        question: MetadataQuery,
-        version: int,
-        make: MakeAnswer,
-        reply: Pending[EncodedResponse],
-        waits: list[bool],
-    ) -> None:
-        """Make a response, unless the client has disconnected: `waits` is then empty."""
-        async with self._turn:
-            if not waits:
-                return
-            response = self.known(question, version) or await self._made(question, version, make)
-        reply.complete(response)
+    async def _answer(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
+        return self.known(question, version) or await self._made(question, version, make)
 
     async def _made(self, question: MetadataQuery, version: int, make: MakeAnswer) -> EncodedResponse:
         response, missing = await self._environment.offload(lambda: made(question, version, make))

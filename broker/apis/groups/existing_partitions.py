@@ -1,0 +1,59 @@
+"""Requests about the offsets of a group: the coordinator gets the partitions that exist, and the response has its
+results beside those of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moldau.broker.apis.needs import with_field
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.refusals import refused_elements
+from moldau.protocol.schema import ZERO_UUID
+
+
+def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
+    """Leave the partitions that exist in the request, under the names and ids of their topics. Returns the results of
+    the others, by topic. `by_id`: topics travel by id in this version.
+    """
+    topics = cluster.image.topics
+    missing: list[Any] = []
+    accepted = []
+    for topic in request.topics:
+        known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
+        existing = () if known is None else known.partitions
+        lacking = [each for each in topic.partitions if each.partition_index not in existing]
+        if lacking:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            part = with_field(request, "topics", [with_field(topic, "partitions", lacking)])
+            missing += refused_elements(part, version, error, "topics")
+        found = [each for each in topic.partitions if each.partition_index in existing]
+        if known is not None and found:
+            named = with_field(with_field(topic, "partitions", found), "name", known.name)
+            if hasattr(named, "topic_id"):
+                named.topic_id = known.id
+            accepted.append(named)
+    request.topics = accepted
+    return joined([], missing, by_id=by_id)
+
+
+def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
+    """The coordinator's response, with the results of partitions that do not exist before its own."""
+    if not by_id:
+        for topic in response.topics:
+            if hasattr(topic, "topic_id"):
+                topic.topic_id = ZERO_UUID
+    if missing and not getattr(response, "error_code", ErrorCode.NONE):
+        response.topics = joined(missing, response.topics, by_id=by_id)
+    return response
+
+
+def joined(results: list[Any], more: list[Any], *, by_id: bool) -> list[Any]:
+    """Results by topic, of which those of one topic are one."""
+    known = {topic.topic_id if by_id else topic.name: topic for topic in results}
+    for topic in more:
+        before = known.setdefault(topic.topic_id if by_id else topic.name, topic)
+        if before is not topic:
+            before.partitions.extend(topic.partitions)
+    return [*known.values()]
