@@ -7,7 +7,7 @@ request (id, epoch)      meaning                             answer
 (id, n >= 1)             next fetch of the session           only the partitions that have changed
 unknown id                                                   FETCH_SESSION_ID_NOT_FOUND: the client starts over
 epoch other than next                                        INVALID_FETCH_SESSION_EPOCH: the client starts over
-names where ids were used, or the reverse                    FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
+names after ids, or the reverse                              FETCH_SESSION_TOPIC_ID_ERROR: the client starts over
 """
 
 from __future__ import annotations

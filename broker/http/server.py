@@ -103,7 +103,7 @@ def phrase_of(status: int) -> str:
 
 
 class HttpServer:
-    """The server of some resources. HEAD is answered where GET is.
+    """The server of some resources. HEAD is answered by the resources that answer GET.
 
     `spawn` runs a coroutine under supervision. A body of more than `body_size_max` bytes is refused.
     """

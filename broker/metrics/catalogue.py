@@ -5,7 +5,7 @@ work. Metrics that Apache Kafka does not have begin with `moldau_`, those of any
 three lines:
 
     name  kind  labels
-        Kafka's name, - where Kafka has no such metric
+        Kafka's name, - if Kafka has no such metric
         What it means.
 
 kind      counter | gauge | histogram | summary (a sum and a count); gauge/max, gauge/min: on the page of a machine with
@@ -45,7 +45,7 @@ kafka_network_requestmetrics_responsequeuetimems  histogram  request
     The part of it in which the encoded response waited for those to earlier requests of the connection, in ms.
 kafka_network_requestmetrics_responsesendtimems  histogram  request
     kafka.network:type=RequestMetrics,name=ResponseSendTimeMs
-    The part of it from the beginning of the write to its end, in ms: longer where the client takes its replies slowly.
+    The part of it from the beginning of the write to its end, in ms: longer if the client takes its replies slowly.
 moldau_request_decode_ms  summary  request
     -
     The part of it in which the request was decoded; 0 for a produce that is like the one before it, and not counted.
@@ -261,7 +261,7 @@ kafka_log_logmanager_offlinelogdirectorycount  gauge  -
     Log directories that failed; they come back with a restart.
 kafka_log_logmanager_logdirectoryoffline  gauge  logDirectory
     kafka.log:type=LogManager,name=LogDirectoryOffline
-    1 where a log directory has failed.
+    1 if the log directory has failed.
 moldau_log_directories_full  gauge  -
     -
     Log directories whose disk has no room: they are read, and take nothing until it has.

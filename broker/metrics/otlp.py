@@ -1,7 +1,7 @@
 """OpenTelemetry: the metrics of the node, and a trace for each slow request, sent to a collector over OTLP/HTTP.
 
     every moldau.opentelemetry.interval.ms   collect, as for a scrape ──┐
-    every `TRACES_MS`, where there are any   slow requests ─────────────┴──▶ an executor thread encodes and sends
+    every `TRACES_MS`, if there are any      slow requests ─────────────┴──▶ an executor thread encodes and sends
 
 The libraries of the extra `opentelemetry` are imported if moldau.opentelemetry.endpoint is set, in the executor
 thread. A span has as its children the stages of `broker/network/request_times.py`.

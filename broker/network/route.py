@@ -92,7 +92,7 @@ class ClientConnection(Protocol):
     software: tuple[str, str]
     """The name and version of the client's library, from its ApiVersions request."""
     served: dict[tuple[str | bytes, int], int]
-    """The last fetch offset of each partition with records in a Fetch reply of this connection. Where the same offset
+    """The last fetch offset of each partition with records in a Fetch reply of this connection. If the same offset
     was fetched a second time it is stored as ~offset: the client may have refused damaged records.
     """
     heartbeat_broker_id: int

@@ -1,6 +1,6 @@
 """Work that may crash, take memory or time without end, one piece after another, in a process with limits.
 
-    ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started where there is none ──▶ answer
+    ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started if there is none ──▶ answer
                                                      └──▶ it ends, or does not end in time: `WorkEnded`, no process
 
 A client, such as a user at an address, has at most one piece of work in the queue of the process, so that others have

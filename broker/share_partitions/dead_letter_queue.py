@@ -1,7 +1,7 @@
 """Writes dead letters of share groups to the topics that their groups name (KIP-1191).
 
     a run of records ──▶ may the topic be the queue? ──▶ does it exist? ──▶ read the originals ──▶ Produce to the leader
-                         └ no: logged, not written       └ no: create it    (where they are copied)     │
+                         └ no: logged, not written       └ no: create it    (if they are copied)        │
                               ▲ again after a pause ◀─────────┴──────────────────────────────────── retriable error
 
 The originals are fetched from this broker as a consumer fetches them, so that tiered records are found. The requests go

@@ -297,7 +297,7 @@ class Acquisition:
         self._took(last_acquired - first_offset + 1)
 
     def _runs(self, first_offset: int, last_offset: int) -> list[Acquired]:
-        """Cut a range into runs of at least `batch_size`, where record batches end."""
+        """Cut a range into runs of at least `batch_size` that end with record batches."""
         runs = []
         size = self._wish.batch_size
         if not self._wish.is_strict and last_offset - first_offset + 1 > size:

@@ -2,7 +2,7 @@
 
     record of the queue   partition = partition of the source modulo the number of partitions of the queue
                           timestamp = the time of writing
-                          key, value of the source record where the group copies records, otherwise null
+                          key, value of the source record if the group copies records, otherwise null
                           headers   __dlq.errors.topic, .partition, .offset, .group, .delivery.count, .message
 
 There is one for each offset, also for one without a record: a marker, or what compaction removed. Batches are not

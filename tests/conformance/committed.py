@@ -39,7 +39,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, int], **configs: str) -> 
     """By name, with their numbers of partitions, on three nodes each; `retention_ms` stands for `retention.ms`."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     wanted = [NewTopic(topic, count, 3, config=settings) for topic, count in topics.items()]
-    admin = administrator(bootstrap)  # its requests are given up where it is collected
+    admin = administrator(bootstrap)  # its requests are given up when it is collected
     for created in admin.create_topics(wanted, request_timeout=REQUEST_S).values():
         created.result()
 

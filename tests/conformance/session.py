@@ -90,7 +90,7 @@ class Session:
             self.client.patience_s = patience_s
 
     def until(self, what: str, holds: Callable[[], bool], instead: Callable[[], object] | None = None) -> None:
-        """`instead` says what is the case where `what` is not."""
+        """`instead` says what is the case if `what` is not."""
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > deadline:

@@ -166,7 +166,7 @@ fewer than the client allows.
 
 @dataclass(frozen=True, slots=True)
 class TopicPages(Parts):
-    """The parts of one page: it ends where the partitions of its topics reach the limit of the request."""
+    """The parts of one page: it ends when the partitions of its topics reach the limit of the request."""
 
     lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
     open_max: int = 1

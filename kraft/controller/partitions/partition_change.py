@@ -1,7 +1,7 @@
 """The record that changes a partition when its in-sync set, its replicas or the brokers that may lead it change.
 
     requested: replicas, in-sync set
-      │  a reassignment ends where every added replica is in sync, and one remains that is not removed
+      │  a reassignment ends when every added replica is in sync, and one remains that is not removed
       ▼
     eligible leader replicas (KIP-966): none while enough are in sync; else those that left the set with all records
       ▼

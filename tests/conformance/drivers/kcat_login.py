@@ -1,4 +1,4 @@
-"""One login of kcat: `kcat_login.py KCAT BOOTSTRAP SECURITY`, where SECURITY is JSON.
+"""One login of kcat: `kcat_login.py KCAT BOOTSTRAP SECURITY`. SECURITY is JSON.
 
 It sends one record and reads it back. It prints `ok`, or the kind of refusal that the application sees.
 """

@@ -1,4 +1,4 @@
-"""One login of one Python client: `login.py LIBRARY BOOTSTRAP SECURITY`, where SECURITY is JSON (`Security`).
+"""One login of one Python client: `login.py LIBRARY BOOTSTRAP SECURITY`. SECURITY is JSON (`Security`).
 
 It sends one record and reads it back. It prints `ok`, or the kind of refusal that the application sees.
 """

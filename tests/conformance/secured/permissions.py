@@ -71,7 +71,7 @@ def withdraw(bootstrap: str, user: str, permission: Permission) -> None:
         )
         for each in bindings
     ]
-    admin = administrator(bootstrap)  # its requests are given up where it is collected
+    admin = administrator(bootstrap)  # its requests are given up when it is collected
     answers = admin.delete_acls(filters, request_timeout=REQUEST_S).values()
     removed = [acl for answer in answers for acl in answer.result()]
     if len(removed) != len(bindings):

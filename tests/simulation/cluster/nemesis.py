@@ -1,6 +1,6 @@
 """Strikes a cluster with the faults of a plan, and brings back what went down.
 
-Rules that keep it honest: where acknowledgements are not flushed, the power of one node is cut, and its disk refuses
+Rules that keep it honest: if acknowledgements are not flushed, the power of one node is cut, and its disk refuses
 something, only while every partition has all its replicas in sync and the others live on, until the controller counts
 on that node no more: of an acknowledged record that lies in page caches alone one in-sync replica must survive. Bits
 rot on one node only, in what is durable below its recovery point, and while all replicas of the partition are in sync:

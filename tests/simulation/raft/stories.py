@@ -85,7 +85,7 @@ def who_has_a_new_disk_is_no_voter(seed: int) -> None:
 
 
 def the_next_change_of_the_voters_waits_for_the_last(seed: int) -> None:
-    """Also if no client waits for the response any more, and where another leader began it. `Invariants.appended`
+    """Also if no client waits for the response any more, and if another leader began it. `Invariants.appended`
     sees two under way."""
     for wait_ms in (0, 1, 2300, 2600):
         world = World(seed * 4 + wait_ms, 5, 4)

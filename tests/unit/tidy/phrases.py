@@ -174,7 +174,7 @@ def names_in(identifier: str) -> list[str]:
 
 
 def wheres(text: str) -> int:
-    """How often the docstrings and the comments of a module say "if"."""
+    """How often the docstrings and the comments of a module say "where"."""
     docstrings = (
         node.value.value
         for node in ast.walk(ast.parse(text))

@@ -1,4 +1,4 @@
-"""Where a node cannot start: one line that names the remedy, and a status that is not 0."""
+"""A node that cannot start: one line that names the remedy, and a status that is not 0."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_stop_that_comes_in_the_midst_of_a_job_ends() -> None:
         ask_for(client, "wide")
         await until_known(node, "wide")
         assert len(directories(node, "wide")) < WIDE
-        await node.broker.tasks.stop()  # as where the metadata brings jobs after the stop waited for those before
+        await node.broker.tasks.stop()  # as when the metadata brings jobs after the stop waited for those before
         await asyncio.wait_for(node.broker.partition_work.finish(), 5)
         node.stop()
         while node.host.is_up:
