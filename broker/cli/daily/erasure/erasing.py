@@ -21,8 +21,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.tables.client.cluster import TransientError
 
-RUNS_OF_ORDER: Final = 5_000
-"""The most runs of one order, which is then about 90 kB."""
+RUNS_OF_ORDER: Final = 1_000
+"""The most runs of one order, which is then about 18 kB: topics have a max.message.bytes."""
 POLL_S: Final = 0.5
 WAIT_S: Final = 300
 """How long replicas are waited for that answer and have not finished."""

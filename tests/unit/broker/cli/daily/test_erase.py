@@ -1,0 +1,77 @@
+"""`moldau erase` against a node: dry run, erasure, receipt, signature, what `--verify` finds, and each mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from moldau.testing.namespace import Namespace
+from tests.support.daily_command import DailyCommand
+
+pytestmark = pytest.mark.processes
+
+
+def test_an_erasure_and_its_receipt(kafka: Namespace, tmp_path: Path) -> None:
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase"), tmp_path / "receipt.json"
+    lines = "".join(f"k{number % 5}:v{number}\n" for number in range(20))
+    run.done("produce", topic, "--key-separator", ":", given=lines)
+    run.done("config", "set", "brokers", "moldau.erase.enable=false")
+
+    told = run.rows("erase", topic, "--key", "k3")
+    assert sum(each["records"] for each in told) == 4
+    assert len(run.done("consume", topic, "-e").splitlines()) == 20
+    refused = run("erase", topic, "--key", "k3", "--execute", "--receipt", str(path))
+    assert refused.status == 1 and "moldau.erase.enable is false" in refused.err
+    assert not path.exists()
+
+    run.done("config", "set", "brokers", "moldau.erase.enable=true")
+    key = tmp_path / "key.pem"
+    key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    said = run("erase", topic, "--key", "k3", "--execute", "--receipt", str(path), "--sign-key", str(key))
+    assert said.status == 0, said.err
+    assert "not reached: copies that consumers have made" in said.err
+    assert sorted(run.done("consume", topic, "-e").splitlines()) == sorted(
+        f"v{number}" for number in range(20) if number % 5 != 3
+    )
+    receipt = json.loads(path.read_text())
+    assert path.stat().st_mode & 0o077 == 0
+    assert receipt["topic"] == topic and receipt["asked_by"].startswith("User:")
+    segments = [each for order in receipt["orders"] for told in order["replicas"] for each in told["segments"]]
+    assert sum(each["records_erased"] for each in segments) == 4
+    assert all(each["crc_before"] != each["crc_after"] for each in segments)
+    assert "k3" not in path.read_text()
+
+    for further in ((), ("--key", "k3"), ("--sign-key", str(key))):
+        assert run("erase", "--verify", str(path), *further).status == 0
+    run.done("produce", topic, "--key-separator", ":", given="k3:newer\n")
+    rows = run("erase", "--verify", str(path), "--key", "k3", "--json").rows
+    assert [sum(each[name] for each in rows) for name in ("records_left", "newer")] == [0, 1]
+    assert run.done("erase", topic, "--key", "gone").startswith("no record passes the filters")
+    find_a_remainder(run, path, key)
+
+
+def find_a_remainder(run: DailyCommand, path: Path, key: Path) -> None:
+    """A receipt that claims more than was erased: `--verify` finds the record, and the signature does not fit."""
+    receipt = json.loads(path.read_text())
+    order = receipt["orders"][0]
+    free = next(each for each in range(9) if all(not first <= each <= last for first, last in order["runs"]))
+    order["runs"].append([free, free])
+    path.write_text(json.dumps(receipt))
+    found = run("erase", "--verify", str(path))
+    assert found.status == 1 and "1 record of the receipt found" in found.out
+    assert "was changed" in run("erase", "--verify", str(path), "--sign-key", str(key)).failure
+    assert "not those of the receipt" in run("erase", "--verify", str(path), "--key", "other").failure
+
+
+def test_mistakes(kafka: Namespace, tmp_path: Path) -> None:
+    run = DailyCommand(kafka.bootstrap_servers)
+    assert "give a topic" in run("erase").failure
+    assert "give --key" in run("erase", "orders").failure
+    assert run("erase", "no-such-topic", "--key", "a").status == 3
+    assert "cannot be read" in run("erase", "--verify", str(tmp_path / "missing")).failure
+    (tmp_path / "other.json").write_text("{}")
+    assert "is not a receipt" in run("erase", "--verify", str(tmp_path / "other.json")).failure
