@@ -8,31 +8,40 @@ from pathlib import Path
 from threading import Lock, Thread
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import parse_qs
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, StagedTable, Table
 
+TOKENS = "/v1/oauth/tokens"
 STATUS = {CommitFailedException: 409, NamespaceAlreadyExistsError: 409, NoSuchTableError: 404}
 
 
 class RestCatalogServer:
     """A server in a thread. `requests` has the method and path of each request."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, credential: str | None = None, requests_of_a_token: int = 1) -> None:
+        """With a credential (ID:SECRET) each request needs a token of OAuth, which expires after so many requests."""
         directory.mkdir()
         self.catalog = SqlCatalog(
             "server", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=(directory / "house").as_uri()
         )
         self.requests: list[str] = []
+        self._credential = credential
+        self._requests_of_a_token = requests_of_a_token
+        self.tokens = 0
+        self._requests_left = 0
         self._lock = Lock()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 size = int(self.headers.get("Content-Length", 0))
-                status, body = server.answer(self.command, self.path.partition("?")[0], self.rfile.read(size))
+                path, body = self.path.partition("?")[0], self.rfile.read(size)
+                refusal = server.refusal(path, self.headers.get("Authorization"))
+                status, body = refusal or server.answer(self.command, path, body)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -56,6 +65,17 @@ class RestCatalogServer:
         self._thread.join()
         self._server.server_close()
 
+    def refusal(self, path: str, authorization: str | None) -> tuple[int, bytes] | None:
+        """The answer to a request that its token does not allow."""
+        if self._credential is None or path == TOKENS:
+            return None
+        with self._lock:
+            self._requests_left -= 1
+            if authorization == f"Bearer token-{self.tokens}" and self._requests_left >= 0:
+                return None
+            error = {"message": "the token has expired", "type": "AuthorizationExpiredError", "code": 419}
+            return 419, json.dumps({"error": error}).encode()
+
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """The status and the body of the response to a request."""
         with self._lock:
@@ -68,6 +88,13 @@ class RestCatalogServer:
 
     def _answer(self, method: str, words: list[str], body: bytes) -> object:
         match method, words:
+            case "POST", ["oauth", "tokens"]:
+                asked = {name: each for name, (each,) in parse_qs(body.decode()).items()}
+                assert f"{asked['client_id']}:{asked['client_secret']}" == self._credential, asked
+                assert asked["grant_type"] == "client_credentials" and asked["scope"] == "lake"
+                self.tokens += 1
+                self._requests_left = self._requests_of_a_token
+                return {"access_token": f"token-{self.tokens}", "token_type": "bearer", "expires_in": 3600}
             case "GET", ["config"]:
                 return {"defaults": {}, "overrides": {}}
             case "POST", ["namespaces"]:

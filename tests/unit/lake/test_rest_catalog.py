@@ -13,7 +13,7 @@ pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not instal
 from moldau.lake.opening import catalog_of
 from moldau.lake.sink import WriterReplaced
 from tests.support.lake_stage import LakeStage, all_offsets
-from tests.support.rest_catalog import RestCatalogServer
+from tests.support.rest_catalog import TOKENS, RestCatalogServer
 
 
 @pytest.fixture
@@ -82,3 +82,18 @@ def test_the_catalog_refuses_the_earlier_of_two_writers(tmp_path: Path, chosen: 
         late.catch_up()
     stage.follow(**chosen)
     assert offsets(stage, chosen) == all_offsets(stage.ends.items())
+
+
+def test_a_token_of_oauth_that_expires_is_fetched_again(tmp_path: Path) -> None:
+    server = RestCatalogServer(tmp_path / "guarded", credential="moldau:secret", requests_of_a_token=3)
+    properties = {"type": "rest", "uri": server.uri, "credential": "moldau:secret", "scope": "lake"}
+    properties["oauth2-server-uri"] = f"{server.uri}{TOKENS}"
+    chosen = {"warehouse": None, "catalog": "prod", "catalog_properties": properties, "table": "sales.orders"}
+    stage = LakeStage(tmp_path / "stage")
+    stage.numbered(30)
+    follower = stage.follow(**chosen)
+    for _ in range(3):
+        stage.numbered(10)
+        follower.catch_up()
+    assert server.tokens > 3 and offsets(stage, chosen) == all_offsets(stage.ends.items())
+    server.close()
