@@ -171,8 +171,8 @@ class Served:
         finally:
             client.close()
             server.close()
-            while len(self.lost) < len(self.connections):
-                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE_S):
+                await self.until(lambda: len(self.lost) == len(self.connections))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -435,6 +435,26 @@ def test_what_left_the_page_cache_meanwhile_is_read_beside_the_loop(
         assert is_right((await reply(client))[1], 4 << 20)
         assert (await reply(client))[0] == 1
         assert cold.warmed
+
+    served.run(story)
+
+
+def test_a_reply_that_is_complete_while_another_leaves_waits_for_it(
+    loop: asyncio.AbstractEventLoop, whole_file: Path
+) -> None:
+    served = Served(loop, whole_file)
+    sizes = [6 << 20, 0, 2 << 20]
+
+    async def story(served: Served, client: socket.socket) -> None:
+        served.parks = {0, 1, 2}
+        await loop.sock_sendall(client, b"".join(fetch_frame(i, i, size) for i, size in enumerate(sizes)))
+        await served.until(lambda: len(served.parked) == len(sizes))
+        for complete in served.parked:
+            complete()
+            await served.settle()
+        for i, size in enumerate(sizes):
+            correlation_id, data, _ = await reply(client)
+            assert correlation_id == i and is_right(data, size)
 
     served.run(story)
 
