@@ -186,6 +186,26 @@ def test_nodes_are_killed_while_they_erase(seed: int) -> None:
         cluster.live(story)
 
 
+def test_an_order_that_was_never_flushed_is_found_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await write_history(cluster)
+        partition = replica(cluster, leader)
+        assert partition is not None
+        before, producers = stored(partition.log), producers_of(partition.log)
+        assert (await sent_order(cluster, leader, *runs_from(NAMED))).error_code == 0
+        for node in cluster.nodes.values():
+            its = replica(cluster, node.id)
+            assert its is not None
+            assert its.log.erase_orders.offsets and its.log.recovery_point < its.log.end_offset
+            node.kill()
+            node.boot()
+        await cluster.until(lambda: are_equal(cluster) and has_erased(cluster), "all replicas erase")
+        assert_erased_everywhere(cluster, before, producers)
+
+    with cluster_of(6) as cluster:
+        cluster.live(story)
+
+
 def test_a_replica_that_was_away_gives_nothing_before_it_erased() -> None:
     """The heir of the leader has the order and every record, and its eraser has not come to the order yet."""
 
