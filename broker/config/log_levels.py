@@ -20,6 +20,7 @@ LOGGERS: Final = (
     AUDIT,
     "moldau.background",
     "moldau.cleaner",
+    "moldau.eraser",
     "moldau.broker",
     "moldau.connection",
     "moldau.console",
