@@ -19,11 +19,11 @@ from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.console.decoder import Decoder
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.quorum import Quorum
 from moldau.broker.network.listener import Listener
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.network.peer_channel import NoResponse
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending, when_ready
@@ -47,7 +47,7 @@ class ConsolePorts:
     environment: Environment
     cluster: ClusterView
     quorum: Quorum
-    channels: PeerChannels
+    brokers: OtherBrokers
     listeners: tuple[Listener, ...]
     """The listeners of the broker; the first one whose clients log in determines how users of the console log in."""
     services: Services
@@ -119,17 +119,13 @@ class KafkaClient:
 
     def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
         """Send a request to another broker, behind the rule of its API."""
-        ports = self.ports
-        listener_name = ports.config.inter_broker_listener_name
-        channel = channel_to(broker_id, PURPOSE, ports.cluster, ports.channels, listener_name)
-        if channel is None:
-            return NoResponse.DISCONNECTED
         reply: Pending[object] = Pending()
 
         def send(context: RequestContext, allowed: object) -> Pending[object]:
-            channel.ask(
-                allowed, lambda answer: reply.complete(with_own_bytes(answer)), TIMEOUT_MS, version if version else None
-            )
+            def answered(answer: object) -> None:
+                reply.complete(with_own_bytes(answer))
+
+            self.ports.brokers.ask(broker_id, PURPOSE, allowed, answered, TIMEOUT_MS, version or None)
             return reply
 
         if self.access.is_unrestricted:
@@ -142,7 +138,7 @@ class KafkaClient:
                 each for each in request.topics if self.may(AclOperation.READ, ResourceKind.TOPIC, each.topic)
             ]
         rule = line.api().rule_of(ListenerRole.BROKER)
-        return guarded(rule, ListenerRole.BROKER, ports.services, send)(self._context(line, version), request)
+        return guarded(rule, ListenerRole.BROKER, self.ports.services, send)(self._context(line, version), request)
 
 
 def with_own_bytes(message: object) -> object:

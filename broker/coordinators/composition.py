@@ -19,9 +19,9 @@ from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.coordinators.transaction_verifier import TransactionVerifier
 from moldau.broker.coordinators.transactions import TransactionCoordinator, transaction_config
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
+from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.peer_channel import PeerChannels
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -42,7 +42,7 @@ class CoordinatorPorts:
     loop: asyncio.AbstractEventLoop
     spawn: Spawn
     cluster: ClusterView
-    channels: PeerChannels
+    brokers: OtherBrokers
     producer_ids: ProducerIds
     replicas: Replicas
     flusher: Flusher
@@ -58,25 +58,14 @@ class BrokerCoordinators:
 
     def __init__(self, ports: CoordinatorPorts) -> None:
         config, environment, loop, cluster = ports.config, ports.environment, ports.loop, ports.cluster
-        listener_name = config.inter_broker_listener_name
-        timeout_ms = config.integer("request.timeout.ms")
         current_image = CurrentImage(cluster)
         self.share_coordinator = ShareCoordinator(
             share_state_config(config), environment, loop, ports.spawn, cluster.partitions_count, current_image
         )
         self.share_persister = ShareStatePersister(
-            ports.node_id,
-            loop,
-            cluster,
-            ports.channels,
-            ports.topics,
-            self.share_coordinator,
-            listener_name,
-            timeout_ms,
+            ports.node_id, loop, cluster, ports.brokers, ports.topics, self.share_coordinator
         )
-        self.latest_offsets = LatestOffsets(
-            ports.node_id, cluster, ports.channels, ports.replicas, listener_name, timeout_ms
-        )
+        self.latest_offsets = LatestOffsets(ports.node_id, cluster, ports.brokers, ports.replicas)
         self.groups = Groups(
             group_config(config),
             environment,
@@ -88,7 +77,7 @@ class BrokerCoordinators:
         )
         ports.settings.subscribe(lambda in_force: self.groups.configure(group_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
-        sender = MarkerSender(ports.node_id, loop, cluster, ports.channels, self.markers, listener_name, timeout_ms)
+        sender = MarkerSender(ports.node_id, loop, cluster, ports.brokers, self.markers)
         self.transactions = TransactionCoordinator(
             transaction_config(config),
             environment,
@@ -103,10 +92,8 @@ class BrokerCoordinators:
             ports.node_id,
             loop,
             cluster,
-            ports.channels,
+            ports.brokers,
             self.transactions,
-            listener_name,
-            timeout_ms,
             retry_ms=config.integer("add.partitions.to.txn.retry.backoff.ms"),
             retry_ms_max=config.integer("add.partitions.to.txn.retry.backoff.max.ms"),
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse
 from moldau.broker.replicas.replicas import Replicas
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_offsets import (
@@ -24,23 +24,13 @@ Answered: TypeAlias = Callable[[int | ErrorCode], None]
 
 
 class LatestOffsets:
-    """`listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them."""
+    """Asks the leaders."""
 
-    def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterView,
-        channels: PeerChannels,
-        replicas: Replicas,
-        listener_name: str,
-        timeout_ms: int,
-    ) -> None:
+    def __init__(self, node_id: int, cluster: ClusterView, brokers: OtherBrokers, replicas: Replicas) -> None:
         self._node_id = node_id
         self._cluster = cluster
-        self._channels = channels
+        self._brokers = brokers
         self._replicas = replicas
-        self._listener_name = listener_name
-        self._timeout_ms = timeout_ms
 
     def ask(self, topic: str, index: int, answered: Answered) -> None:
         """Give the high watermark of a partition, or the error, at once or later."""
@@ -54,10 +44,6 @@ class LatestOffsets:
             self._ask_broker(partition.leader, topic, index, answered)
 
     def _ask_broker(self, broker_id: int, topic: str, index: int, answered: Answered) -> None:
-        channel = channel_to(broker_id, PURPOSE, self._cluster, self._channels, self._listener_name)
-        if channel is None:
-            answered(ErrorCode.LEADER_NOT_AVAILABLE)
-            return
         wanted = ListOffsetsPartition(partition_index=index, timestamp=LATEST)
         request = ListOffsetsRequest(
             replica_id=CONSUMER, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
@@ -65,10 +51,11 @@ class LatestOffsets:
 
         def replied(response: object) -> None:
             if isinstance(response, NoResponse):
-                answered(ErrorCode.NETWORK_EXCEPTION)
+                is_unknown = response is NoResponse.NO_ADDRESS
+                answered(ErrorCode.LEADER_NOT_AVAILABLE if is_unknown else ErrorCode.NETWORK_EXCEPTION)
                 return
             assert isinstance(response, ListOffsetsResponse)
             found = response.topics[0].partitions[0]
             answered(ErrorCode(found.error_code) if found.error_code else found.offset)
 
-        channel.ask(request, replied, self._timeout_ms)
+        self._brokers.ask(broker_id, PURPOSE, request, replied)

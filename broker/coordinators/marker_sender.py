@@ -19,9 +19,9 @@ from typing import Final
 
 from moldau.broker.coordinators.marker_writer import Marker, MarkerAnswers, MarkerWriter
 from moldau.broker.coordinators.row import Reports
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.coordinator.transaction.events import MarkersWritten, SendMarkers, TopicPartition, TransactionEvent
 from moldau.protocol.errors import ErrorCode
@@ -100,28 +100,21 @@ class MarkerQueue:
 
 
 class MarkerSender:
-    """Sends markers.
-
-    `listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them.
-    """
+    """Sends markers."""
 
     def __init__(
         self,
         node_id: int,
         loop: asyncio.AbstractEventLoop,
         cluster: ClusterView,
-        channels: PeerChannels,
+        brokers: OtherBrokers,
         writer: MarkerWriter,
-        listener_name: str,
-        timeout_ms: int,
     ) -> None:
         self._node_id = node_id
         self._loop = loop
         self._cluster = cluster
-        self._channels = channels
+        self._brokers = brokers
         self._writer = writer
-        self._listener_name = listener_name
-        self._timeout_ms = timeout_ms
         self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
 
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
@@ -187,12 +180,6 @@ class MarkerSender:
         answers.all_asked()
 
     def _ask(self, leader_id: int, batch: list[PendingMarkers]) -> None:
-        channel = channel_to(leader_id, PURPOSE, self._cluster, self._channels, self._listener_name)
-        if channel is None:
-            for pending in batch:
-                self._retry(pending)
-            self._loop.call_soon(self._send, leader_id)
-            return
         request = WriteTxnMarkersRequest(markers=[marker_entry(pending) for pending in batch])
 
         def replied(response: object) -> None:
@@ -205,7 +192,7 @@ class MarkerSender:
             self._answered(batch, errors)
             self._send(leader_id)
 
-        channel.ask(request, replied, self._timeout_ms)
+        self._brokers.ask(leader_id, PURPOSE, request, replied)
 
     def _answered(self, batch: list[PendingMarkers], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
         """Report the markers that are written, and send the others again.

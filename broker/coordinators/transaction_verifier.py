@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from moldau.broker.coordinators.joined_questions import JoinedQuestions, error_without
 from moldau.broker.coordinators.transactions import TransactionCoordinator
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import NEW_PROTOCOL, AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
@@ -55,6 +56,12 @@ class TransactionQuestion(NamedTuple):
         return dict.fromkeys(self.partitions, error)
 
 
+class Coordinator(NamedTuple):
+    """The coordinators on one broker, to which a request may go."""
+
+    broker_id: int
+
+
 class AnswerToken:
     """The token by which the coordinator of this broker answers."""
 
@@ -69,20 +76,15 @@ class AnswerToken:
 
 
 class TransactionVerifier:
-    """Asks the coordinators.
-
-    `listener_name`: the listener between brokers; `timeout_ms`: the timeout of a request to one of them.
-    """
+    """Asks the coordinators."""
 
     def __init__(
         self,
         node_id: int,
         loop: asyncio.AbstractEventLoop,
         cluster: ClusterView,
-        channels: PeerChannels,
+        brokers: OtherBrokers,
         transactions: TransactionCoordinator,
-        listener_name: str,
-        timeout_ms: int,
         *,
         retry_ms: int,
         retry_ms_max: int,
@@ -90,15 +92,12 @@ class TransactionVerifier:
         self._node_id = node_id
         self._loop = loop
         self._cluster = cluster
-        self._channels = channels
         self._transactions = transactions
-        self._listener_name = listener_name
-        self._timeout_ms = timeout_ms
         self._retry_ms = retry_ms
         self._retry_ms_max = retry_ms_max
-        self._waiting: defaultdict[int, list[TransactionQuestion]] = defaultdict(list)
-        self._is_asking: dict[int, None] = {}
-        """The brokers to which a request is in progress."""
+        self._joined: JoinedQuestions[Coordinator, TransactionQuestion] = JoinedQuestions(
+            loop, brokers, PURPOSE, lambda question: question.transactional_id, request_of, give_answers
+        )
 
     def ask(self, question: TransactionQuestion) -> None:
         """Ask the coordinator.
@@ -118,8 +117,7 @@ class TransactionVerifier:
         elif partition.leader == self._node_id:
             self._ask_here(question, index)
         else:
-            self._waiting[partition.leader].append(question)
-            self._ask_broker(partition.leader)
+            self._joined.add(Coordinator(partition.leader), question)
 
     def ask_later(self, question: TransactionQuestion, retry_count: int) -> None:
         """Repeat a question after a pause.
@@ -148,31 +146,6 @@ class TransactionVerifier:
         else:
             runner.submit(VerifyPartitions(waiter, transactional_id, producer_id, producer_epoch, partitions))
 
-    def _ask_broker(self, broker_id: int) -> None:
-        if broker_id in self._is_asking or not self._waiting[broker_id]:
-            return
-        questions, later = take_distinct(self._waiting[broker_id])
-        self._waiting[broker_id] = later
-        channel = channel_to(broker_id, PURPOSE, self._cluster, self._channels, self._listener_name)
-        if channel is None:
-            for question in questions:
-                question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
-        self._is_asking[broker_id] = None
-
-        def replied(response: object) -> None:
-            del self._is_asking[broker_id]
-            if isinstance(response, NoResponse):
-                for question in questions:
-                    question.answered(question.all(ErrorCode.NETWORK_EXCEPTION))
-            else:
-                assert isinstance(response, AddPartitionsToTxnResponse)
-                give_answers(questions, response)
-            self._ask_broker(broker_id)
-
-        request = AddPartitionsToTxnRequest(transactions=[transaction_entry(each) for each in questions])
-        channel.ask(request, replied, self._timeout_ms)
-
 
 class PatientAnswer:
     """Repeats a question while the coordinator completes the producer's last transaction.
@@ -196,18 +169,8 @@ class PatientAnswer:
             self._question.answered(answer)
 
 
-def take_distinct(waiting: list[TransactionQuestion]) -> tuple[list[TransactionQuestion], list[TransactionQuestion]]:
-    """The questions that fit into one request, with each transactional id once, and the others: the response names the
-    id alone.
-    """
-    taken: dict[str, TransactionQuestion] = {}
-    later: list[TransactionQuestion] = []
-    for question in waiting:
-        if question.transactional_id in taken:
-            later.append(question)
-        else:
-            taken[question.transactional_id] = question
-    return list(taken.values()), later
+def request_of(questions: Sequence[TransactionQuestion]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(transactions=[transaction_entry(each) for each in questions])
 
 
 def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransaction:
@@ -223,7 +186,12 @@ def transaction_entry(question: TransactionQuestion) -> AddPartitionsToTxnTransa
     )
 
 
-def give_answers(questions: list[TransactionQuestion], response: AddPartitionsToTxnResponse) -> None:
+def give_answers(questions: Sequence[TransactionQuestion], response: object) -> None:
+    if isinstance(response, NoResponse):
+        for question in questions:
+            question.answered(question.all(error_without(response)))
+        return
+    assert isinstance(response, AddPartitionsToTxnResponse)
     answers: dict[str, dict[TopicPartition, ErrorCode]] = {
         result.transactional_id: {
             (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)

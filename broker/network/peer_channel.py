@@ -54,6 +54,8 @@ class NoResponse(Enum):
 
     DISCONNECTED = auto()
     """The connection was refused, or it broke."""
+    NO_ADDRESS = auto()
+    """The metadata names no address of the broker, so that nothing was sent."""
     TIMED_OUT = auto()
     """No reply arrived within the timeout."""
     REFUSED = auto()

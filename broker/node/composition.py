@@ -19,6 +19,7 @@ from moldau.broker.config.listeners import HttpAddress, LocalAddress, read_http_
 from moldau.broker.config.rules import RACK_AWARE
 from moldau.broker.coordinators.composition import BrokerCoordinators, CoordinatorPorts
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
+from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.producer_ids import ProducerIds
 from moldau.broker.metadata.publisher import MetadataPublisher
 from moldau.broker.metadata.quorum import Quorum
@@ -174,6 +175,8 @@ class NodeParts:
             previous_run=previous_run_in(logs.directories, config.metadata_log_dir),
         )
         self.cluster = ClusterView(self.quorum, logs.cluster_id, environment.random)
+        timeout_ms = config.integer("request.timeout.ms")
+        self.brokers = OtherBrokers(self.cluster, self.channels, config.inter_broker_listener_name, timeout_ms)
         self.registration = Registration(
             self.node_id,
             lambda: broker_identity(
@@ -207,7 +210,7 @@ class NodeParts:
                 environment,
                 loop,
                 self.cluster,
-                self.channels,
+                self.brokers,
                 self.logs,
                 self.flusher,
                 self.throttles.follower,
@@ -225,7 +228,7 @@ class NodeParts:
                 self.coordinator_loop,
                 spawn,
                 self.cluster,
-                self.channels,
+                self.brokers,
                 self.producer_ids,
                 self.replicas,
                 self.flusher,
@@ -266,13 +269,7 @@ class NodeParts:
         from moldau.broker.tiering.tiering import Tiering, TieringPorts
 
         metadata = RemoteLogMetadataPorts(
-            self.node_id,
-            self.environment,
-            self.tasks.spawn,
-            self.cluster,
-            self.channels,
-            self.replicas,
-            config.inter_broker_listener_name,
+            self.node_id, self.environment, self.tasks.spawn, self.cluster, self.brokers, self.replicas
         )
         return Tiering(TieringPorts(metadata, self.settings, self.flusher, self.topics))
 
@@ -352,9 +349,8 @@ class NodeParts:
             self.environment,
             self.cluster,
             self.settings,
-            self.channels,
+            self.brokers,
             self.topics,
-            self.config.inter_broker_listener_name,
             self.config.integer("request.timeout.ms"),
             lambda group_id: settings.of(group_id).queue,
             DeadLetterCounts(),
@@ -579,7 +575,7 @@ class NodeParts:
             self.environment,
             self.cluster,
             self.quorum,
-            self.channels,
+            self.brokers,
             listeners,
             self.services,
             Decoder(self.environment, self.tasks.spawn, self.config.settings.password(REGISTRY)),

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from moldau.broker.config.config import Config, by_field
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel
 from moldau.broker.replicas.local_logs import LocalLogs
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -60,7 +60,7 @@ class FetcherPorts:
     environment: Environment
     loop: asyncio.AbstractEventLoop
     cluster: ClusterView
-    channels: PeerChannels
+    brokers: OtherBrokers
     logs: LocalLogs
     flusher: Flusher
     quota: ReplicationQuota
@@ -198,9 +198,7 @@ class RunningFetcher:
         return self._leader
 
     def _channel(self) -> PeerChannel | None:
-        ports = self._ports
-        listener_name = ports.config.inter_broker_listener_name
-        return channel_to(self._leader_id, PURPOSE, ports.cluster, ports.channels, listener_name)
+        return self._ports.brokers.channel(self._leader_id, PURPOSE)
 
     def _answered(self, response: object) -> None:
         self._is_asking = False

@@ -19,10 +19,9 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from moldau.broker.config.topics import is_dead_letter_queue
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
+from moldau.broker.metadata.other_brokers import OtherBrokers
 from moldau.broker.metadata.topic_creation import TopicCreation
-from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.broker.runtime.environment import Environment
 from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.image.configs import ResourceType
@@ -85,12 +84,10 @@ class DeadLetterPorts(NamedTuple):
     environment: Environment
     cluster: ClusterView
     settings: DynamicConfig
-    channels: PeerChannels
+    brokers: OtherBrokers
     topics: TopicCreation
-    listener_name: str
-    """The listener between brokers."""
     timeout_ms: int
-    """The timeout of a request to a broker."""
+    """How long a queue may take to store records."""
     group_settings: Callable[[str], QueueSettings]
     counts: DeadLetterCounts
 
@@ -225,7 +222,7 @@ class DeadLetterWriting:
             found = [each.records for topic in response.responses for each in topic.partitions]
             return bytes(found[0]) if found and isinstance(found[0], bytes | bytearray | memoryview) else b""
 
-        return await self._ask(self._ports.node_id, request, records_in)
+        return await self._ports.brokers.read(self._ports.node_id, PURPOSE, request, records_in)
 
     # The records of the queue
 
@@ -258,7 +255,7 @@ class DeadLetterWriting:
             codes = [each.error_code for topic in response.responses for each in topic.partition_responses]
             return ErrorCode(codes[0]) if codes else ErrorCode.UNKNOWN_SERVER_ERROR
 
-        error = await self._ask(leader, request, error_in)
+        error = await ports.brokers.read(leader, PURPOSE, request, error_in)
         if error is ErrorCode.NONE:
             ports.counts.records[key.group_id] += next_offset - self._next_offset
             self._next_offset = next_offset
@@ -266,18 +263,3 @@ class DeadLetterWriting:
         else:
             ports.counts.failures[key.group_id] += 1
         return error
-
-    async def _ask(self, broker_id: int, request: object, reading: Callable[[object], T]) -> T:
-        """Ask a broker. `reading` gets the response, or the reason for which there is none; it copies what it keeps."""
-        ports = self._ports
-        channel = channel_to(broker_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
-        if channel is None:
-            return reading(NoResponse.DISCONNECTED)
-        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def reply(response: object) -> None:
-            if not answered.done():
-                answered.set_result(reading(response))
-
-        channel.ask(request, reply, ports.timeout_ms)
-        return await answered

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.network.peer_channel import PeerChannel
 from moldau.broker.replicas.replica_fetchers import NoRemoteState
@@ -82,7 +81,7 @@ class FollowerState:
         followed = self._reader.get(key)
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             raise NoRemoteState("the remote log metadata is not read yet")
-        channel = channel_to(partition.leader_id, PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        channel = ports.brokers.channel(partition.leader_id, PURPOSE)
         if channel is None:
             raise NoRemoteState(f"the address of broker {partition.leader_id} is not known")
         local_start = await self._start_to_take(channel, partition, leader_epoch, log_start_offset)

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from moldau.broker.metadata.broker_channels import channel_to
 from moldau.broker.metadata.cluster_view import ClusterView
-from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
@@ -72,9 +72,8 @@ class RemoteLogMetadataPorts(NamedTuple):
     environment: Environment
     spawn: Spawn
     cluster: ClusterView
-    channels: PeerChannels
+    brokers: OtherBrokers
     replicas: Replicas
-    listener_name: str
 
 
 class RemoteLogMetadataReader:
@@ -234,7 +233,7 @@ class RemoteLogMetadataReader:
 
     async def _fetch(self, leader_id: int, asked: dict[int, int]) -> FetchResponse | None:
         ports = self._ports
-        channel = channel_to(leader_id, READ_PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        channel = ports.brokers.channel(leader_id, READ_PURPOSE)
         topic = ports.cluster.image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
         if channel is None or topic is None:
             return None
@@ -369,7 +368,7 @@ class RemoteLogMetadataWriter:
 
     async def _produce(self, leader_id: int, index: int, batch: bytes) -> ErrorCode:
         ports = self._ports
-        channel = channel_to(leader_id, WRITE_PURPOSE, ports.cluster, ports.channels, ports.listener_name)
+        channel = ports.brokers.channel(leader_id, WRITE_PURPOSE)
         topic = ports.cluster.image.topics.by_name(REMOTE_LOG_METADATA_TOPIC)
         if channel is None or topic is None:
             return ErrorCode.LEADER_NOT_AVAILABLE

@@ -19,6 +19,7 @@ from moldau.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.support.other_brokers import brokers_behind
 
 HERE = 1
 THERE = 2
@@ -53,14 +54,13 @@ class Stage:
             topics=SimpleNamespace(partition=self._partition),
             cluster=SimpleNamespace(brokers={THERE: SimpleNamespace(endpoints={"PLAINTEXT": endpoint})}),
         )
+        cluster = cast("Any", SimpleNamespace(image=image))
         self.sender = MarkerSender(
             HERE,
             asyncio.get_running_loop(),
-            cast("Any", SimpleNamespace(image=image)),
-            cast("Any", SimpleNamespace(to=lambda *_: SimpleNamespace(ask=self._ask))),
+            cluster,
+            brokers_behind(cluster, self._ask),
             cast("Any", SimpleNamespace(write=self._write)),
-            "PLAINTEXT",
-            1_000,
         )
 
     def _partition(self, topic: str, index: int) -> SimpleNamespace | None:
@@ -68,7 +68,7 @@ class Stage:
             return None
         return SimpleNamespace(leader=self.leaders.get((topic, index), THERE))
 
-    def _ask(self, request: WriteTxnMarkersRequest, reply: Callable[[object], None], timeout_ms: int) -> None:
+    def _ask(self, request: WriteTxnMarkersRequest, reply: Callable[[object], None]) -> None:
         self.asked.append((request, reply))
 
     def _write(self, marker: Marker, topic: str, index: int, written: Written) -> None:

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from moldau.broker.coordinators.joined_questions import KEYS_MAX
 from moldau.broker.coordinators.share_coordinator_messages import answers_of, message_of
-from moldau.broker.coordinators.share_state_persister import ATTEMPTS, KEYS_MAX, NOBODY, ShareStatePersister
+from moldau.broker.coordinators.share_state_persister import ATTEMPTS, NOBODY, ShareStatePersister
 from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.share_coordinator.events import (
     DeleteState,
@@ -28,6 +29,7 @@ from moldau.protocol.messages import delete_share_group_state as delete
 from moldau.protocol.messages import read_share_group_state as read
 from moldau.protocol.messages import read_share_group_state_summary as summary
 from moldau.testing.simulation.world import World
+from tests.support.other_brokers import brokers_behind
 
 HERE, THERE, NOWHERE = 1, 2, -1
 T, U = b"t" * 16, b"u" * 16
@@ -59,15 +61,14 @@ class Stage:
             partition_of=lambda _: 0,
             runner_of=lambda _: SimpleNamespace(submit=self.submitted.append),
         )
+        cluster = cast("Any", SimpleNamespace(image=image))
         self.persister = ShareStatePersister(
             HERE,
             asyncio.get_running_loop(),
-            cast("Any", SimpleNamespace(image=image)),
-            cast("Any", SimpleNamespace(to=lambda *_: SimpleNamespace(ask=self._send))),
+            cluster,
+            brokers_behind(cluster, self._send),
             cast("Any", SimpleNamespace(create_internal=self._create)),
             cast("Any", coordinator),
-            "PLAINTEXT",
-            1_000,
         )
 
     def _partition(self, topic: str, index: int) -> SimpleNamespace | None:
@@ -77,7 +78,7 @@ class Stage:
     def _create(self, topic: object) -> None:
         self.created += 1
 
-    def _send(self, message: object, reply: Callable[[object], None], timeout_ms: int) -> None:
+    def _send(self, message: object, reply: Callable[[object], None]) -> None:
         self.messages.append((message, reply))
 
     def ask(self, *requests: StateRequest) -> None:

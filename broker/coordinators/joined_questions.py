@@ -1,0 +1,84 @@
+"""Questions to coordinators on other brokers: what is asked while a request is under way shares the next one.
+
+question ──▶ gathered by destination ──▶ a request, each key once ──▶ answered
+                   ▲                           │ under way
+                   └── asked meanwhile ◀───────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from moldau.broker.metadata.other_brokers import OtherBrokers
+from moldau.broker.network.peer_channel import NoResponse
+from moldau.protocol.errors import ErrorCode
+
+KEYS_MAX: Final = 1_000
+"""The most questions in one request."""
+
+
+class Destination(Protocol):
+    """What the questions of one request have in common."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+
+DestinationT = TypeVar("DestinationT", bound=Destination)
+QuestionT = TypeVar("QuestionT")
+
+
+class JoinedQuestions(Generic[DestinationT, QuestionT]):
+    """The questions of one purpose. `answered` gets those of a request, with its response or the `NoResponse`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        brokers: OtherBrokers,
+        purpose: str,
+        key_of: Callable[[QuestionT], Hashable],
+        request_of: Callable[[Sequence[QuestionT]], object],
+        answered: Callable[[Sequence[QuestionT], object], None],
+    ) -> None:
+        """`key_of`: by what a response tells the answers apart, so that a request has it once."""
+        self._loop = loop
+        self._brokers = brokers
+        self._purpose = purpose
+        self._key_of = key_of
+        self._request_of = request_of
+        self._answered = answered
+        self._gathered: dict[DestinationT, list[QuestionT]] = {}
+        """What waits for a request. A destination in this table has one under way, or one that leaves soon."""
+
+    def add(self, destination: DestinationT, question: QuestionT) -> None:
+        if destination not in self._gathered:
+            self._gathered[destination] = []
+            self._loop.call_soon(self._send, destination)
+        self._gathered[destination].append(question)
+
+    def _send(self, destination: DestinationT) -> None:
+        taken: dict[Hashable, QuestionT] = {}
+        later: list[QuestionT] = []
+        for question in self._gathered[destination]:
+            if len(taken) == KEYS_MAX or self._key_of(question) in taken:
+                later.append(question)
+            else:
+                taken[self._key_of(question)] = question
+        if not taken:
+            del self._gathered[destination]
+            return
+        self._gathered[destination] = later
+        questions = [*taken.values()]
+
+        def replied(response: object) -> None:
+            self._answered(questions, response)
+            self._send(destination)
+
+        self._brokers.ask(destination.broker_id, self._purpose, self._request_of(questions), replied)
+
+
+def error_without(response: object) -> ErrorCode:
+    """The answer to a question whose request has no response, for its `NoResponse`."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponse.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION

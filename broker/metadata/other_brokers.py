@@ -1,0 +1,58 @@
+"""The other brokers of the cluster, which a part of this broker asks by the ids that the metadata names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from moldau.broker.metadata.cluster_view import ClusterView
+from moldau.broker.network.peer_channel import NoResponse, PeerChannel, PeerChannels, ResponseCallback
+
+T = TypeVar("T")
+
+
+class OtherBrokers:
+    """They are asked at the listener between brokers, which may be this broker's own."""
+
+    def __init__(self, cluster: ClusterView, channels: PeerChannels, listener_name: str, timeout_ms: int) -> None:
+        """`timeout_ms`: the timeout of a request that names none."""
+        self._cluster = cluster
+        self._channels = channels
+        self._listener_name = listener_name
+        self._timeout_ms = timeout_ms
+
+    def channel(self, broker_id: int, purpose: str) -> PeerChannel | None:
+        """The channel to a broker for a purpose; None while the metadata names no address of it."""
+        broker = self._cluster.image.cluster.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
+        return None if endpoint is None else self._channels.to(purpose, endpoint.host, endpoint.port)
+
+    def ask(
+        self,
+        broker_id: int,
+        purpose: str,
+        request: object,
+        reply: ResponseCallback,
+        timeout_ms: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Send a request, in the newest version unless one is named. `reply` is called later, never within this call,
+        with the response or a `NoResponse`.
+        """
+        channel = self.channel(broker_id, purpose)
+        if channel is None:
+            self._channels.loop.call_soon(reply, NoResponse.NO_ADDRESS)
+        else:
+            channel.ask(request, reply, self._timeout_ms if timeout_ms is None else timeout_ms, version)
+
+    async def read(self, broker_id: int, purpose: str, request: object, reading: Callable[[object], T]) -> T:
+        """Send a request and wait. `reading` gets the response or a `NoResponse`; it copies the bytes that it keeps."""
+        read: asyncio.Future[T] = self._channels.loop.create_future()
+
+        def reply(response: object) -> None:
+            if not read.done():
+                read.set_result(reading(response))
+
+        self.ask(broker_id, purpose, request, reply)
+        return await read
