@@ -33,7 +33,7 @@ BY_NAME: Final = {
 }
 """What a module imports by a name that it computes."""
 TRANSCRIPTS: Final = {
-    "groups": ("tests.support.group_scribe", "moldau.coordinator."),
+    "coordinators": ("tests.transcripts.test_coordinators", "moldau.coordinator."),
     "raft": ("tests.support.raft_scribe", "moldau.kraft.raft."),
     "controller": ("tests.support.controller_scribe", "moldau.kraft.controller."),
 }

@@ -7,10 +7,7 @@ Commands (an option that is left out has the default of `REQUEST_DEFAULTS`):
     leave g members=a-1,b-2 [instances=x v=]                       commit g t-0=5 [member= generation= retention= v=]
     txn-commit g producer=7 t-0=5 [member= generation= instance=]  end-txn producer=7 commit, or abort
     fetch g [topics=t-0,t-1 stable=1]     delete-offsets g topics=t-0     delete g      topic-deleted t
-    describe g      list      wait MS      hold      release      refuse ERROR      reload      unload
-
-Records are committed with their append, unless `hold` says that they wait for `release`. Times count from the beginning
-of the transcript.
+    describe g      list      and what every machine takes (tests/support/machine_scribe.py)
 """
 
 from __future__ import annotations
@@ -21,7 +18,8 @@ from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import describe
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, OffsetChange, RecordChange, TransactionEnded
-from moldau.coordinator.runtime.machine import Effects, Loaded, TransactionEnd, Unloaded, Waiter
+from moldau.coordinator.runtime.machine import Loaded, TransactionEnd
+from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.compiler import encode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -54,48 +52,24 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.protocol.records.offsets import ConsumerProtocolSubscription, GroupMetadataValue
 from tests.support.group_stage import GroupStage
-from tests.support.machine_stage import WALL_MS, Batch
+from tests.support.machine_scribe import MachineScribe, names_in
+from tests.support.machine_stage import WALL_MS
 from tests.support.transcripts import Command
 
 
-class GroupScribe(GroupStage):
+class GroupScribe(MachineScribe[GroupShard], GroupStage):
     """Give an instance's `respond` to `check_transcript`."""
 
     def __init__(self) -> None:
         self.ids_given = 0
-        self.lines: list[str] = []
         super().__init__()
         self.step(Loaded())
 
-    def respond(self, command: Command) -> list[str]:
-        self.lines = []
-        handler = getattr(self, "do_" + command.name.replace("-", "_"))
-        handler(command)
-        return self.lines
+    def said(self, response: object) -> str:
+        return said(response)
 
-    # The stage
-
-    def append_error(self, effects: Effects) -> ErrorCode:
-        """`refuse` is about one batch."""
-        error, self.refusal = self.refusal, ErrorCode.NONE
-        return error
-
-    def refused(self, error: ErrorCode) -> None:
-        self.lines.append(f"the log refuses: {error.name}")
-
-    def appended(self, batch: Batch, cause: object) -> None:
-        self.lines += [f"write {written(change)}" for change in batch.changes]
-
-    def noted(self, note: str) -> None:
-        self.lines.append(f"note {note}")
-
-    def deliver(self, token: object, response: object) -> None:
-        self.lines.append(f"tell {token}: {said(response)}")
-
-    def waiter_of(self, command: Command, version: int) -> Waiter:
-        self.token += 1
-        default = command.options.get("client") or command.options.get("member") or f"#{self.token}"
-        return Waiter(command.options.get("as", default), command.int("v", version))
+    def written(self, change: Change) -> str:
+        return written(change)
 
     # Requests
 
@@ -256,39 +230,10 @@ class GroupScribe(GroupStage):
         values: dict[str, Any] = {key: int(value) for key, value in command.options.items()}
         self.config = self.shard.config = self.config._replace(**values)
 
-    def do_wait(self, command: Command) -> None:
-        self.wait(int(command.arguments[0]))
-
-    def tick(self) -> None:
-        before, self.lines = self.lines, []
-        super().tick()
-        told = [f"at {self.now_ms}:", *(f"  {line}" for line in self.lines)] if self.lines else []
-        self.lines = before + told
-
-    def do_hold(self, command: Command) -> None:
-        self.is_held = True
-
-    def do_release(self, command: Command) -> None:
-        self.release()
-
-    def do_refuse(self, command: Command) -> None:
-        self.refusal = ErrorCode[command.arguments[0]]
-
-    def do_unload(self, command: Command) -> None:
-        self.step(Unloaded())
-
-    def do_reload(self, command: Command) -> None:
-        """Reload the shard, as after a restart of the broker, or after the partition moved away and back."""
-        self.take_over(is_told=False, end_offset=self.end_offset)
-
 
 def subscription(topics: list[str], user_data: str) -> bytes:
     message = ConsumerProtocolSubscription(topics=topics, user_data=user_data.encode())
     return b"\0\0" + encode(message, 0)
-
-
-def names_in(command: Command, option: str) -> list[str]:
-    return [name for name in command.options.get(option, "").split(",") if name]
 
 
 def topic_partition(text: str) -> tuple[str, int]:
