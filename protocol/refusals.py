@@ -97,6 +97,11 @@ def refused_elements(request: object, version: int, error: ErrorCode, results: s
     return elements
 
 
+def refused_parts(request: object, version: int, error: ErrorCode) -> Any:
+    """The response in which each element of the request has the error, also if the response has one for the whole."""
+    return _refuse(request, version, error, None, repeats=True)
+
+
 def _text(request: object, error: ErrorCode) -> str | None:
     exception = _exception(request)
     if exception.is_silent:

@@ -27,8 +27,7 @@ Handle = Callable[[Services, RequestContext, Request], object]
 """Handles a request with the services of the node. Returns the response, a `Pending` that becomes it, or None."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
-Wrap = Callable[["Api[Any]", ListenerRole, Services, Handler], Handler]
-"""Wraps the handler of an API."""
+Wrap = Callable[[Handler], Handler]
 ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
@@ -173,7 +172,7 @@ def bind(
     if parts is not None:
         answer = in_parts(parts, lambda: services.long_requests, answer)
     if wrap is not None:
-        answer = wrap(api, role, services, answer)
+        answer = wrap(answer)
     return Binding(
         api.request,
         response_class_of(api.request),

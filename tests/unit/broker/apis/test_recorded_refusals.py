@@ -19,7 +19,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import bounded
 from moldau.broker.apis.topics.create_topics import too_many_topics
 from moldau.broker.faults.fault import Scope
-from moldau.broker.faults.requests import RefusableApi
+from moldau.broker.faults.requests import refused_named
 from moldau.broker.network.route import ListenerRole
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.compiler import encode
@@ -187,8 +187,8 @@ def forbidden(api: Api[Any], role: ListenerRole, request: object, version: int) 
 
 def faulty(api: Api[Any], role: ListenerRole, request: object, version: int) -> object:
     stage = Stage(api, role)
-    refusable = RefusableApi(api, role, cast("Any", stage.services), stage.answer)
-    return refusable.refused(Scope(), ErrorCode.KAFKA_STORAGE_ERROR, stage.context(ANONYMOUS, version), request)
+    context = stage.context(ANONYMOUS, version)
+    return refused_named(Scope(), ErrorCode.KAFKA_STORAGE_ERROR, stage.answer, context, request, lambda topic_id: None)
 
 
 def requests(api: Api[Any], version: int) -> Iterator[object]:
