@@ -10,6 +10,7 @@ from moldau import __version__
 from moldau.broker.console.kafka_client import Unanswered
 from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather
 from moldau.broker.release import KAFKA_VERSION
+from moldau.kraft.features import METADATA_VERSION_NAMES
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -110,6 +111,8 @@ class ClusterOverview:
     quorum: QuorumState | None
     """None if the user may not describe the cluster, or the quorum does not answer."""
     features: dict[str, int]
+    release: str | None
+    """That of Apache Kafka with this metadata version, as Kafka names it: 4.3-IV0."""
     problems: list[str]
 
 
@@ -151,6 +154,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
         racks_of(brokers),
         quorum,
         dict(sorted(image.features.levels.items())),
+        METADATA_VERSION_NAMES.get(image.features.metadata_version),
         problems,
     )
 

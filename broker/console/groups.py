@@ -19,15 +19,22 @@ from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, P
 from moldau.broker.coordinators.share_state_persister import NOBODY
 from moldau.coordinator.share_coordinator.events import NO_EPOCH, ReadState, StateAnswer
 from moldau.coordinator.share_coordinator.state import ShareKey
+from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
 )
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from moldau.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from moldau.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from moldau.replication.share.in_flight import RecordState
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -108,8 +115,10 @@ class CommittedOffsets:
     error: str = ""
 
 
-async def committed_offsets(client: KafkaClient, groups: Iterable[Group]) -> dict[str, CommittedOffsets]:
-    """The offsets of groups by their ids, of the topics that the user may describe."""
+async def committed_offsets(
+    client: KafkaClient, groups: Iterable[Group], topic: Topic | None = None
+) -> dict[str, CommittedOffsets]:
+    """The offsets of groups by their ids, of the topics that the user may describe; of one topic, if it is given."""
     found: dict[str, CommittedOffsets] = {}
     by_coordinator: dict[tuple[int, bool], list[str]] = {}
     for group in groups:
@@ -121,7 +130,7 @@ async def committed_offsets(client: KafkaClient, groups: Iterable[Group]) -> dic
         read = _share_offsets if is_share else _consumer_offsets
         try:
             for begin in range(0, len(ids), GROUPS_ASKED_MAX):
-                await read(client, coordinator, ids[begin : begin + GROUPS_ASKED_MAX], found)
+                await read(client, coordinator, ids[begin : begin + GROUPS_ASKED_MAX], found, topic)
         except Unanswered as unanswered:
             for group_id in ids:
                 found[group_id].error = str(unanswered)
@@ -131,27 +140,43 @@ async def committed_offsets(client: KafkaClient, groups: Iterable[Group]) -> dic
 
 
 async def _consumer_offsets(
-    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
+    client: KafkaClient,
+    coordinator: int,
+    group_ids: list[str],
+    found: dict[str, CommittedOffsets],
+    topic: Topic | None,
 ) -> None:
-    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
+    named = (
+        None if topic is None else [OffsetFetchRequestTopics(name=topic.name, partition_indexes=[*topic.partitions])]
+    )
+    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=named) for group_id in group_ids]
     answer = await client.ask(
         OffsetFetchRequest(groups=groups), OffsetFetchResponse, broker_id=coordinator, version=BY_NAME_VERSION
     )
     for group in answer.groups:
         of = found[group.group_id]
         of.error = error_name(group.error_code)
-        for topic in group.topics:
-            for each in topic.partitions:
-                key = (topic.name, each.partition_index)
+        for of_topic in group.topics:
+            for each in of_topic.partitions:
+                key = (of_topic.name, each.partition_index)
                 of.offsets[key] = each.committed_offset if each.committed_offset >= 0 else None
                 of.metadata[key] = each.metadata or ""
 
 
 async def _share_offsets(
-    client: KafkaClient, coordinator: int, group_ids: list[str], found: dict[str, CommittedOffsets]
+    client: KafkaClient,
+    coordinator: int,
+    group_ids: list[str],
+    found: dict[str, CommittedOffsets],
+    topic: Topic | None,
 ) -> None:
+    named = (
+        None
+        if topic is None
+        else [DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=[*topic.partitions])]
+    )
     allowed = [each for each in group_ids if client.may(AclOperation.DESCRIBE, ResourceKind.GROUP, each)]
-    groups = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None) for group_id in allowed]
+    groups = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=named) for group_id in allowed]
     answer = await client.ask(
         DescribeShareGroupOffsetsRequest(groups=groups), DescribeShareGroupOffsetsResponse, broker_id=coordinator
     )
@@ -160,11 +185,11 @@ async def _share_offsets(
         of = found[group.group_id]
         of.is_share, of.error = True, error_name(group.error_code)
         of.isolation = READ_COMMITTED if settings_of(group.group_id).reads_committed else READ_UNCOMMITTED
-        for topic in group.topics:
-            if not client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.topic_name):
+        for of_topic in group.topics:
+            if not client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, of_topic.topic_name):
                 continue
-            for each in topic.partitions:
-                of.offsets[topic.topic_name, each.partition_index] = (
+            for each in of_topic.partitions:
+                of.offsets[of_topic.topic_name, each.partition_index] = (
                     each.start_offset if each.start_offset >= 0 else None
                 )
 

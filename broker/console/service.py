@@ -233,6 +233,8 @@ class Console:
             "path": request.path,
             "node_id": self._ports.config.node_id,
             "cluster_id": self._ports.cluster.id,
+            "cluster_name": self._ports.config.text_or_none("moldau.console.name") or self._ports.cluster.id,
+            "now_ms": self._ports.environment.wall_ms(),
             "version": __version__,
             "writes": self._ports.config.flag("moldau.console.writes"),
             "user": None if session is None else str(session.access.principal),

@@ -33,7 +33,12 @@ from moldau.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from moldau.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -68,11 +73,23 @@ ACKS_ALL: Final = -1
 FORMS: Final = ("text", "hex")
 
 
+def settings_in(text: str) -> list[tuple[str, str]]:
+    """The settings of a form, a line `name=value` each. Raises `Refusal`."""
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, sign, value = line.partition("=")
+        if not sign:
+            raise Refusal(400, f"the setting {line[:80]!r} is not NAME=VALUE")
+        found.append((name.strip(), value.strip()))
+    return found
+
+
 async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
     """Create a topic; an empty number is the broker's default."""
     name = form.get("name", "").strip()
     partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1, 16)
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    configs = [CreatableTopicConfig(name=each, value=value) for each, value in settings_in(form.get("settings", ""))]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
     answer = await visit.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
     (result,) = answer.topics
     refuse_error(result.error_code, result.error_message)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import heapq
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.cluster_pages import TOPIC, SettingRow, settings_of
-from moldau.broker.console.page import ROWS_MAX, Page, Refusal, Rows, Visit, choose, gather
+from moldau.broker.console.lag import ends_of
+from moldau.broker.console.page import ROWS_MAX, SLICE, Page, Refusal, Rows, Visit, choose, gather
 from moldau.broker.console.partitions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -17,11 +20,17 @@ from moldau.broker.console.partitions import (
     offsets_of,
     replica_sizes,
 )
+from moldau.broker.console.topic_readers import TopicReaders, readers_of
+from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.topics import NO_LEADER, Topic
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 INTERNAL: Final = "__"
+POLICY: Final = "cleanup.policy"
+SORTS: Final = ("name", "size", "records")
+SORTED_MAX: Final = 1_000
+"""The most topics that are compared for one page."""
 TIERED: Final = "remote.storage.enable"
 RATE_MS: Final = 60_000
 """The time (ms) over which rates are found."""
@@ -37,6 +46,10 @@ class TopicRow:
     under_replicated: int
     bytes: int | None
     """Of all replicas; None if no broker has told it."""
+    offsets: int | None
+    """From the first offset to the end of each log; None if a leader does not tell it."""
+    policy: str
+    """What removes its records: delete, compact."""
     is_internal: bool
 
 
@@ -44,7 +57,10 @@ class TopicRow:
 class TopicList:
     q: str
     internal: str
+    sort: str
     topics: Rows[TopicRow]
+    compared: int
+    """The topics that were compared, if that is not all."""
 
 
 async def describe_topics(visit: Visit) -> TopicList:
@@ -56,13 +72,43 @@ async def describe_topics(visit: Visit) -> TopicList:
             AclOperation.DESCRIBE, ResourceKind.TOPIC, name
         )
 
-    names, total, next_page = await choose(image.ids, visit, is_shown)
+    sort = visit.choice("sort", SORTS)
+    names, total, next_page = await choose(image.ids, visit, is_shown, ROWS_MAX if sort == SORTS[0] else SORTED_MAX)
     topics = [topic for name in names if (topic := image.by_name(name)) is not None]
-    sizes = await replica_sizes(visit.client, topics)
+    rows = await _rows(visit, topics)
+    compared = len(names) if sort != SORTS[0] and total > len(names) else 0
+    if sort != SORTS[0]:
+        skipped = visit.whole_number("skip", 0, most=SORTED_MAX)
+        end = skipped + ROWS_MAX
+        if end < len(rows):
+            next_page = visit.link(skip=end)
+        elif next_page is not None:
+            next_page = visit.link(skip=None, after=names[-1])
+        key = size_of if sort == "size" else offsets_in
+        rows = heapq.nsmallest(end, rows, key=lambda each: (-key(each), each.name))[skipped:]
+    return TopicList(visit.field("q"), internal, sort, Rows(rows, total, next_page), compared)
+
+
+def size_of(row: TopicRow) -> int:
+    return row.bytes or 0
+
+
+def offsets_in(row: TopicRow) -> int:
+    return row.offsets or 0
+
+
+async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
+    sizes: dict[str, int] = {}
+    for (name, _, _), size in (await replica_sizes(visit.client, topics)).items():
+        sizes[name] = sizes.get(name, 0) + size
+    ends = await ends_of(visit.client, [(each.name, index) for each in topics for index in each.partitions])
+    configs = visit.ports.cluster.image.configs
+    default = visit.ports.services.settings.config.entries("log.cleanup.policy")
     rows = []
-    for topic in topics:
+    for count, topic in enumerate(topics, 1):
         partitions = topic.partitions.values()
-        known = [size for (name, _, _), size in sizes.items() if name == topic.name]
+        keys = [(topic.name, index) for index in topic.partitions]
+        is_known = all(key in ends.last and key in ends.first for key in keys)
         rows.append(
             TopicRow(
                 topic.name,
@@ -70,11 +116,15 @@ async def describe_topics(visit: Visit) -> TopicList:
                 max((len(each.replicas) for each in partitions), default=0),
                 sum(each.leader == NO_LEADER for each in partitions),
                 sum(len(each.isr) < len(each.replicas) for each in partitions),
-                sum(known) if known else None,
+                sizes.get(topic.name),
+                sum(ends.last[key] - ends.first[key] for key in keys) if is_known else None,
+                configs.of(ResourceType.TOPIC, topic.name).get(POLICY) or ",".join(default),
                 topic.name.startswith(INTERNAL),
             )
         )
-    return TopicList(visit.field("q"), internal, Rows(rows, total, next_page))
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,6 +170,8 @@ class TopicDescription:
     bytes_a_second: float | None
     is_moving: bool
     """Whether replicas of some partition are added or removed."""
+    groups: TopicReaders
+    """The groups that have an offset in it."""
 
 
 async def describe_topic(visit: Visit) -> TopicDescription:
@@ -187,6 +239,7 @@ async def describe_topic(visit: Visit) -> TopicDescription:
         total(each.records_a_second for each in rows),
         total(each.bytes_a_second for each in rows),
         any(each.adding_replicas or each.removing_replicas for each in topic.partitions.values()),
+        await readers_of(visit.client, topic),
     )
 
 

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from moldau.broker.metrics.service import Metrics
     from moldau.broker.tiering.tiering import Tiering
 
-CONSOLE_BODY_SIZE_MAX: Final = 65_536
+FORM_SIZE_MAX: Final = 65_536
 """The most bytes of a form that a user of the console sends."""
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 """The time (ms) after which an unused fetch session may be evicted for a new one."""
@@ -552,9 +552,7 @@ class NodeParts:
             from moldau.broker.exporter.exporter import LagExporter
 
             lags = LagExporter(ports)
-        return Metrics(
-            observed, address, self.loop, self.tasks.spawn, pages, CONSOLE_BODY_SIZE_MAX, guard, others, lags
-        )
+        return Metrics(observed, address, self.loop, self.tasks.spawn, pages, FORM_SIZE_MAX, guard, others, lags)
 
     def _http_address(self) -> HttpAddress | LocalAddress | None:
         """Where metrics and health are served: a further process of a machine serves them to the first one alone."""

@@ -181,6 +181,8 @@ moldau.console.hosts  list  []  list  honoured  read-only
     Further host names by which browsers reach the console, such as that of a proxy; other names are refused.
 moldau.console.masks  list  []  list  honoured  read-only
     Parts of records that the console does not show: TOPICS:PART or TOPICS:PART.FIELD, such as orders*:value.card.
+moldau.console.name  string  null  any  honoured  read-only
+    The name of the cluster in the head and the title of each page of the console; its id if unset.
 moldau.console.schema.registry  password  null  any  honoured  read-only
     The URL of a schema registry, by which the console decodes Avro and Protobuf: http://user:password@host:8081.
 moldau.console.writes  boolean  false  any  honoured  read-only

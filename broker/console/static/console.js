@@ -22,15 +22,25 @@ if (follow && window.EventSource) {
     if (name) made.className = name;
     row.append(made);
   };
+  const line = (row, text, details, name) => {
+    const made = document.createElement("td");
+    const held = document.createElement(details ? "summary" : "div");
+    held.textContent = text;
+    held.className = "value line";
+    if (name) made.className = name;
+    if (details) details.append(held);
+    made.append(details || held);
+    row.append(made);
+  };
   const shown = (bytes) => (bytes.text === null ? "null" : bytes.text + (bytes.is_cut ? " …" : ""));
   const show = (record) => {
     const row = document.createElement("tr");
-    cell(row, record.partition, "number");
+    cell(row, record.partition, "number wide");
     cell(row, record.offset, "number");
-    cell(row, record.timestamp < 0 ? "–" : new Date(record.timestamp).toISOString().replace("T", " ").replace("Z", ""), "nowrap");
-    cell(row, shown(record.key), "value");
-    cell(row, shown(record.value) + (record.notes ? "\n" + record.notes : ""), "value");
-    cell(row, record.headers.map((each) => each.join(": ")).join("\n"), "value");
+    cell(row, record.timestamp < 0 ? "–" : new Date(record.timestamp).toISOString().replace("T", " ").replace("Z", ""), "nowrap wide");
+    line(row, shown(record.key));
+    line(row, shown(record.value) + (record.notes ? "\n" + record.notes : ""), document.createElement("details"));
+    line(row, record.headers.map((each) => each.join(": ")).join("\n"), null, "wide");
     body.prepend(row);
   };
   const stop = () => {

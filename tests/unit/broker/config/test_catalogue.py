@@ -41,6 +41,7 @@ OWN = {
     "moldau.console",
     "moldau.console.hosts",
     "moldau.console.masks",
+    "moldau.console.name",
     "moldau.console.schema.registry",
     "moldau.console.writes",
     "moldau.cores",

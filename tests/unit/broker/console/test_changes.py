@@ -49,6 +49,11 @@ def test_a_topic_is_created_and_deleted_and_the_log_says_so(caplog: pytest.LogCa
         status, _, html = await post("/topics", name="orders")
         assert status == 409 and "already exists" in html
         assert (await post("/topics", name="more", partitions="x"))[0] == 400
+        assert (await post("/topics", name="more", settings="compact"))[0] == 400
+        settings = "retention.ms = 1000\r\n\r\ncleanup.policy=compact,delete"
+        assert (await post("/topics", name="more", settings=settings))[0] == 303
+        told = {each["name"]: each["value"] for each in (await json_of("/topics/more"))["settings"]}
+        assert told.items() >= {"retention.ms": "1000", "cleanup.policy": "compact,delete"}.items()
         assert (await post("/topics/orders/delete", confirm="order"))[0] == 400
         assert (await post("/topics/orders/delete", confirm="orders"))[0] == 303
         assert (await get("/topics/orders"))[0] == 404
@@ -56,9 +61,9 @@ def test_a_topic_is_created_and_deleted_and_the_log_says_so(caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING, "moldau.console"):
         serve_and(story, **WRITES)
     made = [each.getMessage() for each in caplog.records if each.name == "moldau.console"]
-    assert len(made) == 2
+    assert len(made) == 3
     assert re.fullmatch(r"User:ANONYMOUS at \S+: topic orders created", made[0])
-    assert re.search(r"topic orders with id [\w-]{22} deleted$", made[1])
+    assert re.search(r"topic orders with id [\w-]{22} deleted$", made[2])
 
 
 def test_a_foreign_origin_changes_nothing() -> None:

@@ -107,6 +107,35 @@ def test_the_live_tail_of_5000_records_a_second_shows_the_newest_and_ends_where_
     assert errors == []
 
 
+@pytest.mark.parametrize("path", ["/groups", "/topics", "/topics/topic-0000/records"])
+def test_on_a_phone_names_are_whole_and_numbers_and_values_on_the_screen(node: Filled, browser: Any, path: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(node.console + path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    ends = page.evaluate(
+        "[...document.querySelectorAll('main table tr:first-child :is(th, td)')]"
+        ".map((each) => each.getBoundingClientRect().right)"
+    )
+    assert max(ends) <= 390
+    heights = page.evaluate(
+        "[...document.querySelectorAll('main table tbody tr')].map((each) => each.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 100
+    page.close()
+
+
+def test_a_record_is_one_line_and_whole_on_a_click(node: Filled, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 844})
+    page.goto(f"{node.console}/topics/topic-0000/records")
+    row = page.locator("#records tbody tr").first
+    before = row.bounding_box()["height"]
+    assert before < 45
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert row.bounding_box()["height"] > before
+    page.close()
+
+
 def run_beside(work: Any) -> None:
     """Run a coroutine in a thread of its own: the thread of the test has playwright's loop."""
     import threading

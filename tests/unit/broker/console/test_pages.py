@@ -6,6 +6,7 @@ import asyncio
 import re
 
 from moldau.broker.console.service import FILES, PAGES
+from moldau.kraft.features import METADATA_VERSION_NAMES
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from moldau.protocol.messages.consumer_group_heartbeat import TopicPartitions as Owned
 from moldau.protocol.record_builder import Record, build_batch
@@ -14,8 +15,9 @@ from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
 from tests.support.node import Node, batch, serve_and
 from tests.support.scram_login import password_of
+from tests.support.transactional_producer import GROUP, coordinator, started
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
-from tests.support.transactional_producer import coordinator, started
+from tests.unit.broker.console.test_lag import commit
 
 
 def test_the_cluster_page_tells_brokers_quorum_and_health() -> None:
@@ -211,3 +213,48 @@ def test_a_topic_shows_how_much_is_written_by_the_timestamps_of_the_last_minute(
         assert f"0.5 records/s, about {round(0.5 * size / 37)} bytes/s" in html
 
     serve_and(story, **SETTINGS)
+
+
+def test_topics_are_sorted_by_size_and_by_records_and_tell_their_policy() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for name, count in (("a", 1), ("b", 3), ("c", 2)):
+            await client.create(name)
+            await client.produce(name, batch(*["x" * 100] * count))
+        for sort in ("size", "records"):
+            rows = (await json_of(f"/topics?sort={sort}&internal=no"))["topics"]["rows"]
+            assert [each["name"] for each in rows] == ["b", "c", "a"], sort
+            assert [(each["offsets"], each["policy"]) for each in rows] == [(3, "delete"), (2, "delete"), (1, "delete")]
+        assert [each["name"] for each in (await json_of("/topics?internal=no"))["topics"]["rows"]] == ["a", "b", "c"]
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_page_says_which_cluster_it_shows_and_as_of_when_and_an_empty_list_the_next_step() -> None:
+    async def story(node: Node) -> None:
+        html = (await get("/topics"))[2]
+        assert "<title>Topics · shop · Moldau</title>" in html and "<strong>Moldau</strong> shop" in html
+        assert "As of " in html and '<a href="/topics">Refresh</a>' in html
+        assert "moldau topic create NAME" in html
+        assert "moldau consume TOPIC --group NAME" in (await get("/groups"))[2]
+        page = await json_of("/")
+        assert page["release"] == METADATA_VERSION_NAMES[node.broker.image.features.metadata_version]
+        assert f"Metadata version {page['release']}." in (await get("/"))[2]
+
+    serve_and(story, **SETTINGS, moldau_console_name="shop")
+
+
+def test_a_topic_names_the_groups_that_have_an_offset_in_it() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for name in ("t", "other"):
+            await client.create(name)
+            await client.produce(name, batch("a", "b", "c"))
+        await coordinator(client, GROUP, 0)
+        await commit(client, 1)
+        assert (await json_of("/topics/other"))["groups"]["rows"] == []
+        (row,) = (await json_of("/topics/t"))["groups"]["rows"]
+        assert row == {"id": GROUP, "kind": "classic", "state": "Empty", "behind": 2}
+        assert f'<a href="/groups/{GROUP}">' in (await get("/topics/t"))[2]
+
+    serve_and(story, **SETTINGS, **TRANSACTIONS)
