@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from moldau.testing.ports import free_ports
-from tests.limits import connections, disks, lists, members, pages, sizes, storms
+from tests.limits import clusters, connections, disks, lists, members, pages, sizes, storms
 from tests.limits.stage import Stage, Wrong, is_root
 
 PORTS_EACH = 4
@@ -75,6 +75,7 @@ TRIALS = (
     Trial(storms.small_requests, logs_in=True, alone=True),
     Trial(storms.metadata_of_all_topics, alone=True),
     Trial(pages.console_pages, shows_pages=True, alone=True),
+    Trial(clusters.storms_at_three_nodes, alone=True),
 )
 
 

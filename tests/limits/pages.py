@@ -74,7 +74,8 @@ def console_settings() -> Iterator[list[str]]:
 
 
 def _one_batch(*values: bytes) -> list[bytes]:
-    return [build_batch([Record(value=each, timestamp=1) for each in values], codec=Codec.ZSTD)]
+    now_ms = time.time_ns() // 1_000_000
+    return [build_batch([Record(value=each, timestamp=now_ms) for each in values], codec=Codec.ZSTD)]
 
 
 def _framed(schema: int, payload: bytes) -> bytes:
@@ -175,7 +176,7 @@ def _attack(stage: Stage, attack: Attack, until: float) -> int:
         else:
             status, text = stage.http(path)
             is_told = attack.says in text or UNREAD in text
-            stage.check(status == 200 and is_told, f"{path} answers {status}: {text[:200]}")
+            stage.check(status == 200 and is_told, f"{path} answers {status}: {text[-500:]}")
         count += 1
         if time.monotonic() >= until:
             return count
