@@ -12,6 +12,7 @@ from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.conversions import CONVERSION_MUTANTS
 from tests.mutants.erasure import ERASURE_MUTANTS
+from tests.mutants.files import FILE_MUTANTS
 from tests.mutants.group_transactions import GROUP_TRANSACTION_MUTANTS
 from tests.mutants.heartbeat_groups import HEARTBEAT_GROUP_MUTANTS
 from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
@@ -703,6 +704,7 @@ MUTANTS: Final = (
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,
     *UNSEEN_MUTANTS,
+    *FILE_MUTANTS,
     *TURN_MUTANTS,
     *SENT_FILE_MUTANTS,
 )

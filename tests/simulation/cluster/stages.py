@@ -273,8 +273,10 @@ SCRIPTS: Final = (
 FIRST_STORIES: Final = (
     *(f"tests/simulation/test_{name}.py" for name in ("deleted_records", "deletions", "transaction_index")),
     "tests/unit/kraft/controller/security/test_token_control.py",
+    "tests/unit/tables/values/test_bounds.py",
+    "tests/unit/storage/log/test_derived_files.py",
 )
-"""One second each."""
+"""One second each, the last one five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
