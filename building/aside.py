@@ -104,6 +104,18 @@ class Aside:
             remove_compiled(self._root)
         return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
 
+    def outlook(self) -> str:
+        """The line that says what the next start finds; empty if it finds nothing new. Changes nothing."""
+        if not self._folder.is_dir() or is_current(self._root):
+            return ""
+        if self._is_ready():
+            return "compiled modules are ready: the next start takes them"
+        try:
+            with self._locked(waits=False):
+                return ""
+        except Busy:
+            return f"compiled modules are being made in the background for a later start (log: {LOG})"
+
     def compile_aside(self) -> str:
         """Compile in the background process: leave a finished set in `ready`. Returns the line to print."""
         os.nice(NICENESS)

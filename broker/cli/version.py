@@ -5,14 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+import moldau
 from moldau import __version__
 from moldau.broker.cli.invocation import Invocation
-from moldau.broker.release import KAFKA_VERSION, form, python
+from moldau.broker.release import KAFKA_VERSION, form, is_compiled, python
 
 DESCRIPTION: Final = (
     "Say which version this is, which Apache Kafka it stands for, and whether its hot path is compiled."
 )
 EPILOG: Final = ""
+
+
+def outlook() -> str:
+    """What the next start of a checkout whose hot path is plain Python finds; empty if that is nothing new."""
+    from pathlib import Path
+
+    root = Path(moldau.__file__).parents[1]
+    if is_compiled() or not (root / "building" / "aside.py").is_file():
+        return ""
+    from building.aside import Aside
+
+    return Aside(root).outlook()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,4 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Print the version on standard output."""
     invocation.out.say(f"moldau {__version__} (Apache Kafka {KAFKA_VERSION}, {python()}, {form()})")
+    if told := outlook():
+        invocation.out.say(told)
     return 0

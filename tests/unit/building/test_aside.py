@@ -57,6 +57,20 @@ def test_a_later_start_takes_the_finished_set(checkout: Path, started: list[obje
     assert Aside(checkout).begin() == ""
 
 
+def test_before_the_next_start_one_line_says_what_it_finds(checkout: Path, started: list[object]) -> None:
+    assert Aside(checkout).outlook() == ""
+    with (checkout / ".compiled/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "in the background" in Aside(checkout).outlook()
+    make_ready(checkout)
+    assert Aside(checkout).outlook() == "compiled modules are ready: the next start takes them"
+    (checkout / COMPILED_SOURCES[0]).write_text("other")
+    assert Aside(checkout).outlook() == ""
+    make_ready(checkout)
+    Aside(checkout).begin()
+    assert Aside(checkout).outlook() == ""
+
+
 def test_a_finished_set_of_other_sources_is_thrown_away(checkout: Path, started: list[object]) -> None:
     """The source changed while it was being compiled: the set would look newer than the change."""
     make_ready(checkout)
