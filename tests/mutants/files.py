@@ -12,7 +12,7 @@ BOUNDS: Final = "tables/values/bounds.py"
 
 FILE_MUTANTS: Final = (
     Mutant(
-        601,
+        641,
         "aborted transactions whose index is gone after a crash count as committed",
         DERIVED,
         "        return has_ended and not",
@@ -20,7 +20,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        602,
+        642,
         "a sparse index that is missing is not made again",
         DERIVED,
         "            if offset_name(segment.base_offset, suffix) not in self._names:\n",
@@ -28,7 +28,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        603,
+        643,
         "a transaction index is believed whatever it holds",
         DERIVED,
         "            if not segment.has_sound_transaction_index(end_offset):\n",
@@ -36,7 +36,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        604,
+        644,
         "one checkpoint alone says how far the log went",
         LOADING,
         "    agreed = sorted(stated)[-2]\n",
@@ -44,7 +44,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        605,
+        645,
         "a log whose end is gone uses its offsets again",
         LOADING,
         "    if max(end_offset, request.log_start_offset) < stated_end_offset:\n",
@@ -52,7 +52,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        606,
+        646,
         "a checkpointed start past the end of the log is believed",
         LOADING,
         "    if start_offset > end_offset and (",
@@ -60,7 +60,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        607,
+        647,
         "a segment that is gone between others is not told",
         LOADING,
         "        if not request.config.is_compacted and request.cleaned_end_offset is None:\n",
@@ -68,7 +68,7 @@ FILE_MUTANTS: Final = (
         Hunt.STORIES,
     ),
     Mutant(
-        608,
+        648,
         "ten bytes may claim ten times as many values",
         BOUNDS,
         "    return max(VALUES_MAX, 2 * size)\n",
