@@ -14,17 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Transaction
-from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 
+from moldau.lake.layout import Layout, layout_of
 from moldau.lake.offset_runs import RUNS, RunsBuilder
-from moldau.tables.refusals import Refused
 
 Step: TypeAlias = Callable[[str], None]
 """Called with the name of each step of a commit once it is done. A test ends the process there."""
@@ -34,10 +31,6 @@ FILE_SIZE_MAX: Final = 256 << 20
 """Bytes of rows in memory that become one file; compressed they are a fraction of it."""
 OPEN_MAX: Final = 24
 """The most open files. A row of one partition more closes the file that was opened first."""
-TIME_COLUMN: Final = "timestamp"
-UNITS: Final = {"hour": HourTransform, "day": DayTransform, "month": MonthTransform, "year": YearTransform}
-"""The units of time by which a table can be partitioned."""
-FORMATS: Final = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 
 
 @dataclass(slots=True)
@@ -50,13 +43,18 @@ class OpenFile:
     stream: OutputStream
     rows: list[pa.RecordBatch] = field(default_factory=list)
     runs: RunsBuilder = field(default_factory=RunsBuilder)
+    values: dict[str, object] = field(default_factory=dict)
+    """Those of its partition besides the time. pyiceberg takes them from statistics, which a column may not have."""
     buffered_size: int = 0
     size: int = 0
 
-    def write_rows(self) -> None:
+    def write_rows(self, layout: Layout) -> None:
         """Write the rows that wait as a row group. Raises OSError."""
         if self.rows:
-            self.writer.write_table(pa.Table.from_batches(self.rows, self.schema), row_group_size=1 << 30)
+            ordered = layout.ordered(pa.Table.from_batches(self.rows, self.schema))
+            for each in ordered.to_batches():
+                self.runs.add(each)
+            self.writer.write_table(ordered, row_group_size=1 << 30)
         self.size += self.buffered_size
         self.rows, self.buffered_size = [], 0
 
@@ -65,7 +63,7 @@ class AttemptFiles:
     """Writes the rows of an attempt into the schema and the partitions of a transaction's table."""
 
     def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
-        """Raises `Refused` if the table is partitioned by something else than one unit of `timestamp`."""
+        """Raises `Refused` as `layout_of`."""
         self._transaction = transaction
         self._table = transaction._table
         self._attempt = attempt
@@ -74,7 +72,7 @@ class AttemptFiles:
         self._open: dict[str, OpenFile] = {}
         self._written: list[str] = []
         self._finished: list[DataFile] = []
-        self._unit = unit_of(transaction.table_metadata.spec(), transaction.table_metadata.schema())
+        self._layout = current_layout(transaction)
         self.schema: pa.Schema = file_schema(transaction)
         self.rows_count = 0
 
@@ -83,22 +81,23 @@ class AttemptFiles:
         if not batch.num_rows:
             return
         self.rows_count += batch.num_rows
-        for name, rows in partitioned(aligned(batch, self.schema), self._unit):
+        for name, rows, values in self._layout.partitioned(aligned(batch, self.schema)):
             into = self._file(name)
+            into.values = values
             into.rows.append(rows)
-            into.runs.add(rows)
             into.buffered_size += rows.nbytes
         while sum(each.buffered_size for each in self._open.values()) >= BUFFER_SIZE:
             self._flush(max(self._open, key=lambda name: self._open[name].buffered_size))
 
     def renew_schema(self) -> None:
         """End the open files: the transaction has changed the schema, and the next rows have the new one."""
-        self._close_all()
+        self.close()
         self.schema = file_schema(self._transaction)
+        self._layout = current_layout(self._transaction)
 
     def finish(self) -> list[DataFile]:
         """Close the files. Returns their descriptions for a snapshot. Raises OSError."""
-        self._close_all()
+        self.close()
         return self._finished
 
     def discard(self) -> None:
@@ -133,24 +132,33 @@ class AttemptFiles:
 
     def _flush(self, name: str) -> None:
         file = self._open[name]
-        file.write_rows()
-        if file.size >= self._file_size_max:
+        file.write_rows(self._layout)
+        if file.size >= self._file_size_max or self._layout.sort_fields:
             self._close(name)
 
     def _close(self, name: str) -> None:
         file = self._open[name]
-        file.write_rows()
+        file.write_rows(self._layout)
         file.writer.add_key_value_metadata({RUNS: file.runs.runs.to_json()})
         file.writer.close()
         file.stream.close()
         del self._open[name]
         described = parquet_file_to_data_file(self._table.io, self._transaction.table_metadata, file.location)
+        for number, each in enumerate(self._transaction.table_metadata.spec().fields):
+            if each.name in file.values:
+                described.partition[number] = file.values[each.name]
         self._finished.append(described)
         self._step("data file written")
 
-    def _close_all(self) -> None:
+    def close(self) -> None:
+        """End the open files. Raises OSError."""
         for name in list(self._open):
             self._close(name)
+
+
+def current_layout(transaction: Transaction) -> Layout:
+    metadata = transaction.table_metadata
+    return layout_of(metadata.spec(), metadata.schema(), metadata.properties)
 
 
 def file_schema(transaction: Transaction) -> pa.Schema:
@@ -167,28 +175,3 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for each in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def unit_of(spec: PartitionSpec, schema: object) -> str | None:
-    """The unit of `timestamp` by which a table is partitioned; None if it is not partitioned. Raises `Refused`."""
-    if spec.is_unpartitioned():
-        return None
-    (first, *others) = spec.fields
-    unit = next((unit for unit, kind in UNITS.items() if isinstance(first.transform, kind)), None)
-    name = schema.find_field(first.source_id).name  # type: ignore[attr-defined]
-    if others or unit is None or name != TIME_COLUMN:
-        raise Refused(f"the table is partitioned by {spec}: a table is followed that is partitioned by time or not")
-    return unit
-
-
-def partitioned(batch: pa.RecordBatch, unit: str | None) -> list[tuple[str, pa.RecordBatch]]:
-    """The rows by partition: the directory of each, which ends in a slash, or nothing if there are no partitions."""
-    if unit is None:
-        return [("", batch)]
-    starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)
-    met = pc.unique(starts)
-    found = []
-    for start in met:
-        rows = batch if len(met) == 1 else batch.filter(pc.equal(starts, start))
-        found.append((f"{TIME_COLUMN}_{unit}={start.as_py().strftime(FORMATS[unit])}/", rows))
-    return found

@@ -15,10 +15,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
 from moldau.lake.columns import Columns
-from moldau.lake.data_files import FILE_SIZE_MAX, UNITS
+from moldau.lake.data_files import FILE_SIZE_MAX
 from moldau.lake.dead_letters import SUFFIX, DeadLetters
 from moldau.lake.durable_files import DurableFileIO, make_durable_directory
 from moldau.lake.follower import Follower, FollowPorts, FollowSettings
+from moldau.lake.layout import ChosenLayout
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import DEAD_LETTER
@@ -59,6 +60,8 @@ class FollowChoices:
     unit: str | None = "day"
     """The unit of time by which a new table is partitioned; None for a table that is not."""
     settings: FollowSettings = field(default_factory=lambda: FollowSettings(64 << 20))
+    layout: ChosenLayout = field(default_factory=ChosenLayout)
+    """Of a new table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
     wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id, {})
     unit = choices.unit if mode == "append" else None
     check_form(catalog, identifier, form)
-    new = NewTable(first_schema(form, has_headers=has_headers), unit, {FORM: form.to_property()})
+    properties = {FORM: form.to_property(), **choices.layout.to_properties()}
+    new = NewTable(first_schema(form, has_headers=has_headers), unit, properties)
     ledger = table.claim(wanted, new)
     orphans = table.sweep()
     letters = None
@@ -187,8 +191,3 @@ def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns
     if has_headers and "headers" not in table.schema().column_names:
         raise Refused(f"table {'.'.join(table.name())} was begun without --headers")
     return forms.columns(table, has_headers=has_headers)
-
-
-def unit_named(name: str) -> str | None:
-    """The unit of time of a partition, as the command line names it."""
-    return name if name in UNITS else None

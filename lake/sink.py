@@ -32,10 +32,12 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _OverwriteFiles
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT
 
 from moldau.lake.columns import Columns
-from moldau.lake.data_files import FILE_SIZE_MAX, TIME_COLUMN, UNITS, AttemptFiles, Step
+from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
+from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
 from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, sweep
 from moldau.tables.refusals import Refused
@@ -172,6 +174,9 @@ class LakeTable:
             if new.unit is not None:
                 with making.update_spec() as spec:
                     spec.add_field(TIME_COLUMN, UNITS[new.unit](), f"{TIME_COLUMN}_{new.unit}")
+            for path, name in ChosenLayout.of(properties).new_fields(new.schema, making.table_metadata.spec()):
+                with making.update_spec() as spec:
+                    spec.add_field(path, IdentityTransform(), name)
             made = making.commit_transaction()
         except (TableAlreadyExistsError, CommitFailedException) as problem:
             raise CommitConflict(f"{self.name}: another program has made it meanwhile: {problem}") from None
@@ -275,7 +280,18 @@ class Attempt:
         samples = {f"{SAMPLE}{name}": json.dumps(schema) for name, schema in columns.samples.items()}
         if not samples.items() <= self.table.metadata.properties.items():
             self._transaction.set_properties(samples)
+        self._partition(columns.schema)
         self.files.renew_schema()
+
+    def _partition(self, schema: pa.Schema) -> None:
+        """Let the table be partitioned by the chosen fields that it has now."""
+        metadata = self._transaction.table_metadata
+        new = ChosenLayout.of(metadata.properties).new_fields(schema, metadata.spec())
+        if new:
+            self.files.close()  # Files are described by the spec under which they were written.
+            with self._transaction.update_spec() as spec:
+                for path, name in new:
+                    spec.add_field(path, IdentityTransform(), name)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows. Raises OSError."""

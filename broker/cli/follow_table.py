@@ -78,9 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition-by",
         default="day",
-        choices=("none", "hour", "day", "month", "year"),
-        help="of a new table of records (default: %(default)s of timestamp)",
+        metavar="UNIT[,FIELD]",
+        help="of a new table: none, hour, day, month or year of timestamp (default of a table of records: day), and "
+        "fields by their values (value.country)",
     )
+    parser.add_argument("--sort-by", metavar="FIELD[,FIELD]", help="of a new table: the order of rows in each file")
     parser.add_argument("--headers", action="store_true", help="with a column of headers")
     parser.add_argument(
         "--interval", type=float, default=INTERVAL_S, metavar="SECONDS", help="between commits (default: %(default)s)"
@@ -142,7 +144,8 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
     """What the arguments choose. Raises `CommandError`."""
     from moldau.lake.compaction import FILES_MIN
     from moldau.lake.follower import FollowSettings
-    from moldau.lake.opening import FollowChoices, unit_named
+    from moldau.lake.layout import ChosenLayout
+    from moldau.lake.opening import FollowChoices
 
     options = {"path": arguments.path, "kafka.isolation.level": arguments.isolation}
     options |= {"moldau.tiered.storage.endpoint": arguments.endpoint} if arguments.endpoint is not None else {}
@@ -150,6 +153,8 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
     settings = FollowSettings(
         arguments.round_size << 20, arguments.misfits, arguments.headers, FILES_MIN if arguments.compact else None
     )
+    unit, fields = partitions_of(arguments.partition_by)
+    sort_fields = tuple((arguments.sort_by or "").split(",")) if arguments.sort_by else ()
     return FollowChoices(
         options,
         arguments.topic,
@@ -159,9 +164,22 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         arguments.table,
         arguments.mode,
         forms_of(arguments),
-        unit_named(arguments.partition_by),
+        unit,
         settings,
+        ChosenLayout(fields, sort_fields),
     )
+
+
+def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """The unit of time and the fields of `--partition-by`. Raises `CommandError`."""
+    from moldau.lake.layout import UNITS
+
+    words = text.split(",")
+    units = [word for word in words if word in UNITS or word == "none"]
+    fields = tuple(word for word in words if word not in units)
+    if len(units) > 1 or not all(fields) or len(set(fields)) < len(fields):
+        raise CommandError(f"--partition-by {text}: give a unit of time, fields, or a unit and fields")
+    return next((unit for unit in units if unit in UNITS), None), fields
 
 
 def forms_of(arguments: argparse.Namespace) -> GivenForms:

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.transforms import TruncateTransform
 
 from moldau.lake import data_files
 from moldau.lake.columns import READ_COLUMNS, raw_schema, read_columns
-from moldau.lake.data_files import partitioned
+from moldau.lake.layout import Layout
 from moldau.lake.opening import catalog_of
 from moldau.protocol.record_builder import Record
 from moldau.tables.refusals import Refused
@@ -34,8 +35,8 @@ def test_rows_are_in_the_partition_of_their_time(unit: str | None, expected: set
     at = datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1_000_000
     times = pa.array([int(at), int(at) - 1, -1], pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([times], names=["timestamp"])
-    found = partitioned(batch, unit)
-    assert {name for name, _ in found} == expected and sum(rows.num_rows for _, rows in found) == 3
+    found = Layout(unit).partitioned(batch)
+    assert {each.directory for each in found} == expected and sum(each.rows.num_rows for each in found) == 3
 
 
 @pytest.mark.parametrize("unit", ["hour", "day", "month", "year"])
@@ -81,7 +82,7 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path) -> None:
     catalog.create_namespace("default")
     making = catalog.create_table_transaction("default.t", raw_schema(read_columns(has_headers=False)))
     with making.update_spec() as spec:
-        spec.add_identity("partition")
+        spec.add_field("offset", TruncateTransform(100), "hundreds")
     making.commit_transaction()
-    with pytest.raises(Refused, match="a table is followed that is partitioned by time or not"):
+    with pytest.raises(Refused, match="a table is followed that is partitioned by a unit of timestamp"):
         stage.open()
