@@ -180,7 +180,7 @@ class TypedColumn:
 
     def _change(self, value: bytes) -> Change:
         read = self._form.read(value)
-        shape = self._shape(read)
+        shape = self._met.get(read.kind) or self._shape(read)
         if isinstance(shape, str):
             raise ValueNotDecoded(shape)
         change = change_of(read.decode()) if self._is_enveloped else Change(read.decode())

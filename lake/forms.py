@@ -24,7 +24,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from moldau.lake.debezium import AFTER, change_of, row_type
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
-from moldau.tables.values.decoders import FramedValues, decoded, plain_json
+from moldau.tables.values.decoders import SCHEMAS_MAX, Decoder, FramedValues, decoded, plain_json
 from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
@@ -103,13 +103,24 @@ class RegistryForm:
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
+        self._reads: dict[int, tuple[Decoder, Callable[[], Part], str]] = {}
+        """What all values of a schema share, if they are of one type."""
 
     def read(self, data: bytes) -> Read:
         schema_id, payload = unframed(data)
-        decoder = self._values.decoder(schema_id)
-        path = tuple(message_path(payload)[0]) if decoder.schema.kind == "PROTOBUF" else ()
-        part = partial(self._part, decoder.schema, path)
-        return Read((schema_id, *path), part, partial(decoded, decoder, payload, schema_id), f"schema {schema_id}")
+        known = self._reads.get(schema_id)
+        if known is not None:
+            decoder, part, name = known
+            return Read(schema_id, part, partial(decoded, decoder, payload, schema_id), name)
+        decoder, name = self._values.decoder(schema_id), f"schema {schema_id}"
+        if decoder.schema.kind == "PROTOBUF":
+            path = tuple(message_path(payload)[0])
+            part = partial(self._part, decoder.schema, path)
+            return Read((schema_id, *path), part, partial(decoded, decoder, payload, schema_id), name)
+        if len(self._reads) >= SCHEMAS_MAX:
+            self._reads.clear()
+        self._reads[schema_id] = decoder, partial(self._part, decoder.schema, ()), name
+        return self.read(data)
 
     def _part(self, schema: Schema, path: tuple[int, ...]) -> Part:
         found = type_of(schema, path)
