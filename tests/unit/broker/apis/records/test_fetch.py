@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, handle
+from moldau.broker.network.route import RequestContext, Route
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
@@ -249,8 +250,8 @@ def test_a_connection_is_a_followers_if_its_principal_may_replicate(
     replica_id: int, may_replicate: bool, is_of_follower: bool
 ) -> None:
     """It then waits for its turn as a node, whatever its listener is for."""
-    connection = SimpleNamespace(is_of_follower=False)
     access = SimpleNamespace(is_unrestricted=False, allows=lambda *_, **__: may_replicate)
+    connection = SimpleNamespace(is_of_follower=False, access=access)
     services = SimpleNamespace(
         environment=SimpleNamespace(monotonic_ms=lambda: 0),
         fetch_sessions=SimpleNamespace(
@@ -259,8 +260,9 @@ def test_a_connection_is_a_followers_if_its_principal_may_replicate(
     )
     request = fetch_request([])
     request.replica_id = replica_id
-    context = SimpleNamespace(access=access, connection=connection, version=12)
-    reply = handle(cast("Any", services), cast("Any", context), request)
+    route = Route(1, "Fetch", 4, 18, cast("Any", None))
+    context = RequestContext(cast("Any", connection), route, 12, 1, None)  # the compiled handler takes no stand-in
+    reply = handle(cast("Any", services), context, request)
     assert isinstance(reply, FetchResponse) and reply.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert connection.is_of_follower is is_of_follower
 
