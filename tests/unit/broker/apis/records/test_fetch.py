@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX, handle
-from moldau.broker.network.route import RequestContext, Route
+from moldau.broker.apis.records.fetch import COLD_LOOKUPS_MAX
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
@@ -243,28 +241,20 @@ def test_who_says_to_be_a_replica_and_is_none_gets_nothing(version: int) -> None
     serve_and(story)
 
 
-@pytest.mark.parametrize(
-    ("replica_id", "may_replicate", "is_of_follower"), [(2, True, True), (2, False, False), (-1, True, False)]
-)
-def test_a_connection_is_a_followers_if_its_principal_may_replicate(
-    replica_id: int, may_replicate: bool, is_of_follower: bool
-) -> None:
+def test_a_connection_through_which_a_follower_fetches_is_one_of_a_node() -> None:
     """It then waits for its turn as a node, whatever its listener is for."""
-    access = SimpleNamespace(is_unrestricted=False, allows=lambda *_, **__: may_replicate)
-    connection = SimpleNamespace(is_of_follower=False, access=access)
-    services = SimpleNamespace(
-        environment=SimpleNamespace(monotonic_ms=lambda: 0),
-        fetch_sessions=SimpleNamespace(
-            open=lambda *_, **__: SimpleNamespace(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        ),
-    )
-    request = fetch_request([])
-    request.replica_id = replica_id
-    route = Route(1, "Fetch", 4, 18, cast("Any", None))
-    context = RequestContext(cast("Any", connection), route, 12, 1, None)  # the compiled handler takes no stand-in
-    reply = handle(cast("Any", services), context, request)
-    assert isinstance(reply, FetchResponse) and reply.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert connection.is_of_follower is is_of_follower
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        request = fetch_request([("t", 0, 0)])
+        for replica_id in (-1, 5):
+            request.replica_id = replica_id
+            await client.ask(request, 12)
+            connections = [each for listener in node.broker.listeners for each in listener.connections]
+            assert any(each.is_of_follower for each in connections) is (replica_id == 5)
+
+    serve_and(story)
 
 
 @pytest.mark.parametrize("version", [4, 6, 7, 12])
