@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.debezium import Change, change_of
+from moldau.lake.debezium import DELETION, row_of
 from moldau.lake.flattening import flattened
 from moldau.lake.forms import Form, JsonForm, Read, Shape
 from moldau.lake.keys import KEY, check_key_type
@@ -42,7 +42,6 @@ TYPES_MAX: Final = 1_000
 """The most types of values that are remembered: a frame can name any path, also one that its schema does not have."""
 READ_COLUMNS: Final = ("key", *PLACE, "value")
 """The columns of records that a table needs, without headers."""
-NO_ROW: Final = Change(None)
 
 
 class Misfit(NamedTuple):
@@ -153,14 +152,16 @@ class TypedColumn:
         self._learn(values)
         misfits, deleted, found = {}, [], []
         for row, value in enumerate(values.to_pylist()):
-            try:
-                change = NO_ROW if value is None else self._change(value)
-            except ValueNotDecoded as problem:
-                misfits[row] = str(problem)
-                change = NO_ROW
-            found.append(change.row)
-            if change.is_deletion:
+            made = None
+            if value is not None:
+                try:
+                    made = self._made(value)
+                except ValueNotDecoded as problem:
+                    misfits[row] = str(problem)
+            if made is DELETION:
                 deleted.append(row)
+                made = None
+            found.append(made)
         if self.type is None:
             return Decoded([], misfits, deleted)
         column = self._column(found, misfits)
@@ -178,13 +179,18 @@ class TypedColumn:
         if isinstance(self._form, JsonForm):
             self._form.learn(value for value in values.slice(0, SAMPLE_ROWS).to_pylist() if value is not None)
 
-    def _change(self, value: bytes) -> Change:
+    def _made(self, value: bytes) -> object:
+        """What the column takes for a value; `DELETION` for a change event that deletes a row. Raises
+        `ValueNotDecoded`.
+        """
         read = self._form.read(value)
         shape = self._met.get(read.kind) or self._shape(read)
         if isinstance(shape, str):
             raise ValueNotDecoded(shape)
-        change = change_of(read.decode()) if self._is_enveloped else Change(read.decode())
-        return change if change.row is None else Change(shape(change.row))
+        made = read.decode(value)
+        if self._is_enveloped:
+            made = row_of(made)
+        return made if made is None or made is DELETION else shape(made)
 
     def _shape(self, read: Read) -> Shape | str:
         """What the values of a kind become in the column, or why they do not fit. Raises `ValueNotDecoded`."""

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -23,27 +23,24 @@ _ROWS: Final = ("c", "r", "u")
 _OTHERS: Final = {"t": "a truncate of the source", "m": "a message of the source"}
 
 
-class Change(NamedTuple):
-    """What an event makes of the row of its key."""
-
-    row: Any
-    is_deletion: bool = False
+DELETION: Final = object()
+"""In the place of a row that is deleted."""
 
 
-def change_of(event: Any) -> Change:
-    """Raises `ValueNotDecoded` for what is not a change of a row."""
+def row_of(event: Any) -> Any:
+    """The row after the change, or `DELETION`. Raises `ValueNotDecoded` for what is not a change of a row."""
     if not isinstance(event, Mapping) or "op" not in event:
         hint = ": it has a schema part (--schema connect)" if _has_schema_part(event) else ""
         raise ValueNotDecoded(f"the value is not a change event of Debezium{hint or ': it has no op'}")
     op = event["op"]
     if op == "d":
-        return Change(None, is_deletion=True)
+        return DELETION
     if op not in _ROWS:
         raise ValueNotDecoded(f"the change event is {_OTHERS.get(op, f'of the op {op!r}')}, which is of no key")
     row = event.get(AFTER)
     if row is None:
         raise ValueNotDecoded(f"the change event of the op {op} has no row after the change")
-    return Change(row)
+    return row
 
 
 def row_type(event: pa.DataType) -> pa.DataType:

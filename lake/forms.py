@@ -21,11 +21,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from moldau.lake.debezium import AFTER, change_of, row_type
+from moldau.lake.debezium import AFTER, DELETION, row_of, row_type
 from moldau.tables.values.bounds import parse_json
 from moldau.tables.values.connect_types import connect_type
-from moldau.tables.values.decoders import SCHEMAS_MAX, Decoder, FramedValues, decoded, plain_json
-from moldau.tables.values.registry import Schema, SchemaSource, ValueNotDecoded, message_path, unframed
+from moldau.tables.values.decoders import SCHEMAS_MAX, FramedValues, decoded, plain_json
+from moldau.tables.values.registry import HEAD, Schema, SchemaSource, ValueNotDecoded, message_path, unframed
 from moldau.tables.values.shapes import shape_of
 from moldau.tables.values.topic_types import NoSample, given_type, json_schema_of
 from moldau.tables.values.value_types import type_of
@@ -42,14 +42,14 @@ class Part(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Bytes that were looked at."""
+    """What was seen of bytes before they are decoded; values of one kind may share it."""
 
     kind: Hashable
     """Of values of one kind the part is the same."""
     part: Callable[[], Part]
     """Raises `ValueNotDecoded`."""
-    decode: Callable[[], object]
-    """Raises `ValueNotDecoded`."""
+    decode: Callable[[bytes], object]
+    """Decodes the same bytes. Raises `ValueNotDecoded`."""
     schema: str = ""
     """The schema in an error, if the value names one."""
 
@@ -84,11 +84,11 @@ class SerializedForm:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        kind = pa.string() if name == STRING else NUMBERS[name].type
-        self._part = Part(kind, _as_it_is)
+        part = Part(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
+        self._read = Read(name, lambda: part, self._decoded)
 
     def read(self, data: bytes) -> Read:
-        return Read(self._name, lambda: self._part, lambda: self._decoded(data))
+        return self._read
 
     def _decoded(self, data: bytes) -> object:
         try:
@@ -103,24 +103,28 @@ class RegistryForm:
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
-        self._reads: dict[int, tuple[Decoder, Callable[[], Part], str]] = {}
-        """What all values of a schema share, if they are of one type."""
+        self._reads: dict[int, Read] = {}
+        """By the id of the schema, if all its values are of one type."""
 
     def read(self, data: bytes) -> Read:
         schema_id, payload = unframed(data)
         known = self._reads.get(schema_id)
         if known is not None:
-            decoder, part, name = known
-            return Read(schema_id, part, partial(decoded, decoder, payload, schema_id), name)
-        decoder, name = self._values.decoder(schema_id), f"schema {schema_id}"
-        if decoder.schema.kind == "PROTOBUF":
-            path = tuple(message_path(payload)[0])
-            part = partial(self._part, decoder.schema, path)
-            return Read((schema_id, *path), part, partial(decoded, decoder, payload, schema_id), name)
-        if len(self._reads) >= SCHEMAS_MAX:
-            self._reads.clear()
-        self._reads[schema_id] = decoder, partial(self._part, decoder.schema, ()), name
-        return self.read(data)
+            return known
+        decoder = self._values.decoder(schema_id)
+        is_of_paths = decoder.schema.kind == "PROTOBUF"
+        path = tuple(message_path(payload)[0]) if is_of_paths else ()
+        read = Read(
+            (schema_id, *path),
+            partial(self._part, decoder.schema, path),
+            lambda framed: decoded(decoder, memoryview(framed)[HEAD.size :], schema_id),
+            f"schema {schema_id}",
+        )
+        if not is_of_paths:
+            if len(self._reads) >= SCHEMAS_MAX:
+                self._reads.clear()
+            self._reads[schema_id] = read
+        return read
 
     def _part(self, schema: Schema, path: tuple[int, ...]) -> Part:
         found = type_of(schema, path)
@@ -139,7 +143,7 @@ class ConnectForm:
         if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or found["schema"] is None:
             raise ValueNotDecoded("the value has no schema part: it is not an object of schema and payload")
         schema, payload = found["schema"], found["payload"]
-        return Read(json.dumps(schema), lambda: self._part(schema), lambda: payload)
+        return Read(json.dumps(schema), lambda: self._part(schema), lambda _: payload)
 
     def _part(self, schema: Any) -> Part:
         if self._is_enveloped:
@@ -157,7 +161,7 @@ class JsonForm:
         """Raises `Refused` for a schema that gives no type."""
         self._is_enveloped = is_enveloped
         self.schema: Mapping[str, Any] | None = None
-        self._part: Part | None = None
+        self._read: Read | None = None
         if schema is not None:
             self._take(schema)
 
@@ -169,24 +173,24 @@ class JsonForm:
 
     def _take(self, schema: Mapping[str, Any]) -> None:
         kind = given_type(schema)
-        self.schema, self._part = schema, Part(kind, shape_of(kind))
+        part = Part(kind, shape_of(kind))
+        self.schema, self._read = schema, Read(JSON, lambda: part, plain_json)
 
     def read(self, data: bytes) -> Read:
-        if self._part is None:
+        if self._read is None:
             raise ValueNotDecoded("no value before this one has given a type to the column")
-        part = self._part
-        return Read(JSON, lambda: part, lambda: plain_json(data))
+        return self._read
 
 
 def _rows_of(values: Iterable[bytes]) -> Iterable[bytes]:
     """The rows of change events, as JSON."""
     for value in values:
         try:
-            change = change_of(parse_json(value))
+            row = row_of(parse_json(value))
         except ValueError:
             continue
-        if not change.is_deletion:
-            yield json.dumps(change.row).encode()
+        if row is not DELETION:
+            yield json.dumps(row).encode()
 
 
 def _as_it_is(value: Any) -> Any:
