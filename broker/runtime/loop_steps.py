@@ -61,7 +61,7 @@ class LoopSteps:
         waited for it.
         """
         held_ns, name = self.longest
-        log.info("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
+        log.debug("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
         self.restart()
         self.last = NO_STEP
 

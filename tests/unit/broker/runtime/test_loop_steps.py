@@ -101,13 +101,13 @@ def test_anything_that_can_be_called_has_a_name() -> None:
     assert callback_name(partial(len)) == "builtins.len"
 
 
-def test_what_the_start_held_is_named_once_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_start_held_is_told_to_developers_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     steps = LoopSteps()
     steps.note(200_000_000, lambda: "task the start of the node")
-    with caplog.at_level(logging.INFO, "moldau.slow"):
+    with caplog.at_level(logging.DEBUG, "moldau.slow"):
         steps.end_start()
         steps.log_longest()
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
-        (logging.INFO, "the start held the event loop for 200 ms at most, in task the start of the node")
+        (logging.DEBUG, "the start held the event loop for 200 ms at most, in task the start of the node")
     ]
     assert steps.last == steps.longest == NO_STEP
