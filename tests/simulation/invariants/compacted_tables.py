@@ -5,7 +5,7 @@ For a moment of a replica's log, up to its high watermark (of a tiered one from 
     a record that is there is the one that was committed at its offset
     the latest committed record of a key is there, or it is a tombstone that was there before
     a replica that has had a tombstone, and has dropped it, holds no older record of that key
-    while a record of an aborted transaction is there, so is the transaction's marker
+    while a record of an aborted transaction is there, so is the transaction's marker, if it was there before
     a read_committed consumer, by what the log lists as aborted, gets no aborted record, and every committed one
 
 The oracle learns from leaders what is committed before the cleaner can have touched it.
@@ -14,7 +14,7 @@ The oracle learns from leaders what is committed before the cleaner can have tou
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -94,7 +94,7 @@ class CompactedTables:
         self._tables: dict[PartitionKey, Table] = {}
         self._compared: dict[tuple[int, int, PartitionKey], object] = {}
         self._had: dict[tuple[int, PartitionKey], dict[int, None]] = {}
-        """By replica: the tombstones that it has had."""
+        """By replica: the tombstones and the markers of transactions that it has had."""
         self._missed: set[tuple[PartitionKey, bytes]] = set()
 
     def check(self, seen: Observation) -> None:
@@ -126,6 +126,11 @@ class CompactedTables:
         end_offset = min(replica.partition.high_watermark, table.end_offset)
         batches = [each for each in replica.content.batches if start_offset <= each.base_offset < end_offset]
         markers = {each.last_offset for each in batches if each.is_marker}
+        had = self._had.setdefault((replica.node_id, key), {})
+        for offset in [each for each in had if each >= log.end_offset]:
+            del had[offset]  # a crash took it, and the leader may have dropped it since
+        had.update(dict.fromkeys(markers))
+        undecided: set[int] = set()
         held: dict[int, Keyed] = {}
         for batch in batches:
             if not batch.is_marker:
@@ -136,11 +141,10 @@ class CompactedTables:
                 raise Violation(f"{replica} holds {record} at {offset}; committed is {known}")
             marker = table.aborted.get(offset, end_offset)
             if marker < end_offset and marker not in markers:
-                raise Violation(f"{replica} holds the aborted record at {offset}, and not the marker at {marker}")
-        check_visible(table, replica, [each for each in batches if each.is_transactional], end_offset)
-        had = self._had.setdefault((replica.node_id, key), {})
-        for offset in [each for each in had if each >= replica.partition.log.end_offset]:
-            del had[offset]  # a crash took it, and the leader may have dropped it since
+                if marker in had:
+                    raise Violation(f"{replica} has dropped the marker at {marker}, and holds the record at {offset}")
+                undecided.add(offset)  # it was out of sync while the marker came and went (decision 15)
+        check_visible(table, replica, [each for each in batches if each.is_transactional], end_offset, undecided)
         for offsets in table.offsets.values():
             if start_offset <= offsets[-1] < end_offset:
                 self._compare_key(key, replica, table, offsets, held, had)
@@ -182,8 +186,12 @@ class CompactedTables:
             )
 
 
-def check_visible(table: Table, replica: Replica, batches: list[StoredBatch], end_offset: int) -> None:
-    """Of the transactions that have ended before `end_offset`, by the index of the log from its start on."""
+def check_visible(
+    table: Table, replica: Replica, batches: list[StoredBatch], end_offset: int, undecided: Collection[int]
+) -> None:
+    """Of the transactions that have ended before `end_offset`, by the index of the log from its start on; without the
+    `undecided` records, whose markers the replica has never had.
+    """
     log = replica.partition.log
     try:
         found = log.aborted_transactions(log.log_start_offset, end_offset)
@@ -201,7 +209,7 @@ def check_visible(table: Table, replica: Replica, batches: list[StoredBatch], en
         is_skipped = place > 0 and batch.last_offset <= spans[place - 1][1]
         for offset in range(batch.base_offset, batch.last_offset + 1):
             record = table.records.get(offset)
-            if batch.is_marker or record is None or table.has_gaps:
+            if batch.is_marker or record is None or table.has_gaps or offset in undecided:
                 continue
             is_aborted = table.aborted.get(offset, end_offset) < end_offset
             if is_aborted and not is_skipped:

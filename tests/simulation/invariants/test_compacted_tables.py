@@ -87,13 +87,17 @@ def test_what_compaction_may_leave_is_no_violation() -> None:
     look(rule, LATEST, MARKER, END, life=3)
 
 
+def test_a_replica_that_was_away_while_a_marker_came_and_went_is_no_violation() -> None:
+    look(CompactedTables(), LATEST, DELETED, ABORTED, END)
+
+
 @pytest.mark.parametrize(
     ("told", "batches"),
     [
         ("committed is", (record(1, b"a", b"another"), DELETED, END)),
         ("the latest of its key", (OLD, DELETED, END)),
         ("has dropped the tombstone", (LATEST, WRITTEN, END)),
-        ("not the marker", (LATEST, DELETED, ABORTED, END)),
+        ("has dropped the marker", (LATEST, DELETED, ABORTED, END)),
         ("shows .* of an aborted transaction", (LATEST, DELETED, ABORTED, WRONG_COMMIT, END)),
         ("as aborted, which is not", (LATEST, DELETED, END, COMMITTED, WRONG_ABORT)),
     ],
