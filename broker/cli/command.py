@@ -77,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         parser(invocation.errors, "").print_help(sys.stderr)
         return EXIT_USAGE
+    if words[0] == "--version":
+        words = ["version", *words[1:]]  # The form of most other commands.
     parsed = parser(invocation.out, words[0]).parse_args(words)
     run: Run = parsed.run
     try:

@@ -122,10 +122,15 @@ def _alter(session: Session, name: str, changes: Sequence[Change]) -> int:
 
 def _warn_of_unknown(session: Session, name: str, settings: Sequence[str]) -> None:
     """A cluster takes any name for a broker, because a plug-in may read it: say if no broker knows one."""
+    from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue
+
     client = session.client
     client.topics([])
     (result,) = described(client, [(BROKER, name or str(min(client.brokers)))])
-    known = [each.name for each in result.configs]
+    # A broker lists its own settings, those that Apache Kafka does not have, once they are set.
+    known = {each.name for each in result.configs} | {
+        each for each in broker_catalogue() if each.startswith(OWN_PREFIX)
+    }
     for each in settings:
         if each not in known and not each.startswith("listener.name.") and not result.error_code:
             session.note(str(_no_setting(result, each)), "yellow")

@@ -49,7 +49,10 @@ def test_headings_of_help_are_bold_on_a_terminal_only() -> None:
 
 def test_the_version_names_apache_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    assert "Apache Kafka 4.3.1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Apache Kafka 4.3.1" in said
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == said
 
 
 def test_a_later_source_of_settings_wins(tmp_path: Path) -> None:

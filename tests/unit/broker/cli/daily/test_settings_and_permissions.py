@@ -44,6 +44,9 @@ def test_a_setting_that_no_broker_knows_is_told(kafka: Namespace) -> None:
     said = run("config", "set", "broker", "1", "log.cleaner.thread=2")
     assert (said.status, said.err) == (0, "there is no setting log.cleaner.thread; did you mean log.cleaner.threads?\n")
     run.done("config", "unset", "broker", "1", "log.cleaner.thread")
+    said = run("config", "set", "brokers", "moldau.erase.enable=true")
+    assert (said.status, said.err) == (0, ""), "a broker lists a setting of its own once it is set"
+    run.done("config", "unset", "brokers", "moldau.erase.enable")
 
 
 @pytest.mark.moldau(secure=True, users=("alice",))
