@@ -74,10 +74,7 @@ def _refusal(
     if not on_cluster(AclOperation.ALTER).is_met(context.access):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} has no ALTER on the cluster"
     if not services.settings.config.flag(ERASE_ENABLE):
-        return ErrorCode.POLICY_VIOLATION, (
-            f"{ERASE_ENABLE} is false: this broker takes no erase orders ('moldau config set brokers"
-            f" {ERASE_ENABLE}=true' changes that)"
-        )
+        return ErrorCode.POLICY_VIOLATION, f"{ERASE_ENABLE} is false: moldau config set brokers {ERASE_ENABLE}=true"
     if acks != ACKS_ALL:
         return ErrorCode.INVALID_REQUIRED_ACKS, "an erase order is produced with acks=all"
     if its_log.config.is_tiered:
