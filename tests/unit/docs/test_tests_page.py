@@ -17,7 +17,8 @@ def folders(parent: str) -> set[str]:
     return {
         f"{parent}/{each.name}/"
         for each in Path(ROOT, parent).iterdir()
-        if each.is_dir() and not each.name.startswith("__")
+        if each.is_dir() and any(not child.name.startswith("__pycache__") for child in each.iterdir())
+        if not each.name.startswith("__")
     }
 
 
