@@ -9,7 +9,7 @@ from typing import Final
 from moldau.broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
 from moldau.broker.config.config import Config
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
-from moldau.broker.config.setting import Catalogue, Scope
+from moldau.broker.config.setting import Catalogue, Scope, ValueType
 from moldau.broker.config.values import InvalidValue, parse, text_of
 
 
@@ -74,6 +74,20 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Confi
         type=0 if setting is None else setting.type,
         documentation=None if setting is None else setting.documentation,
         synonyms=tuple(synonyms),
+    )
+
+
+def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
+    """What a broker tells of a resource in the form of a read-only setting."""
+    return ConfigEntry(
+        name,
+        value,
+        ConfigSource.DEFAULT,
+        is_sensitive=False,
+        is_read_only=True,
+        type=ValueType.STRING,
+        documentation=documentation,
+        synonyms=(),
     )
 
 

@@ -13,11 +13,10 @@ to do. So does a connection that did not get through with what it received. The 
 
 What a rank does not use of its share falls to those below it, and the last one that has a queue has the whole rest.
 Each rank that has a queue gets one turn at least. Within a rank it goes round: a turn of a backlog lasts `QUANTUM_NS`,
-or longer if few wait. The rank follows from what arrived, not from what is left after a turn. A connection is one
-of a node if it brought a heartbeat; and, for one request at a time, if a follower fetches through it, or its listener
-is one for nodes. So a client that sends
+or longer if few wait. The rank follows from what arrived, not from what is left after a turn. So a client that sends
 one request at a time waits for others that do so, however many requests are pipelined beside it; and each backlog is
-served for the same time.
+served for the same time. A connection is one of a node if it brought a heartbeat; and, for one request at a time, if a
+follower fetches through it, or its listener is one for nodes.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from moldau.broker.config.describing import (
     describe_broker_defaults,
     describe_resource,
     describe_topic,
+    told_entry,
 )
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
@@ -53,8 +54,6 @@ PARTITIONS_MAX: Final = 250
 """The most partitions whose commits are told in the history of a group."""
 MEMBERS_MAX: Final = 250
 """The most members whose last heartbeat is told in it."""
-STRING: Final = 2
-"""The type of a setting that is text."""
 REMEMBERED: Final = {
     HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
     LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
@@ -167,10 +166,7 @@ def _remembered(
         values[HISTORY_SETTING] = _history(services, context, runner.shard, group_id).to_json()
     if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
         values[LAG_SETTING] = json.dumps(services.lag_history.of(group_id))
-    about = partial(ConfigEntry, source=ConfigSource.DEFAULT, is_sensitive=False, is_read_only=True, synonyms=())
-    return [
-        about(name=name, value=value, type=STRING, documentation=REMEMBERED[name]) for name, value in values.items()
-    ]
+    return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
 
 
 def _history(services: Services, context: RequestContext, shard: GroupShard, group_id: str) -> History:

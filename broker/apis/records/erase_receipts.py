@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from moldau.broker.config.describing import ConfigEntry
-from moldau.broker.config.layers import ConfigSource
+from moldau.broker.config.describing import ConfigEntry, told_entry
 from moldau.protocol.erase_orders import RECEIPT_PAGES_MAX
 from moldau.storage.erasure.receipts import receipt_path
 
@@ -22,38 +22,26 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
 
 PAGE_SIZE: Final = 30_000
-STRING: Final = 2
-"""The type of a setting that is text."""
 DOCUMENTATION: Final = "What an erase order removed from the replica of this broker: JSON, for `moldau erase`."
 _NAME: Final = re.compile(r"moldau\.erase\.(\d{1,10})\.([0-9a-f]{32})\.(\d{1,6})")
 
 
 def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> list[ConfigEntry]:
     """The pages of receipts among these settings; none for a partition without a replica on this broker."""
+    receipt = cache(partial(_receipt, services))
     entries = []
     for match in [found for name in names if (found := _NAME.fullmatch(name))][:RECEIPT_PAGES_MAX]:
         partition = services.replicas.get(topic, int(match[1]))
         if partition is not None:
-            page = _page(services, partition.log.directory, match[2], int(match[3]))
-            entries.append(
-                ConfigEntry(
-                    match[0],
-                    page,
-                    ConfigSource.DEFAULT,
-                    is_sensitive=False,
-                    is_read_only=True,
-                    type=STRING,
-                    documentation=DOCUMENTATION,
-                    synonyms=(),
-                )
-            )
+            begin = int(match[3]) * PAGE_SIZE
+            page = receipt(partition.log.directory, match[2])[begin : begin + PAGE_SIZE]
+            entries.append(told_entry(match[0], page.decode(), DOCUMENTATION))
     return entries
 
 
-def _page(services: Services, directory: str, order_id: str, page: int) -> str:
-    """A page of a receipt; empty if the order was not begun here."""
+def _receipt(services: Services, directory: str, order_id: str) -> bytes:
+    """A whole receipt; empty if the order was not begun here."""
     try:
-        data = services.environment.fs.read(receipt_path(directory, order_id))
+        return bytes(services.environment.fs.read(receipt_path(directory, order_id)))
     except OSError:
-        return ""
-    return bytes(data[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]).decode()
+        return b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection
+from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_filters
 from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Print the records of topics, those that are there and those that come, until Ctrl-C or an end."
@@ -42,15 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     begin.add_argument("-n", "--count", type=int, metavar="N", help="stop after so many printed records")
     begin.add_argument("--group", metavar="NAME", help="begin where this group has committed, and commit")
     begin.add_argument("--read-committed", action="store_true", help="without records of aborted and open transactions")
-    filters = parser.add_argument_group("filters: a record passes all that are given")
-    filters.add_argument("-k", "--key", metavar="TEXT", help="the key is this")
-    filters.add_argument("--grep", metavar="REGEX", help="key or value matches somewhere")
-    filters.add_argument(
-        "--header", action="append", default=[], metavar="NAME[=VALUE]", help="there is such a header; may be repeated"
-    )
-    filters.add_argument(
-        "--where", action="append", default=[], metavar="FIELD=VALUE", help="this field of a JSON value has this value"
-    )
+    add_filters(parser, "filters: a record passes all that are given")
     parser.add_argument("-f", "--format", default="value", metavar="FORMAT", help="see below (default: value)")
     add_connection(parser)
     parser.set_defaults(action="consume")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_dry_run
+from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_dry_run, add_filters
 from moldau.broker.cli.invocation import Invocation
 
 DESCRIPTION: Final = "Erase the records that pass the filters from every replica of a topic; offsets stay."
@@ -28,15 +28,7 @@ ACTIONS: Final = {"erase": "erasure.erasing:erase", "verify": "erasure.verifying
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC[:PARTITION,...]")
-    filters = parser.add_argument_group("which records: those that pass all filters that are given")
-    filters.add_argument("-k", "--key", metavar="TEXT", help="the key is this")
-    filters.add_argument("--grep", metavar="REGEX", help="key or value matches somewhere")
-    filters.add_argument(
-        "--header", action="append", default=[], metavar="NAME[=VALUE]", help="there is such a header; may be repeated"
-    )
-    filters.add_argument(
-        "--where", action="append", default=[], metavar="FIELD=VALUE", help="this field of a JSON value has this value"
-    )
+    filters = add_filters(parser, "which records: those that pass all filters that are given")
     filters.add_argument("--from", dest="begin", metavar="TIME", help="from this time or duration ago on")
     filters.add_argument("--to", dest="end", metavar="TIME", help="before this time or duration ago")
     receipt = parser.add_argument_group("receipt")

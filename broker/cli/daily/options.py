@@ -56,6 +56,20 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", action="store_true", help="one JSON object a line, with exact numbers")
 
 
+def add_filters(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Declare what a record has to pass. Returns the group, under this title."""
+    filters = parser.add_argument_group(title)
+    filters.add_argument("-k", "--key", metavar="TEXT", help="the key is this")
+    filters.add_argument("--grep", metavar="REGEX", help="key or value matches somewhere")
+    filters.add_argument(
+        "--header", action="append", default=[], metavar="NAME[=VALUE]", help="there is such a header; may be repeated"
+    )
+    filters.add_argument(
+        "--where", action="append", default=[], metavar="FIELD=VALUE", help="this field of a JSON value has this value"
+    )
+    return filters
+
+
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of an action that loses something, which is only shown without `--execute`."""
     either = parser.add_mutually_exclusive_group()
