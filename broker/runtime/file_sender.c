@@ -83,9 +83,7 @@ static void append(list *self, job *each) {
 }
 
 static list take_all(list *from) {
-    list taken = *from;
-    if (taken.head == NULL)
-        taken.end = &taken.head; /* not used: an empty list is only walked */
+    list taken = *from; /* is only walked */
     clear_list(from);
     return taken;
 }
