@@ -27,6 +27,7 @@ COPY coordinator coordinator
 COPY tables tables
 COPY spark_jobs spark_jobs
 COPY lake lake
+COPY backup backup
 COPY testing testing
 COPY pyspark_moldau pyspark_moldau
 RUN : "the packages that a node needs, each with the hash that the lock file has" \

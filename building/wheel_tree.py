@@ -12,6 +12,7 @@ from building.mypyc_build import compile_tree
 
 TARGET: Final = "moldau"
 LINKED: Final = (
+    "backup",
     "broker",
     "coordinator",
     "kraft",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "broker",
+    "backup",
     "protocol",
     "storage",
     "security",

@@ -100,17 +100,17 @@ class SegmentManifest:
 
 
 class JsonFields:
-    """Reads the fields of a JSON object of this format version. A missing or wrong field raises `CorruptObject`."""
+    """Reads the fields of a JSON object of a known format version. A missing or wrong field raises `CorruptObject`."""
 
-    def __init__(self, key: str, data: BytesLike) -> None:
+    def __init__(self, key: str, data: BytesLike, known_version: int = FORMAT_VERSION) -> None:
         self._key = key
         try:
             self._fields = json.loads(bytes(data))
         except ValueError:
             raise CorruptObject(f"{key} is not JSON") from None
         version = self.get("format_version", number_of)
-        if version != FORMAT_VERSION:
-            raise CorruptObject(f"{key} has format version {version}; this version reads {FORMAT_VERSION}")
+        if version != known_version:
+            raise CorruptObject(f"{key} has format version {version}; this version reads {known_version}")
 
     def get(self, name: str, convert: Callable[[object], T]) -> T:
         if not isinstance(self._fields, dict) or name not in self._fields:

@@ -25,6 +25,7 @@ PACKAGES = (
     "kraft",
     "coordinator",
     "broker",
+    "backup",
     "tables",
     "spark_jobs",
     "testing",

@@ -32,6 +32,7 @@ BELOW: Final = {
     "tables": ("storage", "protocol"),
     "spark_jobs": ("tables", "storage", "protocol"),
     "lake": ("tables", "storage", "protocol"),
+    "backup": ("tables", "kraft", "security", "storage", "protocol"),
     "pyspark_moldau": ("spark_jobs",),
     "testing": ("broker",),
     "broker": PACKAGES,

@@ -1,0 +1,49 @@
+"""The keys of a backup store. docs/backup.md describes them.
+
+moldau-backup.json                                                  whose store it is
+pieces/<topic id>/<partition>/<first offset>-<end offset>-<crc32c>  whole batches, as in the log
+metadata/<end offset>-<epoch>-<crc32c>                              a KRaft snapshot
+backups/<backup id>.json                                            a manifest, written last
+unfinished/<backup id>.json                                         a manifest of what a run has so far
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.backup.manifest import MetadataPiece, PartitionKey, Piece
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.files.log_paths import offset_name
+
+STORE_MANIFEST: Final = "moldau-backup.json"
+PIECES: Final = "pieces/"
+METADATA: Final = "metadata/"
+BACKUPS: Final = "backups/"
+UNFINISHED: Final = "unfinished/"
+_SUFFIX: Final = ".json"
+
+
+def piece_key(partition: PartitionKey, piece: Piece) -> str:
+    """The key of a piece. Equal keys have equal bytes."""
+    first, end = offset_name(piece.first_offset, ""), offset_name(piece.end_offset, "")
+    return f"{PIECES}{uuid_text(partition.topic_id)}/{partition.partition}/{first}-{end}-{piece.crc32c:08x}"
+
+
+def metadata_key(metadata: MetadataPiece) -> str:
+    """The key of a metadata snapshot."""
+    return f"{METADATA}{offset_name(metadata.end_offset, '')}-{metadata.epoch}-{metadata.crc32c:08x}"
+
+
+def backup_key(backup_id: str) -> str:
+    """The key of a manifest."""
+    return f"{BACKUPS}{backup_id}{_SUFFIX}"
+
+
+def unfinished_key(backup_id: str) -> str:
+    """The key of the manifest of a run that goes on, or was ended."""
+    return f"{UNFINISHED}{backup_id}{_SUFFIX}"
+
+
+def backup_id_of(key: str) -> str:
+    """The id in the key of a manifest."""
+    return key.rpartition("/")[2].removesuffix(_SUFFIX)

@@ -1,0 +1,223 @@
+"""The manifest of a backup: for each partition the range of offsets and the pieces that have it, and the metadata.
+
+A manifest is written last, so whatever it names is in the store. It is JSON; a reader compares each field with what it
+expects, and raises `CorruptObject` if it differs. Fields that this version does not know are ignored.
+
+    {"format_version": 1, "backup_id": "20261129T221701Z-1", "cluster_id": "…", "began_ms": …, "asked_ms": …,
+     "ended_ms": …, "metadata": {"end_offset": …, "epoch": …, "size": …, "crc32c": "…"},
+     "topics": [{"name": "orders", "topic_id": "…", "partitions": [
+        {"partition": 0, "start_offset": …, "end_offset": …, "last_epoch": …,
+         "pieces": [[first offset, end offset, size, "crc32c", largest timestamp], …]}]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from moldau.protocol.primitives import BytesLike
+from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
+from moldau.storage.tiered.manifest import JsonFields, number_of, text_of
+from moldau.storage.tiered.port import CorruptObject
+
+FORMAT_VERSION: Final = 1
+MANIFEST_SIZE_MAX: Final = 1 << 30
+"""The largest manifest in bytes: some ten million pieces fit."""
+
+
+class Piece(NamedTuple):
+    """Whole batches of a partition, byte for byte as in the log, in one object. It covers a range of offsets: those of
+    the range that its batches do not have, the log did not have either."""
+
+    first_offset: int
+    """The base offset of its first batch, or the end of the piece before."""
+    end_offset: int
+    """The end of the range (exclusive)."""
+    size: int
+    """Bytes. A piece of 0 bytes has no object: the log had no batch in its range."""
+    crc32c: int
+    """The CRC-32C of all its bytes."""
+    max_timestamp_ms: int
+    """The largest timestamp in the headers of its batches; -1 if it has none."""
+
+
+class MetadataPiece(NamedTuple):
+    """The metadata of the cluster: a KRaft snapshot, the bytes of a `.checkpoint` file."""
+
+    end_offset: int
+    """The offset of the metadata log at which it ends (exclusive)."""
+    epoch: int
+    """The epoch of the last record in it."""
+    size: int
+    crc32c: int
+
+
+class PartitionBackup(NamedTuple):
+    """A partition in a backup. Each piece begins at the end offset of the one before; the first one at or before
+    `start_offset`, the last one ends at `end_offset`. Without pieces both are equal."""
+
+    partition: int
+    start_offset: int
+    """The log start offset."""
+    end_offset: int
+    """The end (exclusive): the high watermark when it was asked for."""
+    last_epoch: int
+    """The leader epoch of the last batch; -1 if there is none."""
+    pieces: tuple[Piece, ...]
+
+
+class TopicBackup(NamedTuple):
+    """A topic in a backup."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionBackup, ...]
+
+
+class PartitionKey(NamedTuple):
+    """The partition of a topic in a backup."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A backup."""
+
+    backup_id: str
+    cluster_id: str
+    began_ms: int
+    """When the first end of a log was asked for, by the clock of the backup (ms since 1970)."""
+    asked_ms: int
+    """When the last one was: what was acknowledged before `began_ms` is in the backup, nothing from after this is."""
+    ended_ms: int
+    """When the backup was complete."""
+    metadata: MetadataPiece
+    topics: tuple[TopicBackup, ...]
+    """By name."""
+
+    def partitions(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
+        """All partitions, in order."""
+        for topic in self.topics:
+            for each in topic.partitions:
+                yield PartitionKey(topic.name, topic.topic_id, each.partition), each
+
+    @property
+    def size(self) -> int:
+        """Bytes of all objects that the backup names."""
+        return self.metadata.size + sum(piece.size for _, each in self.partitions() for piece in each.pieces)
+
+    def encode(self) -> bytes:
+        """The content of the manifest: the same fields give the same bytes."""
+        metadata = self.metadata._asdict() | {"crc32c": _crc_text(self.metadata.crc32c)}
+        fields = {
+            "format_version": FORMAT_VERSION,
+            "backup_id": self.backup_id,
+            "cluster_id": self.cluster_id,
+            "began_ms": self.began_ms,
+            "asked_ms": self.asked_ms,
+            "ended_ms": self.ended_ms,
+            "metadata": metadata,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": uuid_text(topic.topic_id),
+                    "partitions": [_fields_of(each) for each in topic.partitions],
+                }
+                for topic in self.topics
+            ],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def decode_manifest(key: str, data: BytesLike) -> Manifest:
+    """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
+    fields = JsonFields(key, data, FORMAT_VERSION)
+    manifest = Manifest(
+        backup_id=fields.get("backup_id", text_of),
+        cluster_id=fields.get("cluster_id", text_of),
+        began_ms=fields.get("began_ms", number_of),
+        asked_ms=fields.get("asked_ms", number_of),
+        ended_ms=fields.get("ended_ms", number_of),
+        metadata=fields.get("metadata", _metadata_of),
+        topics=fields.get("topics", _topics_of),
+    )
+    for partition, each in manifest.partitions():
+        problem = _problem_of(each)
+        if problem is not None:
+            raise CorruptObject(f"{key}: {partition}: {problem}")
+    return manifest
+
+
+def _problem_of(partition: PartitionBackup) -> str | None:
+    """How the pieces of a partition do not cover its offsets; None if they do."""
+    start, end, pieces = partition.start_offset, partition.end_offset, partition.pieces
+    if not 0 <= start <= end:
+        return f"it goes from offset {start} to {end}"
+    if not pieces:
+        return None if start == end else f"no piece has the offsets from {start} to {end}"
+    if pieces[0].first_offset > start:
+        return f"its first piece begins at offset {pieces[0].first_offset}, after {start}"
+    following = pieces[0].first_offset
+    for piece in pieces:
+        if piece.first_offset != following or piece.end_offset <= following:
+            return f"a piece has the offsets from {piece.first_offset} to {piece.end_offset} after {following}"
+        following = piece.end_offset
+    return None if following == end else f"its last piece ends at offset {following}, not at {end}"
+
+
+def _fields_of(partition: PartitionBackup) -> dict[str, object]:
+    pieces = [[*piece[:3], _crc_text(piece.crc32c), piece.max_timestamp_ms] for piece in partition.pieces]
+    return {**partition._asdict(), "pieces": pieces}
+
+
+def _topics_of(value: object) -> tuple[TopicBackup, ...]:
+    return tuple(
+        TopicBackup(
+            text_of(each["name"]),
+            parse_uuid(text_of(each["topic_id"])),
+            tuple(_partition_of(partition) for partition in _list_of(each["partitions"])),
+        )
+        for each in _list_of(value)
+    )
+
+
+def _partition_of(fields: Any) -> PartitionBackup:
+    return PartitionBackup(
+        number_of(fields["partition"]),
+        number_of(fields["start_offset"]),
+        number_of(fields["end_offset"]),
+        number_of(fields["last_epoch"]),
+        tuple(_piece_of(each) for each in _list_of(fields["pieces"])),
+    )
+
+
+def _piece_of(value: Any) -> Piece:
+    first, end, size, crc, timestamp = _list_of(value)
+    return Piece(number_of(first), number_of(end), number_of(size), _crc_of(crc), number_of(timestamp))
+
+
+def _metadata_of(fields: Any) -> MetadataPiece:
+    end_offset, epoch, size = (number_of(fields[name]) for name in ("end_offset", "epoch", "size"))
+    return MetadataPiece(end_offset, epoch, size, _crc_of(fields["crc32c"]))
+
+
+def _list_of(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError
+    return value
+
+
+def _crc_text(crc: int) -> str:
+    return f"{crc:08x}"
+
+
+def _crc_of(value: object) -> int:
+    return int(text_of(value), 16)

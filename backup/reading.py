@@ -1,0 +1,87 @@
+"""Reading the logs of a backup: its pieces, checked, with the headers of their batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from moldau.backup.layout import metadata_key, piece_key
+from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey, Piece
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import MalformedMessage, crc32c
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage
+
+
+class PieceContent(NamedTuple):
+    """A piece and its bytes, which hold whole batches and nothing else."""
+
+    piece: Piece
+    data: bytes
+    batches: Sequence[tuple[int, BatchHeader]]
+    """The position and the header of each batch, by offset."""
+
+
+async def read_pieces(
+    storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
+) -> AsyncIterator[PieceContent]:
+    """The pieces of a partition, in order, those that begin below `end`. At most one is in memory.
+
+    Each is checked: its size and CRC, the CRC of every batch, the order of the offsets. Raises `CorruptObject` at the
+    first damage, and `RemoteStorageError`.
+    """
+    for piece in backup.pieces:
+        if end is not None and piece.first_offset >= end:
+            return
+        if piece.size:
+            yield await read_piece(storage, partition, piece)
+
+
+async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Piece) -> PieceContent:
+    """One piece, checked. Raises `CorruptObject`, and `RemoteStorageError`."""
+    key = piece_key(partition, piece)
+    data = await _read_checked(storage, key, piece.size, piece.crc32c)
+    try:
+        batches = list(iterate_batches(data))
+    except MalformedMessage as malformed:
+        raise CorruptObject(f"{key}: {malformed}") from None
+    following = piece.first_offset
+    for position, header in batches:
+        if header.base_offset < following or header.next_offset > piece.end_offset:
+            raise CorruptObject(f"{key}: a batch has the offsets {header.base_offset} to {header.last_offset}")
+        if not crc_is_valid(data, position, header):
+            raise CorruptObject(f"{key}: the checksum of the batch at offset {header.base_offset} is wrong")
+        following = header.next_offset
+    whole = batches[-1][0] + batches[-1][1].size if batches else 0
+    if whole != piece.size:
+        raise CorruptObject(f"{key}: no whole batch in its last {piece.size - whole} bytes")
+    return PieceContent(piece, data, batches)
+
+
+async def read_batches(
+    storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
+) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a partition that lie below `end` as a whole, each with its bytes as in the log. Raises as
+    `read_pieces` does."""
+    async for _, data, batches in read_pieces(storage, partition, backup, end):
+        view = memoryview(data)
+        for position, header in batches:
+            if end is not None and header.next_offset > end:
+                return
+            yield header, view[position : position + header.size]
+
+
+async def read_metadata(storage: RemoteStorage, manifest: Manifest) -> bytes:
+    """The metadata snapshot of a backup, as `kraft/snapshot/batches.py` loads it. Raises `CorruptObject`, and
+    `RemoteStorageError`."""
+    metadata = manifest.metadata
+    return await _read_checked(storage, metadata_key(metadata), metadata.size, metadata.crc32c)
+
+
+async def _read_checked(storage: RemoteStorage, key: str, size: int, crc: int) -> bytes:
+    data = bytes(await storage.get(key, 0, size + 1))
+    if len(data) != size:
+        raise CorruptObject(f"{key} has {len(data)} bytes{'' if len(data) < size else ' or more'}, not {size}")
+    if crc32c(data, 0) != crc:
+        raise CorruptObject(f"{key}: its checksum is wrong: it was damaged after it was written")
+    return data
