@@ -83,7 +83,7 @@ FOR_TABLES: Final = (
     "moldau/protocol/record_spans.c",
     *(f"moldau/{name}" for name in HOT_PATH if name.startswith("tables/")),
 )
-"""These are for readers of tables; a node does not load them."""
+"""The modules for readers of tables; a node does not load them."""
 NEEDED_BY_TABLES: Final = ("numpy", "pyarrow")
 """The packages that they import, of the extra `arrow`: neither a node nor a compile needs them."""
 GROUP: Final = "moldau.hot_path"

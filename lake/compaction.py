@@ -42,7 +42,7 @@ def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -
 
 
 def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
-    """A group of at least so many small files, in the order of their offsets; empty if there is none. Files from
+    """A group of `files_min` small files or more, in the order of their offsets; empty if there is none. Files from
     which another program has deleted rows are left alone.
     """
     groups: dict[tuple[str, int], list[FileScanTask]] = defaultdict(list)

@@ -44,7 +44,7 @@ class OpenFile:
     rows: list[pa.RecordBatch] = field(default_factory=list)
     runs: RunsBuilder = field(default_factory=RunsBuilder)
     values: dict[str, object] = field(default_factory=dict)
-    """Those of its partition besides the time. pyiceberg finds none for fields of structs
+    """The values of the file's partition besides the time. pyiceberg finds none for fields of structs
     (`findings/pyiceberg_added_files_lose_nested_partitions.sh`).
     """
     buffered_size: int = 0

@@ -29,7 +29,7 @@ from moldau.tables.refusals import Refused
 CONFLICTS_MAX: Final = 20
 """The most conflicts in a row. One more ends the process: the table changes faster than a round is written."""
 SWEEP_COMMITS: Final = 1_000
-"""After so many commits the files are deleted that only expired snapshots have had."""
+"""The number of commits after which the files that only expired snapshots have had are deleted."""
 
 
 class StopAsked(Exception):
@@ -72,7 +72,7 @@ class FollowSettings:
     """What is done with a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
     compacts_from: int | None = None
-    """How many small files of a partition are joined, once there are so many; None: none are."""
+    """The number of small files of a partition from which on they are joined; None: never."""
 
 
 @dataclass(frozen=True, slots=True)

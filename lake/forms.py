@@ -35,10 +35,11 @@ Shape = Callable[[Any], Any]
 
 
 class Part(NamedTuple):
-    """The type of some values, and what makes of a decoded value what Arrow takes for it."""
+    """The Arrow type of some values."""
 
     type: pa.DataType
     shape: Shape
+    """Makes of a decoded value the Python value that Arrow takes for the type."""
 
 
 class Read(NamedTuple):

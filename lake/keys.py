@@ -82,7 +82,7 @@ class Keys:
 
     @classmethod
     def of(cls, rows: Rows, found: pa.Array) -> Keys:
-        """Those of rows that have these identities."""
+        """The keys of rows that have these identities."""
         bounds = {}
         for path, leaf in leaves_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):

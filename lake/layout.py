@@ -106,7 +106,7 @@ class Layout:
         return found
 
     def ordered(self, rows: pa.Table) -> pa.Table:
-        """The rows in their order; nulls are first."""
+        """The rows, sorted by `sort_fields`, ascending, nulls first."""
         columns = [column_at(rows, path) for path in self.sort_fields if type_at(rows.schema, path) is not None]
         if not columns:
             return rows

@@ -28,7 +28,7 @@ class Taken(NamedTuple):
 
     records: Tally = Tally()
     misfits: Tally = Tally()
-    """Those of them that are not in the table: skipped, or dead letters."""
+    """The records that are not in the table: skipped, or dead letters."""
 
     def plus(self, more: Taken) -> Taken:
         return Taken(self.records.plus(more.records), self.misfits.plus(more.misfits))

@@ -1,9 +1,9 @@
 """The limit on the memory that a decoded request takes, computed from the declaration of the message.
 
-The count of every array is compared with the bytes that remain: its items need at least so many. That check alone would
-let one byte of a large request become sixty bytes of Python objects, so the total is limited as well. The sizes below
-are upper bounds for CPython, a little above measured ones. A request that is too short to reach the limit, whatever it
-holds, is decoded without counting; nearly all requests are.
+The count of every array is compared with the bytes that remain: each item takes at least one byte. That check alone
+would let one byte of a large request become sixty bytes of Python objects, so the total is limited as well. The sizes
+below are upper bounds for CPython, a little above measured ones. A request that is too short to reach the limit,
+whatever it holds, is decoded without counting; nearly all requests are.
 """
 
 from __future__ import annotations

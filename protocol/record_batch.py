@@ -505,7 +505,9 @@ def without_contents(buffer: BytesLike, position: i64, end: i64) -> bytes:
 
 
 def append_emptied(framing: bytearray, raw_size: i64) -> i64:
-    """Append the size of a null or an empty field. Returns the bytes of contents to skip."""
+    """Append the size of an empty field in place of a field of this size, or of a null field. Returns the bytes of the
+    field that the caller has to skip.
+    """
     if raw_size & 1 == 0:
         framing.append(0)
         return raw_size >> 1

@@ -233,7 +233,7 @@ class RefusalException(NamedTuple):
     tells_names: bool = False
     """Whether errors of what the request names have their text."""
     change: Callable[[Any, Any, _Refusal], None] | None = None
-    """Changes the response, which is given with the request."""
+    """Called with (response, request, refusal); changes the response."""
 
 
 def _same_factor_rule(response: Any, request: Any, refusal: _Refusal) -> None:

@@ -74,8 +74,8 @@ class Conveniences(ABC):
         )
 
     def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """The committed records of a topic, partition by partition: those that are there now, or with `count` those
-        that are there once there are so many. Raises AssertionError if they are not in time.
+        """The committed records of a topic, partition by partition: those that are there now, or with `count` after
+        waiting until there are that many. Raises AssertionError if they are not there in time.
         """
         return self._records_from(topic, {}, count, timeout_s)
 

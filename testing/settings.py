@@ -65,7 +65,7 @@ class NodePorts(NamedTuple):
 
 
 def ports_of(count: int, first: int | None) -> list[NodePorts]:
-    """Free ports for so many nodes; with `first`, the ports for clients are that one and the next ones. Raises
+    """Free ports for `count` nodes; with `first`, the ports for clients are that one and the next ones. Raises
     `NodeFailed` if one of those is taken.
     """
     fixed = [] if first is None else list(range(first, first + count))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Answer = Callable[["RequestContext", object], object]
 """The handler behind a rule."""
 Rule = Callable[["Services", "RequestContext", object, Answer], object]
-"""Answers as a handler does: with the response, with a `Pending` that becomes it, or with None."""
+"""Checks what the client may do, and answers in place of the handler behind it. Returns what a handler returns."""
 Response = TypeVar("Response")
 Element = TypeVar("Element")
 

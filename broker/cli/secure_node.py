@@ -53,7 +53,7 @@ CONNECTION_LIMITS: Final = {
     "max.connections.per.ip": "2000",
     "listener.name.secure.max.connection.creation.rate": "200",
 }
-"""The limits on connections: far above the needs of a node of one. A TLS handshake takes one to two milliseconds, so
+"""The limits on connections, far above the needs of a single node. A TLS handshake takes one to two milliseconds, so
 that new connections at this rate leave more than half of a processor to the others.
 """
 SERVER: Final = "server.properties"

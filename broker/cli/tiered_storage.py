@@ -36,7 +36,14 @@ from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import check_cluster, open_storage
 from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, WrongCluster, get_all
 from moldau.storage.tiered.segment_verification import SegmentReport, verify_segment
-from moldau.storage.tiered.sweeping import Findings, Orphan, delete_orphans, leftovers, listed_objects, orphans
+from moldau.storage.tiered.sweeping import (
+    Findings,
+    Orphan,
+    delete_orphans,
+    listed_objects,
+    orphans,
+    stale_probes_and_pins,
+)
 
 if TYPE_CHECKING:
     from moldau.storage.tiered.port import ObjectEntry
@@ -116,9 +123,11 @@ async def show_status(command: TierCommand) -> int:
     """Print one line for each partition with remote segments, and a total."""
     async with command.cluster() as cluster:
         remote_logs = await cluster.remote_logs()
-        places = [each for each in cluster.places if each.key in remote_logs and command.is_selected(each.key.topic)]
-        kinds = [await cluster.offsets(places, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
-    offsets = {each.key: PartitionOffsets(*(kind[each.key] for kind in kinds)) for each in places}
+        partitions = [
+            each for each in cluster.partitions if each.key in remote_logs and command.is_selected(each.key.topic)
+        ]
+        kinds = [await cluster.offsets(partitions, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
+    offsets = {each.key: PartitionOffsets(*(kind[each.key] for kind in kinds)) for each in partitions}
     found = [
         status_of(key, remote_logs[key], offsets.get(key))
         for key in sorted(remote_logs)
@@ -257,7 +266,7 @@ async def sweep(command: TierCommand) -> int:
         found = _orphans(command, cluster, listing, remote_logs, now_ms)
         doomed = [each for each in found.orphans if command.is_selected(_topic_of(each))]
         if not command.topics:
-            doomed += [each async for each in leftovers(storage, now_ms - command.min_age_ms, now_ms)]
+            doomed += [each async for each in stale_probes_and_pins(storage, now_ms - command.min_age_ms, now_ms)]
         for each in doomed:
             said = "would delete" if command.is_dry_run else "deleting"
             fields: dict[str, object] = {"key": each.entry.key, "size": each.entry.size, "reason": each.reason}
@@ -282,7 +291,7 @@ def _orphans(
     remote_logs: dict[RemotePartition, RemoteLog],
     now_ms: int,
 ) -> Findings:
-    existing = {(each.key.topic, each.key.topic_id) for each in cluster.places}
+    existing = {(each.key.topic, each.key.topic_id) for each in cluster.partitions}
     return orphans(
         listing, remote_logs, lambda each: (each.topic, each.topic_id) in existing, now_ms - command.min_age_ms
     )
@@ -296,7 +305,7 @@ def _topic_of(orphan: Orphan) -> str:
 # The metadata of a cluster
 
 
-class Place(NamedTuple):
+class LedPartition(NamedTuple):
     """A partition of a topic as the cluster's metadata describes it."""
 
     key: RemotePartition
@@ -311,7 +320,7 @@ class ClusterReader:
         self._channels = client_channels(PURPOSE, command_config)
         self._addresses: dict[int, tuple[str, int]] = {}
         self.cluster_id = ""
-        self.places: list[Place] = []
+        self.partitions: list[LedPartition] = []
         """All partitions, by topic and number."""
 
     def close(self) -> None:
@@ -323,39 +332,41 @@ class ClusterReader:
         assert isinstance(response, MetadataResponse)
         self.cluster_id = response.cluster_id or ""
         self._addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
-        self.places = [
-            Place(RemotePartition(topic.name or "", bytes(topic.topic_id), each.partition_index), each.leader_id)
+        self.partitions = [
+            LedPartition(RemotePartition(topic.name or "", bytes(topic.topic_id), each.partition_index), each.leader_id)
             for topic in sorted(response.topics, key=lambda each: each.name or "")
             for each in sorted(topic.partitions, key=lambda each: each.partition_index)
         ]
 
     async def remote_logs(self) -> dict[RemotePartition, RemoteLog]:
         """The remote logs after a replay of all committed records of the metadata topic."""
-        places = [each for each in self.places if each.key.topic == REMOTE_LOG_METADATA_TOPIC]
-        if not places:
+        partitions = [each for each in self.partitions if each.key.topic == REMOTE_LOG_METADATA_TOPIC]
+        if not partitions:
             raise CommandError(f"the cluster has no topic {REMOTE_LOG_METADATA_TOPIC}: nothing was ever tiered")
         found: dict[RemotePartition, RemoteLog] = {}
-        for place in places:
-            await self._replay(place, found)
+        for partition in partitions:
+            await self._replay(partition, found)
         return found
 
-    async def _replay(self, place: Place, found: dict[RemotePartition, RemoteLog]) -> None:
-        name = f"{place.key.topic}-{place.key.partition}"
-        start_offset = (await self.offsets([place], EARLIEST))[place.key]
+    async def _replay(self, partition: LedPartition, found: dict[RemotePartition, RemoteLog]) -> None:
+        name = f"{partition.key.topic}-{partition.key.partition}"
+        start_offset = (await self.offsets([partition], EARLIEST))[partition.key]
         if start_offset != 0:
             raise CommandError(f"{name} begins at offset {start_offset}: what was before it is not known any more")
-        end_offset = (await self.offsets([place], LATEST))[place.key]
+        end_offset = (await self.offsets([partition], LATEST))[partition.key]
         position = 0
         while position < end_offset:
-            wanted = FetchPartition(partition=place.key.partition, fetch_offset=position, partition_max_bytes=READ_SIZE)
+            wanted = FetchPartition(
+                partition=partition.key.partition, fetch_offset=position, partition_max_bytes=READ_SIZE
+            )
             request = FetchRequest(
                 replica_id=CONSUMER,
                 max_wait_ms=1000,
                 min_bytes=1,
                 max_bytes=READ_SIZE,
-                topics=[FetchTopic(topic=place.key.topic, topic_id=place.key.topic_id, partitions=[wanted])],
+                topics=[FetchTopic(topic=partition.key.topic, topic_id=partition.key.topic_id, partitions=[wanted])],
             )
-            response = await self._ask(self._leader(place), request)
+            response = await self._ask(self._leader(partition), request)
             assert isinstance(response, FetchResponse)
             data = response.responses[0].partitions[0]
             self._refuse(data.error_code, f"{name} cannot be read at offset {position}")
@@ -373,11 +384,11 @@ class ClusterReader:
                 if change.partition is not None:
                     found.setdefault(change.partition, RemoteLog()).replay(change.change)
 
-    async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[RemotePartition, int]:
+    async def offsets(self, partitions: Iterable[LedPartition], timestamp: int) -> dict[RemotePartition, int]:
         """The offset of each partition for a timestamp, or for a special timestamp; -1 if there is none."""
-        by_leader: dict[int, dict[str, list[Place]]] = {}
-        for place in places:
-            by_leader.setdefault(place.leader_id, {}).setdefault(place.key.topic, []).append(place)
+        by_leader: dict[int, dict[str, list[LedPartition]]] = {}
+        for partition in partitions:
+            by_leader.setdefault(partition.leader_id, {}).setdefault(partition.key.topic, []).append(partition)
         found: dict[RemotePartition, int] = {}
         for topics in by_leader.values():
             request = ListOffsetsRequest(
@@ -404,10 +415,10 @@ class ClusterReader:
                     found[keys[topic.name, data.partition_index]] = data.offset
         return found
 
-    def _leader(self, place: Place) -> tuple[str, int]:
-        address = self._addresses.get(place.leader_id)
+    def _leader(self, partition: LedPartition) -> tuple[str, int]:
+        address = self._addresses.get(partition.leader_id)
         if address is None:
-            raise CommandError(f"{place.key.topic}-{place.key.partition} has no leader now")
+            raise CommandError(f"{partition.key.topic}-{partition.key.partition} has no leader now")
         return address
 
     def _refuse(self, error_code: int, what: str) -> None:

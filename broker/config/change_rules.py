@@ -47,7 +47,7 @@ def _changed(names: tuple[str, ...], before: Config, after: Config) -> bool:
 
 def _cleaner_buffer(after: Config) -> Iterator[str]:
     """DIVERGES: Apache Kafka also refuses to start with a smaller buffer; here such a file is taken, and the cleaner
-    makes more rounds. For a count of 0 it answers "/ by zero".
+    makes more rounds. For log.cleaner.threads=0 Apache Kafka answers "/ by zero", and this broker nothing.
     """
     threads = after.settings.integer(_CLEANER_THREADS)
     if threads > 0 and after.settings.integer(_CLEANER_BUFFER) // threads <= _CLEANER_THREAD_BUFFER_SIZE:

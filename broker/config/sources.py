@@ -97,7 +97,7 @@ def single_node_defaults(data_directory: str) -> dict[str, str]:
 
 
 def internal_topic_settings(replicas: int) -> dict[str, str]:
-    """The settings of the internal topics for so many brokers: without them a cluster of one or two could not create
+    """The settings of the internal topics for a number of brokers: without them one or two brokers could not create
     the topics of transactions and of share groups, whose replication factor is 3 by default.
     """
     in_sync = str(max(1, replicas - 1))

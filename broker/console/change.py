@@ -51,7 +51,7 @@ def is_confirmed(form: Mapping[str, str]) -> bool:
 
 
 def number(form: Mapping[str, str], name: str, default: int, bits: int = 32) -> int:
-    """A whole number of a form, which the field of a request with so many bits can hold. Raises `Refusal`."""
+    """A whole number of a form that fits a field of a request with `bits` bits. Raises `Refusal`."""
     text = form.get(name, "").strip()
     with contextlib.suppress(ValueError):
         value = int(text) if text else default

@@ -59,7 +59,7 @@ class Reader:
         self._budget = budget
 
     async def forward(self, key: Partition, offset: int, end: int, limit: int, characters: int) -> Found:
-        """The first `limit` records that match from an offset on, up to `end`, with about so many characters."""
+        """The first `limit` records that match from an offset on, up to `end`, with about `characters` in all."""
         found = Found([], offset, False)
         while found.next_offset < end and len(found.records) < limit and characters > 0:
             selected = await self._select(found, key, end, limit - len(found.records), characters, newest=False)
@@ -74,8 +74,8 @@ class Reader:
         return found
 
     async def back(self, key: Partition, first: int, end: int, limit: int, characters: int) -> Found:
-        """The last `limit` records that match before `end`, in the order of their offsets, with about so many
-        characters. They are looked for in windows that grow.
+        """The last `limit` records that match before `end`, in the order of their offsets, with about `characters` in
+        all. They are looked for in windows that grow.
         """
         found = Found([], end, False)
         size = min(limit, WINDOW_FIRST)
@@ -151,7 +151,7 @@ def not_decoded(offset: int, ended: WorkEnded) -> str:
 
 
 def _last(records: list[ShownRecord], limit: int, characters: int) -> list[ShownRecord]:
-    """The last records, so many and with about so many characters; one at least, if there is one."""
+    """The last records: at most `limit`, with about `characters` in all; one at least, if there is one."""
     first = len(records)
     while first and len(records) - first < limit and characters > 0:
         first -= 1

@@ -53,7 +53,7 @@ class Bounds:
                 self.lags.append(max(end - begin, 0))
 
     def furthest(self, most: int) -> list[int]:
-        """The places of the partitions that are furthest behind, at most so many, the furthest one first."""
+        """The places of the partitions that are furthest behind, `most` of them, the furthest one first."""
         lags = self.lags
         least = min(heapq.nlargest(most, lags), default=0)
         places = [place for place, lag in enumerate(lags) if lag >= least and lag] if any(lags) else []

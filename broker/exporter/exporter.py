@@ -52,7 +52,7 @@ class GroupRow(NamedTuple):
     first_ms: int | None
     uncounted: int
     partitions: Sequence[PartitionRow]
-    """Those with rows of their own: all, or none."""
+    """The partitions that have rows of their own: all of the group, or none."""
 
 
 class LagExporter:

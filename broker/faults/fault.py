@@ -153,14 +153,13 @@ class Action:
     """What a fault does: one of these."""
 
     error: ErrorCode | None = None
-    """The request has no effect, and this error is the answer for what the scope names."""
+    """The request has no effect; each element of it that is in the scope is answered with this error."""
     answer: Mapping[str, object] | None = None
     """The request has no effect, and this is the whole answer: the fields of the response that are not at their
     defaults.
     """
     delay_ms: int | None = None
-    """The answer comes so much later; the request has its effect at once. An operation on a file takes so much longer.
-    """
+    """The answer is delayed; the request has its effect at once. An operation on a file takes longer."""
     lose_answer: bool = False
     """The request has its effect, and its connection ends in place of the answer."""
     cut_answer: bool = False
@@ -233,9 +232,9 @@ class Fault:
     source: Mapping[str, object]
     """The JSON that described it."""
     calls: int = 0
-    """The requests that were in its scope."""
+    """The number of requests that were in its scope."""
     met: int = 0
-    """Those that it met."""
+    """The number of requests that it acted on."""
     _random: Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -263,14 +262,14 @@ class Fault:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it meets nothing more."""
+        """Whether the fault acts on nothing more."""
         trigger = self.trigger
         if trigger.on_call is not None:
             return self.calls >= trigger.on_call
         return trigger.times is not None and self.met >= trigger.times
 
     def meets(self, subject: Subject) -> bool:
-        """Whether it meets this one; it is counted."""
+        """Whether the fault acts on a request or an operation, which is counted."""
         if self.is_used_up or not self.scope.has(subject):
             return False
         self.calls += 1

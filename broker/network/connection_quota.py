@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.listener")
 
 BURST_S: Final = 10
-"""The time (seconds) for which the allowance of new connections accumulates: so many may arrive in one burst."""
+"""The time (seconds) for which the allowance of new connections accumulates, to be used in one burst."""
 WAIT_MS_MAX: Final = 1000
 """The longest wait (ms) of one connection because of a rate."""
 UNLIMITED: Final = 2**31 - 1

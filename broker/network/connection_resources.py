@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.connection")
 
 LONG_FRAME_SIZE: Final = 1 << 13
-"""The bytes of a frame from which on it may decode into so many objects that an executor thread has to do it."""
+"""The size of a frame (bytes) from which on an executor thread decodes it: it may become too many objects."""
 
 
 FREED_AT_ONCE: Final = 256

@@ -49,7 +49,7 @@ CACHED_FOR_S = 1.0
 """The time (seconds) for which the result of a page cache probe is reused, because each probe takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 HANDED_SIZE_MIN: Final = 1 << 16
-"""The bytes of files from which on the thread sends them: of so many the event loop saves a fifth of its time."""
+"""The bytes of files from which on the thread sends them: the event loop then saves a fifth of its time."""
 HANDED_SIZE_MAX: Final = 1 << 20
 """The bytes of files after which no further reply is handed over: the replies of one hand-over count as sent at its
 end.

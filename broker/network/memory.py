@@ -60,7 +60,7 @@ BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
 """The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
 BUFFERS_MAX: Final = 8
 RESERVED_DIVISOR: Final = 4
-"""The part of the memory, one in so many, in which frames larger than `BUFFER_SIZE` find no room."""
+"""A quarter of the memory is reserved for frames of at most `BUFFER_SIZE`."""
 PARTIAL_SIZE_FIRST: Final = 1 << 16
 """The first size (bytes) of the buffer of a partial frame that grows; it doubles as bytes arrive."""
 LENT_FROM_SIZE: Final = 1 << 12
@@ -317,8 +317,8 @@ def request_memory_size_max(config: Config) -> int | None:
 
 
 class PartialFrame:
-    """The received bytes `buffer[:size]` of a connection, from the beginning of a frame that has not arrived whole on.
-    They move from the shared receive buffer to a buffer of their own.
+    """The received bytes `buffer[:size]` of a connection, which begin with a frame that has not arrived whole. They
+    move from the shared receive buffer to a buffer of their own.
 
         lent        a reused buffer, if request memory has one free and the frame fits into it
         small       a frame of up to `SMALL_SIZE` gets all that it wants at once, without asking
@@ -474,7 +474,7 @@ class ReplyMemory:
 
 
 def receive_buffer(size: int) -> memoryview:
-    """A buffer of so many bytes in which a node receives. Its pages take memory when bytes first arrive there; a
+    """A buffer of `size` bytes in which a node receives. Its pages take memory when bytes first arrive there; a
     `bytearray` would write zeros into all of them.
     """
     return memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS))

@@ -168,7 +168,7 @@ class RequestContext:
         self.end_position = 0
         """The end of the reply among all bytes that are written to the connection."""
         self.is_long = False
-        """Whether the response has so many elements that an executor thread encodes it."""
+        """Whether an executor thread encodes the response, because it has too many elements for the event loop."""
         self.is_part = False
         """Whether the handler gets a long request part by part."""
         self.is_decoded_aside = False
@@ -406,7 +406,9 @@ class Route:
         return refuse(self)
 
     def with_handler(self, handle: Handler, decoded_size_max: int) -> Route:
-        """A route of the same API and versions with another handler, which gets larger requests as None."""
+        """A route of the same API and versions with another handler. A request that decodes into more than
+        `decoded_size_max` is not decoded: the handler gets None in its place.
+        """
 
         def bind() -> Binding:
             binding = self._bound()

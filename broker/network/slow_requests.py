@@ -34,7 +34,7 @@ NEVER_NS: Final = 1 << 60
 STAGES: Final = ("queue", "decode", "local", "remote", "encode", "response queue", "send")
 """The stages of `request_times.py`."""
 HOOKED_STAGES: Final = ("queue", "local", "send")
-"""Those of frames that a hook answers."""
+"""The stages of frames that a hook answers."""
 Pairs = list[tuple[str, object]]
 
 

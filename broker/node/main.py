@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau")
 
 GC_THRESHOLDS = (5_000, 1, 30_000)
-"""Allocations before a collection of each generation. A collection looks at what its generation kept, so these numbers
-bound its length: 0.2 ms for the first, 0.5 ms for the second. Loading, and a long request, keep every object; the
-second takes 1.5 ms if it has five of the first, and 27 ms with ten times as many in the first. All objects are
-looked at after 300 million allocations at the earliest, because replies make no reference cycles.
+"""The thresholds of Python's garbage collector, for `gc.set_threshold`. A collection visits the objects that its
+generation has kept, so these numbers bound its length even while every object is kept, as loading does: 0.2 ms for the
+first generation, 0.5 ms for the second. A second threshold of 5 makes that 1.5 ms, and ten times the first one 27 ms.
+All objects are visited after 300 million allocations at the earliest, because replies make no reference cycles.
 """
 DESCRIPTORS_WANTED: Final = 10_000
 """The number of descriptors below which a node with some hundred partitions and clients may run out of them."""

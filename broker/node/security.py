@@ -219,8 +219,8 @@ class NodeMechanisms:
         return {name: makers[name](settings, name) for name in settings.mechanisms}
 
     def login(self, settings: LoginSettings) -> ClientMechanismMaker:
-        """A function that makes this node's side of an exchange as a client. Raises ValueError if its login context
-        cannot be used.
+        """A function that makes the client's side of a SASL exchange, for this node. Raises ValueError if its login
+        context cannot be used.
         """
         module = _login_module(settings.jaas, settings.mechanism, settings.jaas_name)
         if settings.mechanism == OAUTHBEARER:

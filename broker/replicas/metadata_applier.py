@@ -132,7 +132,7 @@ class MetadataApplier:
         for topic_id, touched in delta.topics.changed.items():
             name = image.topics.by_id[topic_id].name
             for index, assigned in touched.items():
-                if self._is_new(name, topic_id, index, assigned):
+                if self._apply(name, topic_id, index, assigned):
                     new.append(CreateLog(name, topic_id, index))
         self._warn(image, delta.topics.created.values())
         self._make(new)
@@ -142,7 +142,7 @@ class MetadataApplier:
             to.fetchers.brokers_changed()
             to.in_sync_changes.brokers_changed()
 
-    def _is_new(self, name: str, topic_id: bytes, index: int, assigned: Assigned) -> bool:
+    def _apply(self, name: str, topic_id: bytes, index: int, assigned: Assigned) -> bool:
         """Apply the metadata of one partition. Returns whether its replica has to be created."""
         to = self._to
         if self._node_id not in assigned.replicas:

@@ -26,7 +26,7 @@ connection.
 RETRY_S: Final = 1.0
 """The time (seconds) without accepts after a lack of descriptors or of memory."""
 FILES_SHARE: Final = 8
-"""One descriptor in so many is kept for files."""
+"""One descriptor in eight is kept for files."""
 REFUSED_MAX: Final = 1000
 """Most connections that wait to be closed; further ones are closed at once."""
 PROBED_BEFORE: Final = 64

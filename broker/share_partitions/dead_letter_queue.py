@@ -74,7 +74,7 @@ class DeadLetterCounts:
         self.requests: Counter[str] = Counter()
         """Produce requests with dead letters."""
         self.failures: Counter[str] = Counter()
-        """Those of them that failed, also if the request is sent again."""
+        """The produce requests that failed, by group id; each one counts that is sent again."""
 
 
 class DeadLetterPorts(NamedTuple):

@@ -22,7 +22,7 @@ class SharePartitionRegistry:
         self._ports = ports
         self._of: dict[ShareKey, SharePartitionRunner] = {}
         self._former: dict[ShareKey, SharePartitionRunner] = {}
-        """Those that are gone and still store something."""
+        """The runners of partitions that are gone, while they still store something."""
 
     def __len__(self) -> int:
         return len(self._of)

@@ -199,13 +199,15 @@ class SharePartitionRunner:
     # Delivering
 
     def read_size(self, records: int) -> int | None:
-        """The bytes to read for so many records, and some more, as records differ; None if their size is not
-        known.
+        """The bytes to read for this number of records, with a margin because records differ; None if nothing was
+        read yet.
         """
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
     def was_read(self, size: int, records: int) -> None:
-        """Note that whole batches of so many bytes had so many records; 0 if a batch was larger than the read."""
+        """Note the size of a read (bytes) and its number of records, from which `read_size` follows. No records: the
+        first batch was larger than the read.
+        """
         self.record_size = size / records if records else None
 
     def acquire(

@@ -48,8 +48,8 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: ClassicRequest) -> None:
-        """For the members of a group, another kind of group is as good as none. Commits of any group create a classic
-        group, which only keeps offsets.
+        """Decide a request for a group that is missing or of another kind: a join is refused by another kind, and all
+        other requests are decided as if there were no group.
         """
         if isinstance(event, Join) and group is not None:
             refuse_other_kind(step, event)

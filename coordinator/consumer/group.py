@@ -204,7 +204,7 @@ class ConsumerGroup:
         return self.seen_image == image.version and self.epoch >= self.seen_epoch
 
     def note_seen(self, image: CoordinatorImage, epoch: int) -> None:
-        """The subscribed topics are hashed at this metadata, which leads to this group epoch."""
+        """Note that this group epoch follows from the hashes of the subscribed topics at this metadata."""
         self.seen_image, self.seen_epoch = image.version, epoch
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:

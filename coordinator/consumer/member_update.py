@@ -50,7 +50,7 @@ class MemberUpdate:
     """The group epoch after the request."""
     is_subscription_changed: bool = False
     subscriptions: Subscriptions | None = None
-    """Those of the group after the request, if the topics were looked at."""
+    """The subscriptions of the group after the request, if the topics were looked at."""
     target_epoch: int = 0
     target: Assignment = field(default_factory=dict)
     ids: dict[str, bytes | None] = field(default_factory=dict)

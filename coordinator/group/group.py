@@ -105,7 +105,7 @@ class Rebalances:
     """Counts of rebalances for the metrics, which outlive the steps."""
 
     completed: int = 0
-    """Those of classic groups that are complete."""
+    """The number of rebalances of classic groups that are complete."""
     begun: Counter[str] = field(default_factory=Counter)
     """New group epochs by the kind of the group."""
 
@@ -150,8 +150,8 @@ class GroupStep(Step[Change]):
         self.tell(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
 
     def tell_refusal(self, group_id: str, about: Named, error: ErrorCode) -> None:
-        """Add a refusal that a user has to know of. A request that names no group of this shard is not told, so that
-        made-up names push nothing out.
+        """Add a refusal that a user has to know of to the history of its group. Groups that do not exist have none, so
+        that their names push nothing out.
         """
         cause = CAUSE_OF_REFUSAL.get(error)
         if cause is not None and group_id in self.groups:
@@ -195,7 +195,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     """The requests of the kind's protocol."""
     records: tuple[RecordType, ...]
     requests_at_once: tuple[type[AboutGroup], ...] = ()
-    """Those of them that `decide_at_once` may reply to."""
+    """The types of requests that `decide_at_once` may reply to."""
     session_timer: TimerKind
     """The timer that removes a member that is not heard of. It begins anew with each request of the member."""
     is_ahead_of_log = False

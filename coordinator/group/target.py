@@ -1,5 +1,5 @@
-"""The target assignment of a group: when the next one may be computed, and where. That of a large group a thread
-computes, from the group as it was.
+"""The target assignment of a group: when the next one may be computed, and where. A thread computes the target of a
+large group, from the group as it was when the computation began.
 
     the epoch of the group grows ──▶ ComputeTarget ──▶ thread ──▶ TargetComputed ──▶ the records of the target
 
@@ -19,7 +19,7 @@ from moldau.coordinator.group.group import GroupStep, TimerKey
 
 TargetT_co = TypeVar("TargetT_co", covariant=True)
 COMPUTATION_MAX_MS: Final = 60_000
-"""A target that is not there for so long (ms) is given up, and another computation may begin."""
+"""The longest wait for a computed target (ms). It is then given up, and another computation may begin."""
 
 
 class ComputeTarget(NamedTuple):

@@ -31,7 +31,7 @@ from moldau.coordinator.group.records import (
     TopicPartition,
     TransactionEnded,
 )
-from moldau.coordinator.runtime.step import PendingChanges
+from moldau.coordinator.runtime.step import UncommittedChanges
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 
 StoreChange: TypeAlias = OffsetChange | OffsetsLoaded | TransactionEnded
@@ -136,7 +136,7 @@ class WentBack(NamedTuple):
 class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
-        self._uncommitted: PendingChanges[StoreChange] = PendingChanges()
+        self._uncommitted: UncommittedChanges[StoreChange] = UncommittedChanges()
         self._transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
         """The groups and partitions with committed records in open transactions, by producer id."""
 

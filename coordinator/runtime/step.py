@@ -201,7 +201,7 @@ class RestorableTimers(Timers[KeyT]):
                 self.schedule(key, max(deadline_ms, earliest_ms))
 
 
-class PendingChanges(Generic[ChangeT]):
+class UncommittedChanges(Generic[ChangeT]):
     """Changes in the order of the log, each with the end offset of its batch."""
 
     def __init__(self) -> None:

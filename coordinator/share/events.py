@@ -56,8 +56,8 @@ class StatesInitialized(NamedTuple):
     group_id: str
     partitions: frozenset[tuple[bytes, int]]
     failed: frozenset[tuple[bytes, int]] = frozenset()
-    """Those whose initialization failed: the next heartbeat begins it anew. If the outcome of others is not known,
-    it is repeated after the retry interval.
+    """The partitions whose initialization failed: the next heartbeat begins it anew. If an outcome is not known, the
+    initialization is repeated after the retry interval.
     """
     waiter: Waiter = NO_CLIENT
 

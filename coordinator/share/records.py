@@ -68,9 +68,9 @@ class StateTopics(NamedTuple):
     """The share partitions of a group, by the id of their topic."""
 
     initializing: Topics = NO_TOPICS
-    """Those whose initialization is under way, or failed."""
+    """The partitions whose initialization is under way, or failed."""
     initialized: Topics = NO_TOPICS
-    """Those that may be assigned."""
+    """The partitions that may be assigned."""
     deleting: Mapping[bytes, str] = NO_NAMES
     """The topics whose state is being deleted, with their names."""
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from moldau.coordinator.runtime.machine import Waiter
-from moldau.coordinator.runtime.step import PendingChanges, ReplyWhenCommitted, Step, Timers, write_error
+from moldau.coordinator.runtime.step import ReplyWhenCommitted, Step, Timers, UncommittedChanges, write_error
 from moldau.coordinator.transaction.events import ProducerIdAnswer, SendMarkers, TopicPartition, TransactionConfig
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.table import PENDING, Standing
@@ -58,7 +58,7 @@ class Transactions:
         self._unsent: dict[str, None] = {}
         """The transactional ids in a prepared state for whose markers no command was given yet."""
         self._commands = 0
-        self._changes: PendingChanges[TransactionChange] = PendingChanges()
+        self._changes: UncommittedChanges[TransactionChange] = UncommittedChanges()
         self._pending: set[str] = set()
 
     def standing(self, transactional_id: str) -> Standing:

@@ -1,8 +1,8 @@
 """The table of the controller's APIs: each row a request class and the handler that decides on it.
 
 A new API is one declaration (`protocol/messages/`), one handler (a function of the context and the request to a
-`Decision`) and one row here. A handler whose request type is not that of its row is a type error. An API whose rule of
-authorization or whose lists need more than a row says here has a module and a line in `broker/apis/` too, which count.
+`Decision`) and one row here. A handler whose request type is not that of its row is a type error. If the authorization
+or the lists of an API need more than a row can say, it also has a module and a line in `broker/apis/`, which win.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class Acquisition:
         return runs
 
     def _add(self, run: Acquired, cut_after: int | None) -> None:
-        """Note a run as in flight. With `cut_after` only so many of its records are acquired; the others become
+        """Note a run as in flight. With `cut_after` only this number of its records is acquired; the others become
         available without a delivery.
         """
         partition, (first, last, _) = self._partition, run

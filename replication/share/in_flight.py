@@ -146,7 +146,9 @@ class InFlightState:
         return True
 
     def begin_transition(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """Release as `release`, until `end_transition` says whether the share coordinator stored it."""
+        """Do what `release` does, provisionally: `end_transition` says whether the share coordinator stored the state.
+        Returns what `release` returns.
+        """
         before = self.state, self.member_id
         if not self.release(state, delivery_count_max, used_up):
             return False

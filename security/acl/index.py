@@ -212,7 +212,7 @@ class DecisionForAll(Enum):
     """The name counts."""
 
 
-class NetworkAcls:
+class CountedNetwork:
     """A network, and the number of ACLs that name it."""
 
     __slots__ = ("acls_count", "network")
@@ -235,7 +235,7 @@ class AclIndex:
     def __init__(self) -> None:
         self._bindings: dict[bytes, AclBinding] = {}
         self._kinds: dict[int, KindIndex] = {}
-        self._networks: dict[str, NetworkAcls] = {}
+        self._networks: dict[str, CountedNetwork] = {}
         """The networks of all ACLs by their text."""
 
     @property
@@ -313,7 +313,7 @@ class AclIndex:
         known = self._networks.get(text)
         if known is None:
             try:
-                known = self._networks[text] = NetworkAcls(network_of(text))
+                known = self._networks[text] = CountedNetwork(network_of(text))
             except InvalidNetwork:
                 return  # Older metadata versions allow any text as a host; this one matches no address.
         known.acls_count += 1

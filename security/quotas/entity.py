@@ -66,8 +66,8 @@ PLACES: Final = {
 
 
 def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """The keys of an entity in the order in which Apache Kafka lists them: that of a HashMap with room for just so
-    many. `present` are the keys that the entity had, in that order, `changed` those that a change sets. Keys of one
+    """The keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap made for their
+    number. `present` are the keys that the entity had, in that order, `changed` those that a change sets. Keys of one
     bucket stay in the order in which they were put there.
     """
     keys = list(dict.fromkeys((*present, *sorted(changed, key=_place))))

@@ -173,10 +173,10 @@ class ExportSource(MoldauDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         given = dict(self.options.items())
         compression, _, staging = given.pop(STAGING).partition(":")
-        return ExportReader(parse_options(given), staging, compression)
+        return ExportWriter(parse_options(given), staging, compression)
 
 
-class ExportReader(SegmentReader):
+class ExportWriter(SegmentReader):
     """Writes the records of each task as one Parquet file."""
 
     def __init__(self, options: ReadOptions, staging: str, compression: str) -> None:

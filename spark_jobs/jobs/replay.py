@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 TARGET: Final = "replayto"
 """The option that tells the tasks where and how they write."""
 ROUND_SIZE: Final = 64 << 20
-"""Bytes of segments in a round: a restart writes at most so much again, and a transaction stays short."""
+"""The bytes of segments in a round: a restart repeats at most one round, and a transaction stays short."""
 ROUND_SECONDS: Final = 2
 """With a rate: the seconds that a round stands for."""
 ROUNDS_MAX: Final = 1_000_000

@@ -166,7 +166,7 @@ def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -
 
 @contextmanager
 def exchanges_sized(session: SparkSession, size: int) -> Iterator[None]:
-    """Give the exchanges inside so many tasks as the bytes of segments need, and not fewer than there are cores.
+    """Set the number of tasks of the exchanges inside: by the bytes of segments, and at least one for each core.
 
     Spark does not join small tasks if their rows are kept for a second query, so that its 200 tasks would all run.
     """

@@ -136,7 +136,7 @@ def _opening(name: str, height: float) -> str:
 
 
 def _placed(label: str) -> tuple[str, int, str]:
-    """A label with its x and anchor. A long one is cut and begins at the left edge: the bar covers what is too wide."""
+    """A label with its x and anchor. A long one is cut and begins at the left edge; the bar is drawn over its end."""
     if len(label) <= LABEL_LENGTH_MAX:
         return label, LABEL_WIDTH - 8, "end"
     return label[: LABEL_LENGTH_MAX - 1] + "…", 0, "start"

@@ -367,8 +367,8 @@ class LogDirectory:
     # Checkpoints
 
     def note_changes(self, count_max: int | None, high_watermark: HighWatermarkOf | None = None) -> bool:
-        """Note the offsets of at most so many changed logs (None: all) for the next checkpoint. Returns whether there
-        are others.
+        """Note the offsets of at most `count_max` changed logs (None: all) for the next checkpoint. Returns whether
+        there are others.
 
         Without `high_watermark` their file stays as it is.
         """

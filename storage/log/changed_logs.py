@@ -30,7 +30,7 @@ class ChangedLogs:
         self._logs[log] = None
 
     def take(self, count_max: int | None = None) -> list[Log]:
-        """Take at most so many logs (default: all). Their next changes are noted again, also for other readers."""
+        """Take at most `count_max` logs (None: all). Their next changes are noted again, also for other readers."""
         logs = list(islice(self._logs, count_max))
         for log in logs:
             del self._logs[log]

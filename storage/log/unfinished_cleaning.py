@@ -32,8 +32,8 @@ OFFSET_NAMED_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 def own_names(fs: FileSystem, directory: str, report: Callable[[str], None] | None = None) -> list[str]:
-    """The names of the files, sorted, without those that end like a file of a segment and do not begin with its offset.
-    These are reported, and stay. Raises OSError.
+    """The names of the files, sorted. A name that ends like a segment's file but does not begin with an offset is left
+    out and reported; its file stays. Raises OSError.
 
     DIVERGES: Apache Kafka does not start with such a file.
     """

@@ -164,7 +164,7 @@ def _objects(value: object) -> dict[ObjectKind, ObjectSummary]:
 
 
 def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
-    """The manifest in an object; `key` is for the messages. Raises `CorruptObject`."""
+    """The manifest in the bytes of an object; `key` is the object's name in error messages. Raises `CorruptObject`."""
     fields = JsonFields(key, data)
     partition = RemotePartition(
         fields.get("topic", text_of), fields.get("topic_id", uuid_of), fields.get("partition", number_of)

@@ -85,7 +85,7 @@ def _reason(
     return None
 
 
-async def leftovers(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
+async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
     """The probes of interrupted starts, and expired pins, that were put before `before_ms`.
 
     Raises `RemoteStorageError`.

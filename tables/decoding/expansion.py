@@ -66,7 +66,7 @@ class Expander:
     """Decompresses the records of batches. Only one thread may use it."""
 
     def __init__(self, kept_size: int) -> None:
-        """Room for batches of `kept_size` bytes in all, and one more."""
+        """`kept_size`: the decompressed bytes that are kept until `reuse`. There is room for one more batch."""
         self._size = kept_size + ROOM_MAX
         self._room = memoryview(b"")
         self._end = 0

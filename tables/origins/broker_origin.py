@@ -32,8 +32,8 @@ class BrokerOrigin:
     def __init__(
         self, cluster: Cluster, topics: Sequence[str] | None, *, is_committed: bool, spans_min: int | None = None
     ) -> None:
-        """`topics` are the topics to look up, None for all; `spans_min` asks for at least so many spans, of fewer
-        offsets each.
+        """`topics` are the topics to look up, None for all; `spans_min` is the least number of spans to cut
+        the offsets into.
 
         Raises `Refused` if no broker answers.
         """

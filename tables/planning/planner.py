@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TASK_SIZE: Final = 64 << 20
-"""Bytes of segments for one task of a large read. Starting a task takes Spark about 40 ms; decoding so many bytes takes
+"""Bytes of segments for one task of a large read. Starting a task takes Spark about 40 ms; decoding these bytes takes
 several times as long.
 """
 TASK_SIZE_MIN: Final = 4 << 20
 """Bytes of segments for one task of a small read, at least."""
 TASKS_WANTED: Final = 2 * max(2, os.cpu_count() or 1)
-"""A small read is cut into so many tasks, so that all cores have work: two for each core of the driver's machine, and
+"""The number of tasks of a small read, so that all cores have work: two for each core of the driver's machine, and
 at least four. Spark does not tell a source how many cores its executors have. More of them cost more: a task without
 records takes some 17 ms of CPU.
 """
@@ -352,8 +352,8 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
 
 
 def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
-    """Report if a segment ends before the offsets that are read from it, as far as a cut has a last offset;
-    tasks compare the other ones (decoding/coverage.py).
+    """Report data loss if a segment ends before the offsets that are to be read from it. If the last offset of the last
+    cut is not known, its task finds out (decoding/coverage.py).
     """
     offer, segment, start_offset, end_offset = piece
     assert offer is not None and segment is not None

@@ -22,7 +22,7 @@ from moldau.tables.refusals import Refused
 BOUNDED: Final = {"partition": (0, (1 << 31) - 1), "offset": (0, (1 << 63) - 1), "timestamp": (0, (1 << 63) - 1)}
 """The columns whose bounds prune a read, with the lowest and the highest value that is looked at."""
 LISTED_MAX: Final = 1024
-"""If the partitions that a filter wants lie in a range of at most so many, each of them is looked at."""
+"""The longest range of partitions in which each one is compared with a filter."""
 
 
 class FilterBounds:

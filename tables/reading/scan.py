@@ -63,7 +63,7 @@ class Scan(ABC):
 
     @abstractmethod
     def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> TableReader:
-        """What plans and reads these columns. Its batches may have further ones. Raises `Refused`."""
+        """The reader that plans and reads these columns. Its batches may have further columns. Raises `Refused`."""
 
     @property
     def schema(self) -> pa.Schema:

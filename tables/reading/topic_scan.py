@@ -60,7 +60,7 @@ class TopicScan(Scan):
             raise Refused(f"{argument}: table={self.options.table} has no values")
 
     def sample(self, rows_max: int) -> Iterator[bytes]:
-        """About so many of the values, from the starts of segments all over the read. Raises as `reader` and
+        """About `rows_max` of the values, from the starts of segments all over the read. Raises as `reader` and
         `TableReader.read_task`.
         """
         reader = table_reader(self.options, (VALUE,), None if self.pushed == NOTHING_PUSHED else self.pushed, TASK_SIZE)

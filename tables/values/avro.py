@@ -179,7 +179,7 @@ def _logical_type(given: Mapping[str, Any], base: str) -> dict[str, Any]:
 
 
 def _digits_of(size: int) -> int:
-    """The digits that each number of so many bytes in two's complement has room for."""
+    """The number of decimal digits that always fit into `size` bytes in two's complement."""
     return len(str((1 << 8 * min(size, DECIMAL_SIZE_MAX) - 1) - 1)) - 1 if size > 0 else 0
 
 

@@ -133,7 +133,7 @@ class AvroBounds:
         self._named = named
         self._has_decimals = False
         self._shapes: dict[str, _Shape] = {}
-        """Those of records, by name: a schema may repeat one in another any number of times."""
+        """The shapes of records, by name: a schema may repeat one in another any number of times."""
         shape = self._shape(schema, ())
         self._is_shallow = shape.depth <= DEPTH_MAX and shape.values <= VALUES_MAX
         self._per_byte = shape.per_byte
@@ -317,10 +317,8 @@ class ProtobufBounds:
         self._fields_max = max(max(len(each), 1) for each in self._fields.values())
 
     def check(self, payload: bytes | memoryview) -> None:
-        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short.
-
-        A message within takes two bytes or more, and has a value for each field of its type, set or not.
-        """
+        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short."""
+        # Two bytes of the payload can be a nested message, which is decoded with a value for each field of its type.
         if len(payload) // 2 * self._fields_max <= VALUES_MAX:
             return
         data = bytes(payload)

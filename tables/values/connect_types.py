@@ -129,7 +129,7 @@ def _refuse(value: Any, path: str) -> Any:
 
 
 def _of(*kinds: type) -> Shape:
-    """Takes values of these types alone: true is not a number."""
+    """A conversion that takes only values of exactly these types: `True` is not an int."""
 
     def convert(value: Any) -> Any:
         if type(value) not in kinds:

@@ -126,9 +126,9 @@ class Seen:
         self.kinds: set[str] = set()
         """The types, by their names in JSON Schema; an integer beyond 64 bits is of none of them."""
         self._properties: dict[str, Seen] | None = {}
-        """Those of objects; None if they were too many."""
+        """The properties of objects; None if they were too many."""
         self._elements: Seen | None = None
-        """Those of arrays, and the properties of objects with too many of them."""
+        """The elements of arrays, and the properties of objects with too many of them."""
         self._fits_double = True
         """Whether a double holds each integer."""
 

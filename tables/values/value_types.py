@@ -122,8 +122,8 @@ def same_names(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def same_paths(kind: pa.DataType) -> list[str]:
-    """The names with dots among the fields of a struct that are also the path of a nested field, which Iceberg does not
-    tell apart.
+    """The fields of a struct whose name is also the path of a nested field: `a.b` beside a struct `a` with a field `b`.
+    Iceberg cannot tell the two apart.
     """
     dotted = [each.name for each in kind if "." in each.name]
     if not dotted:

@@ -79,7 +79,7 @@ class LatestReader(RecordsReader):
 
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
-    """The slice, or if a source is read by offsets, parts of it with about so many bytes."""
+    """The slice; if a source is read by offsets, its parts of about `size_max` bytes."""
     from moldau.tables.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):

@@ -124,7 +124,7 @@ class DiskNames:
         return len(self._changes)
 
     def crash(self, kept: int) -> None:
-        """Keep so many of the pending changes, and show what is on the platter."""
+        """Keep the first `kept` pending changes, drop the others, and show what is on the platter."""
         for change in self._changes[:kept]:
             change.apply()
         self._changes.clear()

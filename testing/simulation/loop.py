@@ -1,7 +1,7 @@
 """An asyncio event loop for many hosts on one virtual clock: same seed, same order of everything.
 
-What runs next is the matter of `schedule.py`. Which host and which of its lives a callback belongs to is carried by its
-contextvars context; what belongs to an ended life is dropped when its turn comes, also one of another life.
+`schedule.py` chooses the callback that runs next. The contextvars context of a callback says to which host it belongs,
+and to which of the host's lives (a crash ends one). A callback of an ended life is dropped when its turn comes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from moldau.broker.coordinators.row import CoordinatorRow, KeyType
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.shard import Shard
-from moldau.coordinator.runtime.step import PendingChanges, Step, Timers
+from moldau.coordinator.runtime.step import Step, Timers, UncommittedChanges
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
@@ -64,7 +64,7 @@ class CounterShard(Shard[Add, Count, CounterStep]):
     def __init__(self, committed_end_offset: int) -> None:
         super().__init__(committed_end_offset)
         self.committed: dict[str, int] = {}
-        self._pending: PendingChanges[Count] = PendingChanges()
+        self._pending: UncommittedChanges[Count] = UncommittedChanges()
         self._idle: Timers[str] = Timers()
 
     @property

@@ -99,7 +99,9 @@ class ProduceHook(FrameHook):
         return context
 
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        """Learn from the second produce in a row to the same partition."""
+        """Prepare for the frames that repeat this one, if it is the second in a row to its partition. Returns whether
+        such frames are answered here from now on.
+        """
         assert isinstance(request, ProduceRequest)
         self.client_id = context.client_id
         place = place_of(request)

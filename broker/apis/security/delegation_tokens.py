@@ -61,7 +61,7 @@ def renew(services: Services, context: RequestContext, request: RenewDelegationT
 
 
 def expire(services: Services, context: RequestContext, request: ExpireDelegationTokenRequest) -> object:
-    """Refuse as `renew` does."""
+    """Refuse a principal that may not use tokens at all; the controller decides about the others."""
     if not may_hold_tokens(context.principal):
         return ExpireDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=-1)
     return forward(services, context, request)

@@ -24,7 +24,7 @@ from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import AclFilter
 
 DICTIONARIES: Final = 256
-"""Of the patterns that were seen: with 100,000 patterns each has 400."""
+"""The dictionaries that share the patterns that were seen: one that grows is copied at once, so each stays small."""
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
@@ -48,7 +48,6 @@ def handle(services: Services, context: RequestContext, request: DescribeAclsReq
 
 def _described(image: MetadataImage, wanted: AclFilter) -> Answering:
     response = DescribeAclsResponse()
-    # Many small dictionaries: to let one grow would take long.
     described: list[dict[tuple[int, str, int], DescribeAclsResource]] = [{} for _ in range(DICTIONARIES)]
     for binding in image.acls.by_id.values():
         yield

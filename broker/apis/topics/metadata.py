@@ -115,8 +115,8 @@ class VisibleTopics(NamedTuple):
 
     requested: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
-    """Refusals of the topics that were named. The id of a topic is told with its name to no client that may not
-    describe it.
+    """The refusals of named topics. They never show the id of a named topic, or the name of a topic that was asked for
+    by its id.
     """
 
 
@@ -173,8 +173,8 @@ def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _is_large(question: MetadataQuery) -> bool:
-    """Whether the answer has so many partitions that it is made on an executor thread. The count stops at that
-    number.
+    """Whether the answer is made on an executor thread, because it has too many partitions for the event loop. The
+    count stops at the limit.
     """
     topics, requested = question.image.topics, question.requested
     if requested is not None and len(requested) > LARGE:

@@ -139,8 +139,8 @@ class Machine:
         return own
 
     def _controllers(self) -> tuple[str, ...]:
-        """Where a further process finds the quorum: at the first process, whatever the file says for the others. The
-        first one alone would not need to find it.
+        """The bootstrap servers of the quorum for a further process: the first process, then those of the file, which
+        may name none if the first process is the whole quorum.
         """
         bound = self.config.controller_listeners[0]
         host = "127.0.0.1" if bound.host in EVERY_INTERFACE else bound.host

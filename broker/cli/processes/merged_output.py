@@ -83,8 +83,8 @@ class MergedLog(MergedOutput):
 
 
 def with_node(line: str, node_id: int) -> str:
-    """A line of a node's log in JSON with the id of the node; another line, such as that of an interpreter that fails,
-    becomes the message of one.
+    """A line of a node's log in JSON, with the id of the node. Text that is not JSON, such as the traceback of an
+    interpreter that fails, becomes the message of such a line.
     """
     if line.startswith("{"):
         return f'{{"node": {node_id}, {line[1:]}'

@@ -35,7 +35,7 @@ def printable(text: str) -> str:
 
 
 def cut_printable(text: str, shown_max: int) -> tuple[str, bool]:
-    """At most so many characters of a printable text, and whether there are more."""
+    """The first `shown_max` characters of a printable text, and whether there are more."""
     shown = printable(text[:shown_max])
     return shown[:shown_max], len(text) > shown_max or len(shown) > shown_max
 

@@ -10,7 +10,7 @@ import pytest
 
 from moldau.broker.cli.spark import add_arguments
 from moldau.spark_jobs.jobs import replay
-from moldau.spark_jobs.jobs.export import ExportJob, ExportReader, plan_export
+from moldau.spark_jobs.jobs.export import ExportJob, ExportWriter, plan_export
 from moldau.spark_jobs.jobs.latest import LatestJob, LatestReader, plan_latest
 from moldau.spark_jobs.jobs.replay import (
     ReplayJob,
@@ -59,7 +59,7 @@ def test_latest(options: dict[str, str], chosen: dict[str, str], offsets: list[i
 def test_export(options: dict[str, str], chosen: dict[str, str], offsets: list[int], tmp_path: Path) -> None:
     planned = plan_export(ExportJob(options | chosen, "t", str(tmp_path / "out")))
     (tmp_path / "staging").mkdir()
-    reader = ExportReader(parse_options(planned.job.options), str(tmp_path / "staging"), "zstd")
+    reader = ExportWriter(parse_options(planned.job.options), str(tmp_path / "staging"), "zstd")
     named = [batch.to_pylist()[0]["name"] for task in reader.partitions() for batch in reader.read(task)]
     found = [row["offset"] for name in named for row in pq.read_table(tmp_path / "staging" / name).to_pylist()]
     assert found == offsets
