@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
-from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.selection import ShownRecord, Wanted
 from moldau.broker.console.decoding.texts import FORMS
 from moldau.broker.console.lag import fetch
@@ -20,6 +19,7 @@ from moldau.broker.console.topic_pages import INTERNAL, visible_topic
 from moldau.broker.runtime.limited_work import WorkEnded
 from moldau.kraft.image.topics import Topic
 from moldau.security.access import AclOperation, ResourceKind
+from moldau.tables.values.masks import Masks, mask_rule
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 500
@@ -176,7 +176,7 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
         visit.choice("form", FORMS),
         contents,
         visit.choice("whole", ("no", "yes")) == "yes",
-        Masks(visit.ports.config.entries("moldau.console.masks"), topic),
+        Masks(map(mask_rule, visit.ports.config.entries("moldau.console.masks")), topic),
     )
 
 

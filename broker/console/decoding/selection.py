@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
-from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.texts import (
     KEY_SHOWN,
@@ -32,6 +31,7 @@ from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
+from moldau.tables.values.masks import Masks
 
 VALUE_SHOWN: Final = 2_000
 WHOLE_SHOWN: Final = 200_000

@@ -13,7 +13,6 @@ import pytest
 
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console import lag, record_pages
-from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import EXPANDED_MAX, Piece, Selected, Wanted, select
 from moldau.broker.console.decoding.texts import KEY_SHOWN, bytes_as_text, pretty_json
@@ -21,6 +20,7 @@ from moldau.broker.runtime.limited_work import LimitedWork, WorkEnded
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.bounds import DEPTH_MAX
+from moldau.tables.values.masks import Masks, mask_rule
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of
 from tests.support.node import HOST, Node, batch, serve_and
 
@@ -28,7 +28,7 @@ from tests.support.node import HOST, Node, batch, serve_and
 def selected(
     data: bytes, count: int, schemas: Schemas | None = None, *, rules: tuple[str, ...] = (), newest: bool = False
 ) -> Selected:
-    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(rules, "t"))
+    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(map(mask_rule, rules), "t"))
     return select(Piece(0, data, (), 0, count, 500, 1 << 16, newest), wanted, schemas)
 
 

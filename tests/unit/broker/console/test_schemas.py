@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.config.internal_topics import Contents
-from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.schemas import PAUSE_MS, Schemas
 from moldau.broker.console.decoding.selection import Piece, ShownRecord, Wanted, select
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.tables.values.masks import Masks, mask_rule
 
 ORDER = {
     "type": "record",
@@ -45,7 +45,7 @@ def selected(
     form: str = "auto",
 ) -> list[ShownRecord]:
     batch = build_batch([Record(key=b"k", value=value, timestamp=1) for value in values])
-    wanted = Wanted(True, None, find, "value", form, Contents.PLAIN, True, Masks(rules, "orders"))
+    wanted = Wanted(True, None, find, "value", form, Contents.PLAIN, True, Masks(map(mask_rule, rules), "orders"))
     return select(Piece(0, batch, (), 0, len(values), 50, 1 << 20, False), wanted, schemas).records
 
 

@@ -27,12 +27,12 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 import moldau
 from moldau.broker.config.internal_topics import Contents
 from moldau.broker.console.decoder import QUESTION_CPU_S
-from moldau.broker.console.decoding.masking import Masks
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import Piece, Wanted, select
 from moldau.lake.columns import DecodedColumns, TypedColumn
 from moldau.lake.forms import RegistryForm
 from moldau.protocol.record_builder import Record, build_batch
+from moldau.tables.values.masks import Masks, mask_rule
 from moldau.tables.values.registry import SchemaSource, ValueNotDecoded
 from tests.support.segments import write_checkpoints, write_partition
 from tests.unit.lake.test_columns import batch
@@ -153,7 +153,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def by_console(value: bytes, schemas: str, directory: Path) -> str:
-    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks(("t:value.secret",), "t"))
+    wanted = Wanted(True, None, "", "any", "auto", Contents.PLAIN, True, Masks([mask_rule("t:value.secret")], "t"))
     data = build_batch([Record(value=value, timestamp=1)])
     found = select(Piece(0, data, (), 0, 1, 500, 1 << 16, False), wanted, Schemas(schemas, lambda: 0)).records[0]
     return f"{found.value.form} {found.notes}"

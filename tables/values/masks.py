@@ -1,0 +1,124 @@
+"""Masking: parts of records that are changed before a reader sees them.
+
+    TOPICS:PART[.FIELD…]      orders*:value.card.number      *:headers.authorization      users:key
+
+TOPICS is a name with wildcards; a topic whose name begins with two underscores is meant only by a rule that begins so
+too. PART is key, value or headers. FIELD names a field of JSON, at any index of the lists on the way; `*` is any name.
+Without FIELD the whole part is changed, as it is if it cannot be parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from moldau.protocol.record_builder import Record, RecordHeader
+
+PARTS: Final = ("key", "value", "headers")
+HIDDEN: Final = "***"
+"""What stands in place of a hidden value."""
+DROPPED: Final = object()
+"""What a change returns for a value that is to be left out: a whole key or value is empty then."""
+INTERNAL: Final = "__"
+
+Change: TypeAlias = Callable[[Any], object]
+"""Makes the new value of a field of JSON; of a header, or of a whole key or value, given as bytes, bytes or `DROPPED`.
+"""
+
+
+def hidden(value: object) -> object:
+    """The change that shows nothing."""
+    return HIDDEN.encode() if isinstance(value, bytes) else HIDDEN
+
+
+class MaskRule(NamedTuple):
+    """A rule: which parts of which topics it changes, and how."""
+
+    topics: str
+    part: str
+    path: Sequence[str]
+    change: Change = hidden
+
+    def means(self, topic: str) -> bool:
+        """Whether the topic is one of the rule's."""
+        return fnmatchcase(topic, self.topics) and topic.startswith(INTERNAL) <= self.topics.startswith(INTERNAL)
+
+
+def mask_rule(text: str, change: Change = hidden) -> MaskRule:
+    """A rule such as `orders*:value.card.number`. Raises ValueError."""
+    topics, _, place = text.partition(":")
+    part, *path = place.split(".")
+    if not topics or part not in PARTS or not all(path):
+        raise ValueError(f"{text} is not TOPICS:PART or TOPICS:PART.FIELD, where PART is one of {', '.join(PARTS)}")
+    if part == "headers" and path:
+        path = [".".join(path)]  # The name of a header may have points.
+    return MaskRule(topics, part, path, change)
+
+
+class Masks:
+    """The rules for one topic."""
+
+    def __init__(self, rules: Iterable[MaskRule], topic: str) -> None:
+        self._rules: dict[str, list[MaskRule]] = {}
+        for rule in rules:
+            if rule.means(topic):
+                self._rules.setdefault(rule.part, []).append(rule)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def applied(self, record: Record) -> Record:
+        """The record as it may be shown."""
+        rules = self._rules.get("headers", [])
+        headers = record.headers
+        if rules:
+            headers = tuple(each for each in (_header(rules, *header) for header in headers) if each is not None)
+        return record._replace(
+            key=self._masked("key", record.key), value=self._masked("value", record.value), headers=headers
+        )
+
+    def _masked(self, part: str, data: bytes | None) -> bytes | None:
+        rules = self._rules.get(part)
+        if not rules or data is None:
+            return data
+        for rule in rules:
+            if not rule.path:
+                return _whole(rule.change, data)
+        from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
+
+        try:
+            value = parse_json(data)
+            for rule in rules:
+                value = _changed(value, rule.path, rule.change)
+            return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        except (ValueError, HostileValue):
+            return _whole(rules[0].change, data)
+
+
+def _header(rules: Iterable[MaskRule], name: str, value: bytes | None) -> RecordHeader | None:
+    for rule in rules:
+        if not rule.path or rule.path[0] in (name, "*"):
+            changed = rule.change(b"" if value is None else value)
+            return (name, changed) if isinstance(changed, bytes) else None
+    return name, value
+
+
+def _whole(change: Change, data: bytes) -> bytes:
+    changed = change(data)
+    return changed if isinstance(changed, bytes) else b""
+
+
+def _changed(value: Any, path: Sequence[str], change: Change) -> Any:
+    """A value of JSON with what is at a path changed; the path is not empty."""
+    if isinstance(value, list):
+        return [_changed(each, path, change) for each in value]
+    if not isinstance(value, dict):
+        return value
+    name, rest = path[0], path[1:]
+    fields = {
+        key: each if name not in (key, "*") else _changed(each, rest, change) if rest else change(each)
+        for key, each in value.items()
+    }
+    return {key: each for key, each in fields.items() if each is not DROPPED}
