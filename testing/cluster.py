@@ -194,7 +194,7 @@ class Cluster(Conveniences):
         """The client of the conveniences. Raises `NoClient` if none is installed."""
         if self._client is None:
             if self._lifeline is None:
-                raise RuntimeError("the cluster does not run")
+                raise RuntimeError("the cluster does not run: use it in a with block, or call start()")
             chosen = library(self._client_name)
             self._client = client(chosen, self.client_settings(chosen.name))
         return self._client

@@ -77,6 +77,10 @@ class Conveniences(ABC):
         """The committed records of a topic, partition by partition: those that are there now, or with `count` after
         waiting until there are that many. Raises AssertionError if they are not there in time.
         """
+        if not isinstance(count, int | None):
+            raise TypeError(
+                f"the count is {count!r}: a number is needed, or nothing for the records that are there now"
+            )
         return self._records_from(topic, {}, count, timeout_s)
 
     @contextmanager

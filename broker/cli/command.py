@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
 
@@ -69,6 +69,23 @@ SUBCOMMANDS: Final = (
 
 Run = Callable[[argparse.Namespace, Invocation], int]
 
+WORDS_OF_OTHERS: Final = {
+    "--broker": "--bootstrap-server",
+    "--brokers": "--bootstrap-server",
+    "--broker-list": "--bootstrap-server",
+    "--bootstrap-servers": "--bootstrap-server",
+    "--from-beginning": "--from earliest",
+    "--max-messages": "--count",
+    "--replicas": "--replication-factor",
+    "--list": "list",
+    "--describe": "describe",
+    "--create": "create",
+    "--alter": "alter",
+    "--delete": "delete",
+    "--reset-offsets": "reset",
+}
+"""Options of Apache Kafka's tools and of other clients, and what they are here."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit status of the process."""
@@ -117,37 +134,62 @@ class HelpfulParser(argparse.ArgumentParser):
             return "\n".join(lines)
         return "\n".join(terminal.painted(line, "bold") if _is_heading(line) else line for line in lines)
 
+    def parse_known_args(  # type: ignore[override] # typeshed has one form for each kind of namespace
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse these words. What a command does not know is said with the usage of this command, not of the whole."""
+        self._words = list(args or ())
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
         """End the process with a message, and with the name that was probably meant."""
-        meant = [name for word in unknown_words(message) for name in _similar(word, names_of(self))]
+        names = names_of(self)
+        meant = dict.fromkeys(name for word in unknown_words(message, self._words) for name in _meant(word, names))
         super().error(f"{message}; did you mean {' and '.join(meant)}?" if meant else message)
 
 
-def unknown_words(message: str) -> list[str]:
-    """The commands, choices or options that argparse does not know, by its message."""
+def unknown_words(message: str, given: Sequence[str]) -> list[str]:
+    """The commands, choices or options that argparse does not know, by its message. An option in place of a command,
+    such as `--list`, makes argparse take the next word for the command: so all options that were `given` are doubtful.
+    """
+    options = message.partition("unrecognized arguments: ")[2].split()
     choice = re.search(r"invalid choice: '([^']*)'", message)
     if choice is not None:
-        return [choice[1]]
-    options = message.partition("unrecognized arguments: ")[2].split()
-    return [word.partition("=")[0] for word in options if word.startswith("--")]
+        options = [choice[1], *(word for word in given if word.startswith("--"))]
+    return [word.partition("=")[0] for word in options if choice is not None or word.startswith("--")]
 
 
 def names_of(command: argparse.ArgumentParser) -> list[str]:
-    """The options and choices of a command and of its subcommands."""
+    """The options, choices and positional arguments of a command and of its subcommands."""
     names: list[str] = []
     for action in command._actions:
         names += [option for option in action.option_strings if option.startswith("--")]
+        names += [action.metavar] if not action.option_strings and isinstance(action.metavar, str) else []
         names += [choice for choice in action.choices or () if isinstance(choice, str)]
         if isinstance(action.choices, dict):
             names += [name for each in action.choices.values() for name in names_of(each)]
     return names
 
 
-def _similar(word: str, names: Sequence[str]) -> list[str]:
-    """The name that is most like a word; empty if none is."""
+def _meant(word: str, names: Sequence[str]) -> list[str]:
+    """The name that stands for a word of other tools, or is most like it; empty if there is none."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, names, n=1)
+    if word in names:
+        return []
+    other = WORDS_OF_OTHERS.get(word, "")
+    if other.partition(" ")[0] in names:
+        return [other]
+    alone = [f"{name} without {word}" for name in names if word == f"--{_leading_word(name).lower()}"]
+    return alone or get_close_matches(word, names, n=1)
+
+
+def _leading_word(name: str) -> str:
+    """`TOPIC` of `TOPIC[:PARTITION,...]`; empty for what is not a positional argument."""
+    return re.match(r"[A-Z]*", name)[0]  # type: ignore[index] # it matches always
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:

@@ -125,6 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Serve until a signal stops the node."""
+    refuse_no_settings(arguments.file)
     overrides = [*own_settings(arguments), *arguments.override]
     if arguments.log_format is not None:
         overrides.append(f"moldau.log.format={arguments.log_format}")
@@ -156,6 +157,16 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         takes_port=arguments.file is None and "listeners" not in read_overrides(arguments.override),
     )
     return serve(config, invocation.errors, start)
+
+
+def refuse_no_settings(file: str | None) -> None:
+    """Raises `CommandError` for a port or a directory in place of a file with settings."""
+    import os  # noqa: TID251 whether the word is a directory is asked before there is an environment
+
+    if file is not None and not os.path.exists(file) and file.isdecimal():
+        raise CommandError(f"{file} is not a file with settings: a port is given as --port {file}")
+    if file is not None and os.path.isdir(file):
+        raise CommandError(f"{file} is not a file with settings: a directory for the data is given as --data {file}")
 
 
 def serve_cores(

@@ -15,6 +15,8 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 """The hosts of a bound address that is on every interface."""
+ENDPOINT: Final = "a listener is NAME://HOST:PORT, such as PLAINTEXT://:9092"
+PROTOCOL_MAP: Final = "listener.security.protocol.map takes {name}:PLAINTEXT, with the protocols of all other listeners"
 _HTTP_ADDRESS: Final = r"http://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]*):([0-9]{1,5})/?"
 _ADDRESS: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
@@ -82,10 +84,10 @@ def resolved(
 def _read_listener(entry: str, entries: tuple[str, ...], protocols: Mapping[str, str]) -> ListenerAddress:
     match = re.fullmatch(_ADDRESS, entry.strip())
     if match is None:
-        raise _error(entries, f"Unable to parse {entry} to a broker endpoint")
+        raise _error(entries, f"Unable to parse {entry} to a broker endpoint ({ENDPOINT})")
     name = match[1].upper()
     if name not in protocols:
-        raise _error(entries, f"No security protocol defined for listener {name}")
+        raise _error(entries, f"No security protocol defined for listener {name} ({PROTOCOL_MAP.format(name=name)})")
     if int(match[3]) > 65535:
         # DIVERGES: Apache Kafka accepts any number here and fails later, when it binds.
         raise _error(entries, f"Port {match[3]} of listener {name} is larger than 65535")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, broker_setting
 from moldau.broker.config.config import Config, ConfigError, ConfigValues, ControllerVoter
@@ -15,6 +16,8 @@ from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
 from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
 # Prefixes of settings for plug-ins, none of which is loaded here.
+FOLDERS: Final = ("log.dir", "log.dirs", "metadata.log.dir")
+"""Settings that name folders."""
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
 # Settings that may have a listener's prefix, besides TLS and SASL.
@@ -108,6 +111,9 @@ class _Reading:
             self.problems.append(f"{problem} ({name} takes {allowed_text(setting)})")
             return
         self.values[name] = value
+        folder = (text_of(value) or "") if name in FOLDERS else ""
+        if folder.startswith("~"):
+            self.warnings.append(f"{name}={folder}: ~ is a home folder in a shell alone; here it is a folder ~.")
         if value != default_value(setting):
             self._judge(name, setting, value)
 

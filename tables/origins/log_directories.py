@@ -25,7 +25,13 @@ from moldau.storage.checkpoints.text_checkpoint import (
     TopicPartition,
     read_offsets,
 )
-from moldau.storage.files.log_paths import DELETE_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from moldau.storage.files.log_paths import (
+    DELETE_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    parse_partition_directory,
+)
 from moldau.storage.files.port import FileSystem
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST
@@ -83,6 +89,9 @@ class LogDirectories:
         for directory in directories:
             if not fs.is_directory(directory):
                 raise Refused(f"path: {directory} is not a directory")
+            if fs.exists(f"{directory}/{LEADER_EPOCH_CHECKPOINT}"):
+                whole = directory.rpartition("/")[0]
+                raise Refused(f"path: {directory} is one partition: name the log directory that has it, {whole}")
             self._identify(directory)
         self._replicas: dict[TopicPartition, list[Replica]] = {}
         self._deleted: set[TopicPartition] = set()

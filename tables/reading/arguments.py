@@ -106,6 +106,13 @@ def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
     return chosen
 
 
+def named_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The names of columns. Raises `Refused` for a text, which would be taken for a list of letters."""
+    if isinstance(columns, str):
+        raise Refused(f'columns is the text {columns!r}: a list is needed, such as ["{columns}"]')
+    return tuple(columns)
+
+
 def _choice(name: str, bound: Bound, keys: Sequence[TopicPartition], otherwise: int) -> OffsetChoice | None:
     """The choice of one end; None if it is not given, or given as an int."""
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):

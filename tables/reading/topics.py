@@ -10,7 +10,16 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.tables.reading.arguments import Bound, Isolation, Place, Topic, offset_bounds, source_options, with_bounds
+from moldau.tables.reading.arguments import (
+    Bound,
+    Isolation,
+    Place,
+    Topic,
+    named_columns,
+    offset_bounds,
+    source_options,
+    with_bounds,
+)
 from moldau.tables.reading.scan import BATCH_ROWS, Progress, offsets_within
 from moldau.tables.reading.topic_scan import VALUE, TopicScan
 from moldau.tables.refusals import Refused
@@ -57,7 +66,7 @@ def topic_scan(
     if table != "records" and (first is not None or last is not None):
         raise Refused(f"start and end: table={table} takes no offset for all partitions")
     scan = TopicScan(
-        tuple(columns) if columns is not None else tuple(column.name for column in chosen_columns(given)),
+        named_columns(columns) if columns is not None else tuple(column.name for column in chosen_columns(given)),
         filter,
         offsets_within(first, last),
         batch_rows,

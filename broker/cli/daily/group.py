@@ -37,19 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions and their arguments."""
     actions = add_actions(parser)
     action = add_action(actions, "list", "list the groups with their kinds and states")
-    action.add_argument("names", nargs="*", metavar="NAME", help="only these; * stands for any text, as in 'orders*'")
+    action.add_argument("names", nargs="*", metavar="GROUP", help="only these; * stands for any text, as in 'orders*'")
     action.add_argument("--type", action="append", choices=KINDS, default=[], help="only this kind; may be repeated")
     action.add_argument("--state", action="append", default=[], metavar="STATE", help="only this state, such as Empty")
 
     action = add_action(actions, "describe", "show the lag of groups in records and in time, and their members")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="GROUP")
     action.add_argument("--members", action="store_true", help="the members with all that they read, not the lag")
 
     action = add_action(actions, "explain", "say why groups lag, rebalance or skip, and what to do next")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="GROUP")
 
     action = add_action(actions, "reset", "set where a group without members goes on")
-    action.add_argument("name", metavar="NAME")
+    action.add_argument("name", metavar="GROUP")
     where = action.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--to", metavar="WHERE", help="earliest, latest, current, an offset, a time, or a duration ago such as 1h"
@@ -61,11 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dry_run(action)
 
     action = add_action(actions, "delete", "delete groups without members, with their offsets")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="GROUP")
     add_dry_run(action)
 
     action = add_action(actions, "delete-offsets", "delete the offsets of a group in topics that it does not read")
-    action.add_argument("name", metavar="NAME")
+    action.add_argument("name", metavar="GROUP")
     _add_topics(action, "may be repeated", is_required=True)
     add_dry_run(action)
 

@@ -138,6 +138,10 @@ def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> 
         or properties.get("bootstrap.servers")
         or DEFAULT_BOOTSTRAP
     )
+    if "://" in text:
+        raise WrongArguments(
+            f"--bootstrap-server {text}: a broker is named by host:port, without {text.partition('://')[0]}://"
+        )
     try:
         bootstrap = tuple(address_of(each.strip()) for each in text.split(",") if each.strip())
     except Refused:

@@ -24,8 +24,10 @@ def duration_ms(text: str, option: str) -> int:
     return found
 
 
-def time_ms(text: str, option: str, now_ms: int) -> int:
-    """A time in ms since 1970; a duration is that long before now. Raises `WrongArguments`."""
+def time_ms(text: str, option: str, now_ms: int, places: str = "") -> int:
+    """A time in ms since 1970; a duration is that long before now. Raises `WrongArguments`, which says what the option
+    takes besides times (`places`).
+    """
     if text == "now":
         return now_ms
     if text.isdecimal():
@@ -40,7 +42,7 @@ def time_ms(text: str, option: str, now_ms: int) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise WrongArguments(f"{option} {text}: a time is {TIMES}") from None
+        raise WrongArguments(f"{option} {text} is not {places}a time: {TIMES}") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -35,17 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions and their arguments."""
     actions = add_actions(parser)
     action = add_action(actions, "list", "list the topics with their partitions and replicas")
-    action.add_argument("names", nargs="*", metavar="NAME", help="only these; * stands for any text, as in 'orders*'")
+    action.add_argument("names", nargs="*", metavar="TOPIC", help="only these; * stands for any text, as in 'orders*'")
     action.add_argument("--internal", action="store_true", help="the internal topics too, such as __consumer_offsets")
     action.add_argument("--under-replicated", action="store_true", help="only those with replicas that are not in sync")
 
     action = add_action(
         actions, "describe", "show partitions, leaders, replicas, offsets, sizes and settings of topics"
     )
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="TOPIC")
 
     action = add_action(actions, "create", "make topics")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="TOPIC")
     action.add_argument("-p", "--partitions", type=int, metavar="N", help="default: num.partitions of the cluster")
     action.add_argument(
         "-r", "--replication-factor", type=int, metavar="N", help="default: default.replication.factor of the cluster"
@@ -58,19 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--dry-run", action="store_true", help="have the cluster check it, and make nothing")
 
     action = add_action(actions, "alter", "add partitions to topics, change their settings")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="TOPIC")
     action.add_argument("-p", "--partitions", type=int, metavar="N", help="how many there are afterwards")
     _add_settings(action, "--set", "--config")
     action.add_argument("--unset", action="append", default=[], metavar="NAME", help="a setting that gets its default")
     action.add_argument("--dry-run", action="store_true", help="have the cluster check it, and change nothing")
 
     action = add_action(actions, "delete", "delete topics with their records")
-    action.add_argument("names", nargs="+", metavar="NAME")
+    action.add_argument("names", nargs="+", metavar="TOPIC")
     action.add_argument("--if-exists", action="store_true", help="leave out those that are not there")
     add_dry_run(action)
 
     action = add_action(actions, "delete-records", "delete the oldest records of topics")
-    action.add_argument("names", nargs="*", metavar="NAME")
+    action.add_argument("names", nargs="*", metavar="TOPIC")
     action.add_argument("--before", metavar="WHERE", help="an offset, a time, a duration ago such as 7d, or latest")
     action.add_argument("--partition", type=int, action="append", metavar="N", help="only this one; may be repeated")
     action.add_argument(

@@ -58,13 +58,14 @@ OF_THE_KIT: tuple[tuple[str, Failing, str], ...] = (
     ("one user in place of a list", lambda: Cluster(secure=True, users="carol"), 'such as ["alice"]'),
     ("settings as a text", lambda: Cluster(settings="num.partitions=3"), 'such as {"num.partitions": 3}'),  # type: ignore[arg-type]
     ("a list as a setting", lambda: Cluster(settings={"log.dirs": ["a", "b"]}), "lists have commas"),
+    ("one that is not started", lambda: Cluster().produce("orders", "x"), "in a with block, or call start()"),
     ("a number of nodes as a text", lambda: Cluster("3"), "has at least one node"),  # type: ignore[arg-type]
 )
 
 
 @pytest.mark.parametrize(("failing", "remedy"), [each[1:] for each in OF_THE_KIT], ids=[each[0] for each in OF_THE_KIT])
 def test_arguments_of_a_cluster(failing: Failing, remedy: str) -> None:
-    with pytest.raises((ValueError, TypeError)) as raised:
+    with pytest.raises((ValueError, TypeError, RuntimeError)) as raised:
         failing()
     assert remedy in str(raised.value) and "\n" not in str(raised.value)
 
@@ -92,6 +93,8 @@ def test_what_is_asked_of_a_cluster(kafka: Cluster) -> None:
         kafka.produce("orders", "x", headers=["trace"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"those of a secure cluster: @pytest\.mark\.moldau\(secure=True\)"):
         kafka.allow("alice", "READ", topic="orders")
+    with pytest.raises(TypeError, match="the count is '3': a number is needed"):
+        kafka.records("orders", "3")  # type: ignore[arg-type]
     with pytest.raises(FaultRefused, match="add the fixture kafka_faults to the test"):
         kafka.clock.advance(hours=1)
     with pytest.raises(AssertionError, match=r"0 of 1 records are in ordrs after 0\.1 s: there is no such topic"):
@@ -115,6 +118,25 @@ def test_a_setting_that_is_misspelt_in_a_file() -> None:
     assert warning.endswith("it has no effect (did you mean log.retention.hours?).")
     (warning,) = checked_config(NODE | {"zzz": "24"}).warnings
     assert "did you mean" not in warning
+
+
+def test_a_home_folder_in_a_file() -> None:
+    (warning,) = checked_config(NODE | {"log.dirs": "~/data"}).warnings
+    assert warning == "log.dirs=~/data: ~ is a home folder in a shell alone; here it is a folder ~."
+
+
+@pytest.mark.parametrize(
+    ("listeners", "remedy"),
+    [
+        ("9092,CONTROLLER://:9093", "a listener is NAME://HOST:PORT, such as PLAINTEXT://:9092"),
+        ("INSIDE://:9092,CONTROLLER://:9093", "listener.security.protocol.map takes INSIDE:PLAINTEXT"),
+    ],
+)
+def test_listeners_that_are_no_addresses(listeners: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        checked_config(NODE | {"listeners": listeners})
+    (problem,) = raised.value.problems
+    assert remedy in problem
 
 
 def test_a_value_that_a_setting_does_not_take() -> None:
@@ -141,6 +163,16 @@ OF_READERS: tuple[tuple[str, Callable[[str], object], str], ...] = (
         "a time with a time zone",
     ),
     ("a directory that is not there", lambda data: moldau.read_topic(f"{data}/no", "orders"), "is not a directory"),
+    (
+        "the directory of a partition",
+        lambda data: moldau.read_topic(f"{data}/orders-0", "orders"),
+        "is one partition: name the log directory that has it, ",
+    ),
+    (
+        "one column in place of a list",
+        lambda data: moldau.read_topic(data, "orders", columns="offset"),
+        'a list is needed, such as ["offset"]',
+    ),
 )
 
 
@@ -206,6 +238,12 @@ def test_an_extra_that_is_not_installed(
     [
         ("serv", "did you mean serve"),
         ("serve --overide num.partitions=3", "did you mean --override"),
+        ("topic list --broker h:1", "did you mean --bootstrap-server?"),
+        ("topic --list --bootstrap-server h:1", "did you mean list?"),
+        ("topic create orders --replicas 3", "did you mean --replication-factor?"),
+        ("consume orders --from-beginning", "did you mean --from earliest?"),
+        ("consume --topic orders", "did you mean TOPIC[:PARTITION,...] without --topic?"),
+        ("topic create --topic orders", "did you mean TOPIC without --topic?"),
     ],
 )
 def test_a_word_of_the_command_line_that_is_misspelt(
@@ -213,4 +251,38 @@ def test_a_word_of_the_command_line_that_is_misspelt(
 ) -> None:
     with pytest.raises(SystemExit):
         main(words.split())
-    assert remedy in capsys.readouterr().err
+    assert remedy in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("serve 9093", "9093 is not a file with settings: a port is given as --port 9093"),
+        ("serve FOLDER", "FOLDER is not a file with settings: a directory for the data is given as --data FOLDER"),
+        ("topic list -b PLAINTEXT://h:1", "a broker is named by host:port, without PLAINTEXT://"),
+    ],
+)
+def test_an_argument_of_another_kind(
+    words: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.replace("FOLDER", str(tmp_path)).split()) in (1, 2)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith(remedy.replace("FOLDER", str(tmp_path)))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("produce orders hello", "hello is not a file; a value comes by standard input: echo hello | moldau produce"),
+        ("consume orders --from begining", "begining is not earliest, latest, an offset, -N or a time: "),
+    ],
+)
+def test_what_the_daily_commands_do_not_take(
+    words: str, remedy: str, kafka: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "orders" not in kafka.topics():
+        kafka.create_topic("orders")
+    assert main([*words.split(), "-b", kafka.bootstrap_servers]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert remedy in said

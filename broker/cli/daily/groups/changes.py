@@ -95,7 +95,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
         return dict.fromkeys(keys, EARLIEST if where == "earliest" else LATEST)
     if where.isdecimal() and len(where) < 11:
         return dict.fromkeys(keys, int(where))
-    moment = time_ms(where, "--to", session.now_ms())
+    moment = time_ms(where, "--to", session.now_ms(), "earliest, latest, current, an offset or ")
     found = client.offsets(dict.fromkeys(keys, moment))
     return {key: offset if offset >= 0 else LATEST for key, offset in found.items()}
 

@@ -19,6 +19,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
 
 WAIT_MS: Final = 500
+PLACES: Final = "earliest, latest, an offset, -N or "
+"""What `--from` and `--until` take besides times."""
 
 
 def consume(session: Session) -> int:
@@ -185,7 +187,7 @@ def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
         return client.offsets(dict.fromkeys(keys, LATEST), is_committed=given.read_committed)
     if given.until is None:
         return {}
-    if not given.until.isdecimal() and time_ms(given.until, "--until", session.now_ms()) > session.now_ms():
+    if not given.until.isdecimal() and time_ms(given.until, "--until", session.now_ms(), PLACES) > session.now_ms():
         raise WrongArguments(f"--until {given.until} is in the future: end by Ctrl-C or -n")
     return _offsets_at(session, given.until, "--until", keys)
 
@@ -200,6 +202,6 @@ def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]
     if where.startswith("-") and where[1:].isdecimal():
         starts, ends = (client.offsets(dict.fromkeys(keys, which)) for which in (EARLIEST, LATEST))
         return {key: max(starts[key], ends[key] - int(where[1:])) for key in keys}
-    found = client.offsets(dict.fromkeys(keys, time_ms(where, option, session.now_ms())))
+    found = client.offsets(dict.fromkeys(keys, time_ms(where, option, session.now_ms(), PLACES)))
     late = client.offsets(dict.fromkeys((key for key in keys if found[key] < 0), LATEST))
     return {**found, **late}

@@ -21,6 +21,7 @@ PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
 """How long standard input may be without a line before what was read is sent."""
 STANDARD_INPUT: Final = "-"
+NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
 ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
@@ -78,6 +79,8 @@ def _opened(file: str) -> BinaryIO:
         return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
     try:
         return open(file, "rb")
+    except FileNotFoundError:
+        raise WrongArguments(NO_FILE.format(file=file)) from None
     except OSError as problem:
         raise WrongArguments(f"{file} cannot be read: {problem.strerror}") from None
 
@@ -218,6 +221,6 @@ def _rows_of_parquet(file: str, shape: RecordShape) -> Iterator[OutgoingRecord]:
                 for row in batch.to_pylist():
                     yield _of_row(row, shape)
     except FileNotFoundError:
-        raise WrongArguments(f"{file} cannot be read: No such file or directory") from None
+        raise WrongArguments(NO_FILE.format(file=file)) from None
     except (ValueError, OSError, pa.ArrowException) as problem:
         raise Failure(f"{file}: {problem}") from None
