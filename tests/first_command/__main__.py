@@ -38,7 +38,11 @@ import sys, time
 from confluent_kafka import Consumer, KafkaException, Producer
 servers, topic, count, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 failed = []
-producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": int(seconds * 1000), "log_level": 0})
+wait_ms = int(seconds * 1000)
+producer = Producer({
+    "bootstrap.servers": servers, "message.timeout.ms": wait_ms, "topic.metadata.propagation.max.ms": wait_ms,
+    "log_level": 0,
+})
 for number in range(3):
     producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
 assert producer.flush(seconds) == 0 and not failed, failed
@@ -49,7 +53,9 @@ values = [message.value() for message in consumer.consume(count, timeout=seconds
 consumer.close()
 assert values == [str(number % 3).encode() for number in range(count)], values
 """
-"""Produces three records, and reads all `count` that the topic has then."""
+"""Produces three records, and reads all `count` that the topic has then. A topic that is unknown when the node begins
+to serve is not given up: librdkafka counts its 30 s from the first look, while the first command still installs.
+"""
 
 
 class Wrong(Exception):

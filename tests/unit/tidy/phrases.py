@@ -9,24 +9,25 @@ import tokenize
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from tests.unit.tidy.sources import parsed
+
 
 class Phrase(NamedTuple):
     """What is not written, and what is written for it."""
 
     pattern: re.Pattern[str]
     instead: str
-    anywhere: str
-    """A pattern that is found at least where `pattern` is, whatever stands in front."""
+    lowered: str
+    """A pattern that is found in the lowered text at least where `pattern` is, whatever stands in front."""
 
 
 def _phrase(pattern: str, instead: str) -> Phrase:
-    whole = rf"\b(?:{pattern})\b"
-    return Phrase(re.compile(whole, re.IGNORECASE), instead, f"(?i:{whole})")
+    return Phrase(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead, pattern)
 
 
 def _opening(pattern: str, instead: str) -> Phrase:
     """At the beginning of a sentence only."""
-    return Phrase(re.compile(rf"(?:^|[.:!?] )(?:{pattern})\b"), instead, rf"\b(?:{pattern})\b")
+    return Phrase(re.compile(rf"(?:^|[.:!?] )(?:{pattern})\b"), instead, pattern.lower())
 
 
 PHRASES: Final = (
@@ -88,18 +89,20 @@ NAMES: Final = frozenset(
 _SETTING: Final = "broker_silence_fence_ms"
 """An identifier may be the name of the setting `moldau.broker.silence.fence.ms`."""
 
+WHERE: Final = re.compile(r"(?i)\bwhere\b")
 _WORDS_MIN: Final = 3
 """A string literal of fewer words is a name, a format or a token."""
 
 
-_ANY: Final = re.compile("|".join(each.anywhere for each in PHRASES))
+_ANY: Final = re.compile(rf"\b(?:{'|'.join(each.lowered for each in PHRASES)})\b")
+"""For lowered text: a sixth of the time of a pattern that ignores the case."""
 _BETWEEN_WORDS: Final = re.compile(r"""(?:\s|\\n|#|(?<!\w)[A-Za-z]{0,2}["']|["'])+""")
 """What may stand between two words of prose: white space, the mark of a comment, the ends of adjacent literals."""
 
 
 def may_say(text: str) -> bool:
     """Whether a phrase may stand in a module: False for most, which need no closer look."""
-    return _ANY.search(_BETWEEN_WORDS.sub(" ", text)) is not None
+    return _ANY.search(_BETWEEN_WORDS.sub(" ", text).lower()) is not None
 
 
 class Finding(NamedTuple):
@@ -137,7 +140,7 @@ def in_module(text: str) -> list[Finding]:
     found: list[Finding] = []
     if not may_say(text):
         return found
-    tree = ast.parse(text)
+    tree = parsed(text)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -154,7 +157,7 @@ def in_names(text: str) -> list[Finding]:
     bound: list[tuple[int, str]] = []
     if not names_in(re.sub(r"\W+", "_", text)):
         return []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             bound.append((node.lineno, node.name))
         elif isinstance(node, ast.arg):
@@ -175,13 +178,15 @@ def names_in(identifier: str) -> list[str]:
 
 def wheres(text: str) -> int:
     """How often the docstrings and the comments of a module say "where"."""
+    if not WHERE.search(text):
+        return 0
     docstrings = (
         node.value.value
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
     comments = (comment for _, comment in _comments(text))
-    return sum(len(re.findall(r"(?i)\bwhere\b", prose)) for prose in (*docstrings, *comments))
+    return sum(len(WHERE.findall(prose)) for prose in (*docstrings, *comments))
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:

@@ -48,12 +48,16 @@ def text_of(path: Path) -> str:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
+    return parsed(text_of(path))
+
+
+def parsed(text: str) -> ast.Module:
     """The tree of a module. The garbage collector would look at all earlier trees for each one: that took most of the
     time of these tests.
     """
     gc.disable()
     try:
-        return ast.parse(text_of(path))
+        return ast.parse(text)
     finally:
         gc.freeze()
         gc.enable()
