@@ -1,0 +1,161 @@
+"""The metadata of a restored cluster: that of the backup, on nodes that have not registered yet.
+
+Topics keep their ids, settings, permissions, users, quotas and feature levels stay. Registrations go: each node
+registers anew at its first start. Every replica of a partition has the same log, so all are in sync and none leads; the
+controller elects a leader once one of them has registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from moldau.kraft.image.cluster import ClusterImage
+from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
+from moldau.kraft.topic_names import may_collide, metric_name
+
+MIN_IN_SYNC: Final = "min.insync.replicas"
+DEFAULT_LISTENER: Final = "CONTROLLER"
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which topics are restored, and on which nodes."""
+
+    single_node: int | None = None
+    """The node that gets one replica of every partition; None: the nodes of the backup."""
+    topics: frozenset[str] | None = None
+    """The topics to restore; None for all."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """The new names of topics."""
+    voters: Mapping[int, Address] = field(default_factory=dict)
+    """The addresses of controllers by node; the others keep theirs."""
+
+    def name_of(self, topic: str) -> str:
+        return self.renames.get(topic, topic)
+
+    def has(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
+
+def nodes_of(image: MetadataImage, quorum: QuorumDescription, placement: Placement) -> list[int]:
+    """The nodes of the restored cluster: those that registered, vote or have a replica."""
+    if placement.single_node is not None:
+        return [placement.single_node]
+    nodes = {*image.cluster.brokers, *image.cluster.controllers}
+    nodes.update(quorum.voters.ids if quorum.voters is not None else ())
+    nodes.update(
+        replica
+        for topic, _, partition in image.topics.partitions()
+        if placement.has(topic.name)
+        for replica in partition.replicas
+    )
+    return sorted(nodes)
+
+
+def restored_image(
+    image: MetadataImage,
+    placement: Placement,
+    directories: Mapping[int, bytes],
+    last_epochs: Mapping[TopicPartition, int],
+    next_producer_id: int,
+) -> MetadataImage:
+    """The image of the restored cluster.
+
+    `directories`: the id of each node's directory. `last_epochs`: the highest leader epoch in each log, by the topic's
+    name in the backup: elections may have followed the snapshot of the metadata. `next_producer_id`: the lowest id
+    that no log has.
+    """
+    return image._replace(
+        cluster=ClusterImage(),
+        topics=_restored_topics(image.topics, placement, directories, last_epochs),
+        configs=_restored_configs(image, placement),
+        next_producer_id=max(image.next_producer_id, next_producer_id),
+    )
+
+
+def restored_quorum(
+    quorum: QuorumDescription, placement: Placement, directories: Mapping[int, bytes]
+) -> QuorumDescription:
+    """The quorum of the restored cluster. With kraft.version 0 the configuration of its nodes names the voters."""
+    if quorum.voters is None:
+        return quorum
+    node = placement.single_node
+    kept = quorum.voters.by_id if node is None else {node: quorum.voters.by_id.get(node, VoterNode(node))}
+    listeners = [name for voter in quorum.voters.by_id.values() for name, _ in voter.endpoints]
+    voters = []
+    for node_id, voter in kept.items():
+        endpoints, address = voter.endpoints, placement.voters.get(node_id)
+        if address is not None:
+            endpoints = tuple((name, address) for name in dict.fromkeys(listeners or [DEFAULT_LISTENER]))
+        voters.append(voter._replace(directory_id=directories[node_id], endpoints=endpoints))
+    return quorum._replace(voters=VoterSet.of(voters))
+
+
+def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[ConfigResource, str]]:
+    """The settings `min.insync.replicas` above 1, with their values, that one replica could not meet."""
+    if placement.single_node is None:
+        return []
+    return [
+        (resource, settings[MIN_IN_SYNC])
+        for resource, settings in image.configs.by_resource.items()
+        if settings.get(MIN_IN_SYNC, "1") != "1"
+        and (resource.type != ResourceType.TOPIC or placement.has(resource.name))
+    ]
+
+
+def _restored_topics(
+    topics: TopicsImage,
+    placement: Placement,
+    directories: Mapping[int, bytes],
+    last_epochs: Mapping[TopicPartition, int],
+) -> TopicsImage:
+    kept = {}
+    for topic in topics.by_id.values():
+        if placement.has(topic.name):
+            partitions = {
+                index: _restored_partition(each, placement, directories, last_epochs.get((topic.name, index), -1))
+                for index, each in topic.partitions.items()
+            }
+            kept[topic.id] = Topic(placement.name_of(topic.name), topic.id, partitions)
+    empty = TopicsImage()
+    names = [topic.name for topic in kept.values()]
+    return TopicsImage(
+        empty.by_id.updated(kept),
+        empty.ids.updated({topic.name: topic.id for topic in kept.values()}),
+        empty.metric_names.updated({metric_name(name): name for name in names if may_collide(name)}),
+    )
+
+
+def _restored_partition(
+    partition: PartitionRegistration, placement: Placement, directories: Mapping[int, bytes], last_epoch: int
+) -> PartitionRegistration:
+    stay = tuple(each for each in partition.replicas if each not in partition.removing_replicas) or partition.replicas
+    replicas = stay if placement.single_node is None else (placement.single_node,)
+    return PartitionRegistration(
+        replicas=replicas,
+        isr=replicas,
+        leader=NO_LEADER,
+        leader_epoch=max(partition.leader_epoch, last_epoch),
+        partition_epoch=partition.partition_epoch + 1,
+        directories=tuple(directories[each] for each in replicas),
+    )
+
+
+def _restored_configs(image: MetadataImage, placement: Placement) -> ConfigsImage:
+    lowered = {resource for resource, _ in lowered_settings(image, placement)}
+    kept = {}
+    for resource, settings in image.configs.by_resource.items():
+        if resource in lowered:
+            settings = {**settings, MIN_IN_SYNC: "1"}
+        if resource.type != ResourceType.TOPIC:
+            kept[resource] = settings
+        elif placement.has(resource.name):
+            kept[ConfigResource(resource.type, placement.name_of(resource.name))] = settings
+    return ConfigsImage(ConfigsImage().by_resource.updated(kept))

@@ -1,0 +1,364 @@
+"""Settles the transactions of logs that end at different instants: each is whole or absent in all of them.
+
+A transaction stays committed if its coordinator had decided so at the moment: before any log was asked for its end,
+so all logs have its records. A log without its marker gets one. If the source could not ask in that order, every
+partition of the transaction must have its marker. Every other transaction that has records is aborted: a marker is
+appended, or a marker that committed it is rewritten. An aborted one aborts with it
+
+* the later transactions of its transactional id, which may rest on what it wrote, and
+* each transaction that commits an offset beyond its first record in a partition: it has read the record.
+
+So no transaction that was decided before the first question is aborted: whatever it has read was decided before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from moldau.backup.observed import Decision, Marker, ObservedLog, ObservedStates, Span, highest_epochs
+from moldau.coordinator.group.records import TopicPartition
+from moldau.coordinator.transaction.events import EPOCH_BUMP_VERSION, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import (
+    COMPLETE_ABORT,
+    EPOCH_MAX,
+    ONGOING,
+    PREPARE_COMMIT,
+    Transaction,
+    completed,
+)
+from moldau.protocol.control_records import end_transaction_marker
+
+NO_DECISIONS: Final[list[Decision]] = []
+
+
+class Reason(Enum):
+    """Why a transaction is aborted that its coordinator committed."""
+
+    LATER = "it was committed after the moment"
+    CUT = "some of its records lie beyond the moment"
+    OPEN = "a log has no marker of it, and may lack records"
+    FOLLOWS = "an earlier transaction of its transactional id is undone"
+    DEPENDS = "it has read records of a transaction that is undone"
+
+
+class Undone(NamedTuple):
+    """A committed transaction that the settlement aborts."""
+
+    decision: Decision
+    reason: Reason
+    because: str = ""
+    """The partition that is cut or has no marker, or the transactional id on which it depends."""
+
+
+class Ended(NamedTuple):
+    """A transaction without a marker in a log, which gets one there."""
+
+    transactional_id: str | None
+    """None if no record names the producer's: its transactional id had expired, or was made after the moment."""
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    partition: TopicPartition
+
+
+@dataclass(slots=True)
+class LogChanges:
+    """What changes in one log."""
+
+    rewritten: set[int] = field(default_factory=set)
+    """The offsets of the markers that commit a transaction and are to abort it."""
+    markers: list[NewMarker] = field(default_factory=list)
+    """The markers to append."""
+
+
+class NewMarker(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+    def batch(self, offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
+        """The marker as a batch at an offset."""
+        return end_transaction_marker(
+            commits=self.is_commit,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp=timestamp_ms,
+            base_offset=offset,
+            partition_leader_epoch=leader_epoch,
+        )
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What is changed so that every transaction is whole or absent."""
+
+    undone: list[Undone] = field(default_factory=list)
+    """The committed transactions that are aborted, if any log has something of them."""
+    ended: list[Ended] = field(default_factory=list)
+    logs: dict[TopicPartition, LogChanges] = field(default_factory=dict)
+    """What changes in each log; no entry for one that stays as it is."""
+    states: dict[int, list[TransactionChange]] = field(default_factory=dict)
+    """The records to append to each partition of `__transaction_state`."""
+    next_producer_id: int = 0
+    """No producer has had this id or a higher one."""
+
+
+def settle(
+    logs: Mapping[TopicPartition, ObservedLog], states: Mapping[int, ObservedStates], moment_ms: int
+) -> Settlement:
+    """Settle the transactions of all partitions. All logs have been read to their ends."""
+    return _Settling(logs, states, moment_ms).settled()
+
+
+class _Settling:
+    def __init__(
+        self, logs: Mapping[TopicPartition, ObservedLog], states: Mapping[int, ObservedStates], moment_ms: int
+    ) -> None:
+        self._logs = logs
+        self._states = states
+        self._moment_ms = moment_ms
+        self._decisions: dict[str, list[Decision]] = {}
+        """By transactional id, in the order of the log."""
+        self._listed: dict[tuple[int, TopicPartition], list[Decision]] = {}
+        """By producer id and each partition that they name, in the order of the log."""
+        self._alike: dict[tuple[int, TopicPartition, int, bool], list[Decision]] = {}
+        """The same, by epoch and outcome too: what a marker says."""
+        self._decided: dict[Span, Decision] = {}
+        self._undone: dict[Decision, Undone] = {}
+        self._epochs = highest_epochs(logs.values())
+        self._owners: dict[int, tuple[str, int]] = {}
+        """The transactional id of each producer id, and the partition of its state."""
+        self._aborted: set[int] = set()
+        """The producers of which something is aborted that no decision before the moment aborted."""
+        self._result = Settlement()
+
+    def settled(self) -> Settlement:
+        self._index()
+        for partition, log in self._logs.items():
+            self._match(partition, log)
+        self._undo()
+        for partition, log in self._logs.items():
+            self._change(partition, log)
+        for states in self._states.values():
+            self._settle_states(states)
+        result = self._result
+        touched = {id(decision) for decision in self._touched()}
+        result.undone = [each for each in self._undone.values() if id(each.decision) in touched]
+        seen = [*self._epochs, *(states.producer_id_max for states in self._states.values())]
+        result.next_producer_id = max(seen, default=-1) + 1
+        return result
+
+    def _index(self) -> None:
+        for states in self._states.values():
+            for decision in states.decisions:
+                transactional_id, transaction = decision.transactional_id, decision.transaction
+                producer_id = transaction.producer_id
+                self._decisions.setdefault(transactional_id, []).append(decision)
+                for partition in transaction.partitions:
+                    self._listed.setdefault((producer_id, partition), []).append(decision)
+                    said = producer_id, partition, transaction.producer_epoch, decision.is_commit
+                    self._alike.setdefault(said, []).append(decision)
+                self._owners[producer_id] = transactional_id, states.partition
+            for transactional_id, (_, transaction) in states.known.items():
+                self._owners[transaction.producer_id] = transactional_id, states.partition
+
+    # Which decision each span belongs to
+
+    def _match(self, partition: TopicPartition, log: ObservedLog) -> None:
+        last: dict[int, Decision] = {}
+        for span in log.spans:
+            if span.marker is None:
+                listed = self._listed.get((span.producer_id, partition), NO_DECISIONS)
+                found = self._awaited_by(span, listed, last.get(span.producer_id))
+            else:
+                said = span.producer_id, partition, span.marker.producer_epoch, span.marker.is_commit
+                found = self._marked_by(span.marker, self._alike.get(said, NO_DECISIONS))
+            if found is not None:
+                last[span.producer_id] = self._decided[span] = found
+                found.spans.setdefault(partition, []).append(span)
+
+    def _marked_by(self, marker: Marker, alike: list[Decision]) -> Decision | None:
+        """The decision of a marker among those with its outcome and epoch; None if compaction has removed it. The epoch
+        names it in protocol 2; in protocol 1 many transactions have one epoch, and the time tells which it is."""
+        if not alike or is_bumped(alike[0]):
+            return alike[0] if alike else None
+        place = bisect_right(alike, marker.timestamp_ms, key=lambda each: each.transaction.updated_ms)
+        near = alike[max(0, place - 1) : place + 1]
+        found = min(near, key=lambda each: each.distance_ms(marker.timestamp_ms))
+        since_ms = self._states[found.state_partition].known_since_ms[found.transactional_id]
+        return None if marker.timestamp_ms - since_ms < found.distance_ms(marker.timestamp_ms) else found
+
+    def _awaited_by(self, span: Span, listed: list[Decision], last: Decision | None) -> Decision | None:
+        """The decision of a span whose marker is not in the backup; None if the transaction is not decided in it."""
+        for each in listed:
+            is_marked = self._states[each.state_partition].has_all_markers(each)
+            is_after = last is None or each.offset > last.offset
+            if is_after and not is_marked and ends(each, span.producer_epoch):
+                return each
+        return None
+
+    # Which transactions are undone
+
+    def _undo(self) -> None:
+        found: list[Undone] = []
+        for decision in self._committed():
+            if decision.offset >= self._states[decision.state_partition].moment_offset:
+                found.append(Undone(decision, Reason.LATER))
+            elif (cut := self._cut_in(decision)) is not None:
+                found.append(Undone(decision, Reason.CUT, f"{cut[0]}-{cut[1]}"))
+            elif (open_in := self._open_in(decision)) is not None:
+                found.append(Undone(decision, Reason.OPEN, f"{open_in[0]}-{open_in[1]}"))
+        readers = self._readers()
+        while found:
+            undone = found.pop()
+            if undone.decision not in self._undone:
+                self._undone[undone.decision] = undone
+                found += self._dependents(undone.decision, readers)
+
+    def _committed(self) -> Iterator[Decision]:
+        for decisions in self._decisions.values():
+            for decision in decisions:
+                if decision.is_commit:
+                    yield decision
+
+    def _cut_in(self, decision: Decision) -> TopicPartition | None:
+        """A partition in which a record of the transaction lies beyond the end; None if there is none."""
+        for partition, spans in decision.spans.items():
+            if any(span.last_offset >= self._logs[partition].end_offset for span in spans):
+                return partition
+        return None
+
+    def _open_in(self, decision: Decision) -> TopicPartition | None:
+        """A partition that may lack records of the transaction: the source did not ask for the decisions first, and
+        the log has no marker of this one. None if there is none."""
+        states = self._states[decision.state_partition]
+        if states.decided_offset is not None or states.has_all_markers(decision):
+            return None
+        for partition in sorted(decision.transaction.partitions):
+            spans = decision.spans.get(partition, ())
+            if partition in self._logs and all(span.marker is None for span in spans):
+                return partition
+        return None
+
+    def _readers(self) -> dict[TopicPartition, list[tuple[int, Decision]]]:
+        """The committed transactions that commit offsets of groups: by partition, with the offset."""
+        readers: dict[TopicPartition, list[tuple[int, Decision]]] = {}
+        for decision in self._committed():
+            for spans in decision.spans.values():
+                for span in spans:
+                    for partition, offset in span.commits.items():
+                        readers.setdefault(partition, []).append((offset, decision))
+        return readers
+
+    def _dependents(
+        self, decision: Decision, readers: Mapping[TopicPartition, list[tuple[int, Decision]]]
+    ) -> Iterator[Undone]:
+        name = decision.transactional_id
+        for later in self._decisions[name]:
+            if later.is_commit and later.offset > decision.offset:
+                yield Undone(later, Reason.FOLLOWS, name)
+        for partition, spans in decision.spans.items():
+            first = min((span.first_offset for span in spans if span.has_records), default=None)
+            for offset, reader in readers.get(partition, ()):
+                if first is not None and offset > first and reader is not decision:
+                    yield Undone(reader, Reason.DEPENDS, name)
+
+    # What changes
+
+    def _stays(self, decision: Decision | None) -> bool:
+        return decision is not None and decision.is_commit and decision not in self._undone
+
+    def _change(self, partition: TopicPartition, log: ObservedLog) -> None:
+        changes = LogChanges()
+        for span in log.spans:
+            decision = self._decided.get(span)
+            if span.marker is not None and span.marker.offset < log.end_offset:
+                if decision in self._undone and span.marker.is_commit:
+                    changes.rewritten.add(span.marker.offset)
+                    self._aborted.add(span.producer_id)
+            elif span.has_records and span.first_offset < log.end_offset:
+                changes.markers.append(self._marker_for(partition, span, decision))
+        if changes.rewritten or changes.markers:
+            self._result.logs[partition] = changes
+
+    def _marker_for(self, partition: TopicPartition, span: Span, decision: Decision | None) -> NewMarker:
+        """The marker that a span without one gets."""
+        name, state_partition = self._owners.get(span.producer_id, (None, None))
+        states = None if state_partition is None else self._states[state_partition]
+        is_decided = decision is not None and states is not None and decision.offset < states.moment_offset
+        is_commit = self._stays(decision)
+        if decision is not None and is_decided and is_commit is decision.is_commit:
+            epoch = decision.transaction.producer_epoch
+        else:
+            epoch = self._fence(span.producer_id)
+            self._aborted.add(span.producer_id)
+        self._result.ended.append(Ended(name, span.producer_id, epoch, is_commit, partition))
+        return NewMarker(span.producer_id, epoch, 0 if states is None else max(0, states.last_epoch), is_commit)
+
+    def _fence(self, producer_id: int) -> int:
+        """An epoch that the producer does not have: the next one, as a coordinator aborts what has timed out."""
+        name, state_partition = self._owners.get(producer_id, ("", None))
+        known = None if state_partition is None else self._states[state_partition].known.get(name)
+        epoch = self._epochs.get(producer_id, NO_PRODUCER_EPOCH)
+        if known is not None and known.transaction.producer_id == producer_id:
+            epoch = max(epoch, known.transaction.producer_epoch)
+        return min(epoch + 1, EPOCH_MAX)
+
+    def _settle_states(self, states: ObservedStates) -> None:
+        decisions = {decision.offset: decision for decision in states.decisions}
+        records = []
+        for transactional_id, (offset, before) in states.known.items():
+            after = before
+            if before.is_prepared:
+                is_undone = before.state is PREPARE_COMMIT and decisions.get(offset) in self._undone
+                after = self._ended(before) if is_undone else completed(before, self._moment_ms)
+            elif before.state is ONGOING:
+                after = self._ended(before)
+            producer_id = after.producer_id
+            is_behind = after.producer_epoch < self._epochs.get(producer_id, NO_PRODUCER_EPOCH)
+            if is_behind or producer_id in self._aborted:
+                after = self._ended(after)
+            if after is not before:
+                records.append(TransactionChange(transactional_id, after))
+        if records:
+            self._result.states[states.partition] = records
+
+    def _ended(self, before: Transaction) -> Transaction:
+        """The state after an abort that the producer does not know of: its epoch is fenced."""
+        return before._replace(
+            state=COMPLETE_ABORT,
+            producer_epoch=self._fence(before.producer_id),
+            partitions=frozenset(),
+            previous_producer_id=before.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            updated_ms=self._moment_ms,
+        )
+
+    def _touched(self) -> Iterator[Decision]:
+        """The decisions of which a restored log has a record or a marker."""
+        for decision in self._undone:
+            for partition, spans in decision.spans.items():
+                end_offset = self._logs[partition].end_offset
+                if any(0 <= span.first_offset < end_offset for span in spans):
+                    yield decision
+
+
+def is_bumped(decision: Decision) -> bool:
+    """Whether the outcome increased the producer's epoch: then no other transaction has its epoch."""
+    return decision.transaction.client_version >= EPOCH_BUMP_VERSION
+
+
+def ends(decision: Decision, epoch: int) -> bool:
+    """Whether a decision can be that of a transaction whose records have this epoch."""
+    decided = decision.transaction.producer_epoch
+    bumped = min(epoch + 1, EPOCH_MAX)
+    if is_bumped(decision):
+        return decided == bumped
+    return decided == epoch or (not decision.is_commit and decided == bumped)

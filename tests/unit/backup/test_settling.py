@@ -1,0 +1,212 @@
+"""Settling: each transaction is whole or absent, whatever happened while the logs were asked for their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+import pytest
+
+from moldau.backup.observed import Moment, ObservedLog, ObservedStates
+from moldau.backup.settled_log import appended, settled
+from moldau.backup.settling import LogChanges, Settlement, settle
+from moldau.coordinator.transaction.transaction import ONGOING, Transaction
+from moldau.protocol.record_batch import parse_header
+from moldau.storage.producers.producer_state import ProducerStates, read_transaction_marker
+from tests.support.transaction_histories import (
+    OFFSETS,
+    START_MS,
+    Truth,
+    Vector,
+    World,
+    ask,
+    batches_below,
+    compacted,
+)
+
+TopicPartition = tuple[str, int]
+
+
+class Restored:
+    """The logs after a settlement, as a node reads them."""
+
+    def __init__(self, world: World, vector: Vector, moment: Moment, compacted_below: Mapping[int, int]) -> None:
+        self.world = world
+        self.logs = {
+            key: observed(ObservedLog(end, moment, has_commits=key == OFFSETS), batches_below(world.logs[key], end))
+            for key, end in vector.ends.items()
+        }
+        self.states = {
+            index: observed_states(
+                ObservedStates(index, end, vector.decided[index], moment),
+                list(compacted(world.states[index], compacted_below.get(index, 0))),
+            )
+            for index, end in vector.states.items()
+        }
+        self.settlement: Settlement = settle(self.logs, self.states, moment.time_ms)
+        self.outcomes: dict[TopicPartition, dict[Truth, bool]] = {}
+        """By partition: whether each transaction with records there is committed in the restored log."""
+        self.producers: dict[TopicPartition, ProducerStates] = {}
+        for key in self.logs:
+            self._read(key)
+
+    def _read(self, key: TopicPartition) -> None:
+        log, changes = self.logs[key], self.settlement.logs.get(key, LogChanges())
+        below = batches_below(self.world.logs[key], log.end_offset)
+        batches = [bytes(settled(parse_header(batch), batch, changes)) for batch in below]
+        batches += appended(log, changes, 0)
+        producers = self.producers[key] = ProducerStates()
+        outcomes = self.outcomes[key] = {}
+        following = 0
+        for batch in batches:
+            header = parse_header(batch)
+            assert header.base_offset == following
+            following = header.next_offset
+            ended = producers.replay(header, read_transaction_marker(batch) if header.is_control else None)
+            if ended is not None:
+                truth = self.world.writers[key, ended.first_offset]
+                assert truth not in outcomes, "a transaction ends once"
+                outcomes[truth] = not ended.is_aborted
+        assert producers.first_unstable_offset() in (
+            None,
+            *(each.first_offset for each in producers.undecided.values()),
+        )
+
+    def committed(self, truth: Truth) -> bool:
+        """Whether a transaction is committed in all logs in which it has records; fails if it is in some."""
+        found = set()
+        for key, offsets in truth.records.items():
+            outcome = self.outcomes[key].get(truth, False)
+            end = self.logs[key].end_offset
+            assert not outcome or all(offset < end for offset in offsets), "a committed transaction is whole"
+            found.add(outcome)
+        assert len(found) <= 1, f"transaction {truth.number} is committed in one log and not in another"
+        return True in found
+
+    def final_states(self) -> dict[str, Transaction]:
+        """The states that a coordinator loads."""
+        final: dict[str, Transaction] = {}
+        for index, states in self.states.items():
+            final |= {name: known.transaction for name, known in states.known.items()}
+            final |= {
+                change.transactional_id: change.value
+                for change in self.settlement.states.get(index, [])
+                if change.value is not None
+            }
+        return final
+
+
+def observed(log: ObservedLog, batches: Iterable[bytes]) -> ObservedLog:
+    for batch in batches:
+        if not log.observe(parse_header(batch), batch):
+            break
+    log.finish()
+    return log
+
+
+def observed_states(states: ObservedStates, batches: Iterable[bytes]) -> ObservedStates:
+    for batch in batches:
+        header = parse_header(batch)
+        if header.next_offset <= states.end_offset:
+            states.observe(header, batch)
+    return states
+
+
+def check_whole(restored: Restored) -> set[Truth]:
+    """What must hold after every settlement. Returns the committed transactions."""
+    world = restored.world
+    committed = {truth for truth in world.truths if restored.committed(truth)}
+    for truth in committed:
+        assert truth.is_commit, "no transaction becomes committed that was not"
+        unread = {read for read in truth.has_read if read not in committed}
+        assert not unread, f"transaction {truth.number} has read {[each.number for each in unread]}, which are undone"
+        for earlier in world.truths[: truth.number]:
+            if earlier.transactional_id == truth.transactional_id and earlier.is_commit and earlier.records:
+                assert earlier in committed, "the transactions of an id are kept from its first to its last"
+    for name, state in restored.final_states().items():
+        assert not state.is_prepared and state.state is not ONGOING, f"{name} has nothing left to do"
+        for producers in restored.producers.values():
+            entry = producers.entries.get(state.producer_id)
+            assert entry is None or entry.producer_epoch <= state.producer_epoch, "the next epoch is a new one"
+    assert all(
+        entry.producer_id < restored.settlement.next_producer_id
+        for producers in restored.producers.values()
+        for entry in producers.entries.values()
+    )
+    return committed
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_between_the_questions_every_transaction_is_whole_or_absent(seed: int) -> None:
+    world = World(seed)
+    random = Random(seed)
+    world.run(random.randint(0, 300))
+    early = {index: random.randint(0, log.end_offset) for index, log in world.states.items()}
+    vector = ask(world, random.choice((0, 3, 12, 40)))
+    world.run(50)
+
+    restored = Restored(world, vector, Moment(vector.first_ms), early if random.random() < 0.5 else {})
+
+    committed = check_whole(restored)
+    for truth in world.truths:
+        if truth.is_commit and truth.records and truth.decided_ms is not None and truth.decided_ms <= vector.first_ms:
+            assert truth in committed, f"transaction {truth.number} was decided before the first question"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_source_that_asks_for_the_decisions_last_alone_has_every_transaction_whole(seed: int) -> None:
+    world = World(seed)
+    world.run(150)
+    complete = {truth for truth in world.truths if truth.completed_ms is not None}
+    vector = ask(world, 12)
+    world.run(50)
+
+    restored = Restored(world, vector._replace(decided=dict.fromkeys(vector.states)), Moment(vector.first_ms), {})
+
+    committed = check_whole(restored)
+    reads_complete = {truth for truth in complete if truth.is_commit and truth.records and all_read(truth) <= complete}
+    assert reads_complete <= committed
+
+
+def all_read(truth: Truth) -> set[Truth]:
+    """The transactions on which one rests: those whose records it has read, those of its id before it, and theirs."""
+    found: set[Truth] = set()
+    todo = [truth]
+    while todo:
+        for read in todo.pop().rests_on:
+            if read not in found:
+                found.add(read)
+                todo.append(read)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_moment_has_what_was_decided_before_it(seed: int) -> None:
+    world = World(seed, skew_ms=0)
+    restored, time_ms = taken_back(world, Random(seed))
+
+    committed = check_whole(restored)
+
+    for truth in world.truths:
+        if truth.records and truth.decided_ms is not None:
+            assert (truth in committed) is (truth.is_commit and truth.decided_ms <= time_ms)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_clocks_of_clients_that_are_wrong_cut_transactions_whole(seed: int) -> None:
+    world = World(seed, client_skew_ms=3000)
+    restored, time_ms = taken_back(world, Random(seed))
+
+    check_whole(restored)
+
+    for key, log in restored.logs.items():
+        batches = batches_below(world.logs[key], log.end_offset)
+        assert all(parse_header(batch).max_timestamp <= time_ms for batch in batches)
+
+
+def taken_back(world: World, random: Random) -> tuple[Restored, int]:
+    """The logs at a random moment of a history, and the moment (ms)."""
+    world.run(random.randint(100, 400))
+    vector = ask(world, random.choice((0, 12)))
+    time_ms = random.randint(START_MS, vector.first_ms)
+    return Restored(world, vector, Moment(time_ms, is_asked=True, asked_ms=vector.last_ms), {}), time_ms
