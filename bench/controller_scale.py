@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from bench.figures import OURS, Figure
 from bench.large_metadata import figures_of_all_topics
 from moldau.broker.config.catalogue_rules import CatalogueRules
-from moldau.broker.metadata.active_controller import batches_of
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.kraft.controller.controller import Controller
@@ -141,7 +140,7 @@ def figures_of(partitions: int, directory: str) -> dict[str, float]:
         controller._sessions.touch(broker.id, broker.epoch, 0 if broker.id == VICTIM else SESSION_MS)
     started, cpu_started = time.perf_counter(), time.process_time()
     for decision in controller.tick(SESSION_MS):
-        for batch in batches_of(decision):
+        for batch in filter(None, decision.batches()):
             provenance = loaded.log.append(batch, 30, 1, 0)
             controller.replay(batch, provenance, SESSION_MS)
     loaded.log.log.flush(0)

@@ -1,15 +1,19 @@
 """The shell of the controller while this node leads: it passes requests to the controller, appends its decisions, and
 runs its timer.
+
+A decision about many partitions is made, appended and replayed in slices (`Decision.further`), one in an iteration of
+the event loop. What comes meanwhile waits: the controller makes one decision after another, as on a thread of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from moldau.broker.metadata.metadata_log import NoRoom
-from moldau.broker.metadata.publisher import MetadataPublisher, Reply
+from moldau.broker.metadata.publisher import MetadataPublisher, Reply, no_retry
 from moldau.broker.runtime.environment import Environment
 from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
@@ -23,18 +27,19 @@ STALL_MS_MIN: Final = 100
 """The delay (ms) of a timer that shows that the process was suspended, or that the event loop was blocked."""
 SECOND_LOOK_MS: Final = 50
 """After such a delay: the time (ms) for which the loop first reads the heartbeats that arrived meanwhile."""
-BATCH_RECORDS_MAX: Final = 10_000
-"""The most records in one batch of a decision that need not be atomic."""
 
+T = TypeVar("T")
+Slices: TypeAlias = Generator[None, None, T]
+"""Work that yields after each slice."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
 """Append one batch of records, written for this metadata.version. Raises `NoRoom`."""
 
 
-def batches_of(decision: Decision) -> Iterator[Sequence[object]]:
-    """The batches in which the records of a decision are appended."""
-    size = max(1, len(decision.records)) if decision.is_atomic else BATCH_RECORDS_MAX
-    for start in range(0, len(decision.records), size):
-        yield decision.records[start : start + size]
+class Work(NamedTuple):
+    """Decisions that wait for their turn, or are under way. `given_up` is called if the term ends before their end."""
+
+    slices: Slices[None]
+    given_up: Callable[[], None]
 
 
 class ActiveController:
@@ -55,6 +60,8 @@ class ActiveController:
         self._publisher = publisher
         self._append = append
         self._end_offset = controller.image.provenance.end_offset
+        self._under_way: Work | None = None
+        self._waiting: deque[Work] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0
         self._is_second_look = False
@@ -62,11 +69,14 @@ class ActiveController:
         self._is_refused = False
         """Whether the disk had no room for periodic records. They are tried again after `REFUSED_RETRY_MS`."""
 
-    def begin(self, decisions: Sequence[Decision]) -> bool:
-        """Write the first decisions of a term. False if the disk has no room for them."""
-        is_written = all(self._carry_out(decision)[0] for decision in decisions)
+    def begin(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> None:
+        """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for them."""
+        self._take_turn(Work(self._begun(decisions, cannot_lead), no_retry))
+
+    def _begun(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> Slices[None]:
+        if not (yield from self._carry_out_all(decisions)):
+            cannot_lead()
         self._arm()
-        return is_written
 
     def submit(
         self,
@@ -77,8 +87,13 @@ class ActiveController:
     ) -> None:
         """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
         if the term ends before that."""
+        self._take_turn(Work(self._submitted(request, reply, given_up, requester), given_up))
+
+    def _submitted(
+        self, request: object, reply: Reply, given_up: Callable[[], None], requester: Requester
+    ) -> Slices[None]:
         decision = self._controller.step(request, self._environment.monotonic_ms(), requester)
-        _, answer = self._carry_out(decision)
+        _, answer = yield from self._carry_out(decision)
         self._publisher.reply_when_committed(self._end_offset, reply, answer, given_up)
         self._arm()
 
@@ -97,21 +112,62 @@ class ActiveController:
         self._arm_anew()
 
     def resign(self) -> None:
-        """End the term: the waiting requests are given up."""
+        """End the term: the waiting requests are given up, and what is under way when its slice is over."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.given_up()
 
-    def _carry_out(self, decision: Decision) -> tuple[bool, object]:
+    # Turns
+
+    def _take_turn(self, work: Work) -> None:
+        """Do the work, or its first slice, now; after other work if some is under way."""
+        if self._under_way is not None:
+            self._waiting.append(work)
+        else:
+            self._under_way = work
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do the next slice, and if that was the last one, the work that waits."""
+        while self._under_way is not None:
+            if self._is_over:
+                self._under_way.given_up()
+                self._under_way = None
+                return
+            try:
+                is_done = next(self._under_way.slices, self) is self
+            except BaseException:  # A bug ends one decision, and not the term.
+                self._under_way = self._waiting.popleft() if self._waiting else None
+                asyncio.get_running_loop().call_soon(self._go_on)
+                raise
+            if not is_done:
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+            self._under_way = self._waiting.popleft() if self._waiting else None
+
+    def _carry_out_all(self, decisions: Iterable[Decision]) -> Slices[bool]:
+        """Write decisions until one finds no room. Returns whether all were written."""
+        for decision in decisions:
+            is_written, _ = yield from self._carry_out(decision)
+            if not is_written:
+                return False
+        return True
+
+    def _carry_out(self, decision: Decision) -> Slices[tuple[bool, object]]:
         """Write a decision. Returns whether it was written, and the response. If the disk has no room, the
-        response has an error. Of a decision that is not atomic, some first batches may have been written.
+        response has an error. Of a decision that is made in slices, some first batches may have been written.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
         if decision.kraft_version is not None:
             self._raise_version(decision.kraft_version)
         try:
-            for records in batches_of(decision):
+            self._append_batch(decision.records)
+            for records in decision.further:
+                yield
                 self._append_batch(records)
         except NoRoom as error:
             if decision.reply is None:
@@ -122,6 +178,8 @@ class ActiveController:
         return True, decision.reply
 
     def _append_batch(self, records: Sequence[object]) -> None:
+        if not records:
+            return
         controller = self._controller
         provenance = self._append(records, controller.image.features.metadata_version)
         self._end_offset = provenance.end_offset
@@ -154,6 +212,9 @@ class ActiveController:
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return
         self._is_second_look = False
+        self._take_turn(Work(self._ticked(), no_retry))
+
+    def _ticked(self) -> Slices[None]:
         decisions = self._controller.tick(self._environment.monotonic_ms())
-        self._is_refused = not all(self._carry_out(decision)[0] for decision in decisions)
+        self._is_refused = not (yield from self._carry_out_all(decisions))
         self._arm()

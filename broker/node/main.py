@@ -292,7 +292,6 @@ class NodeProcess:
             )
         self._show_all()
         self._loop.call_later(STEPS_PERIOD_S, self._log_longest_step)
-        gc.collect()
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         await asyncio.sleep(0)  # The last step of the start is over then, and measured.
@@ -322,6 +321,8 @@ class NodeProcess:
             await self._serve_control(self._start.control, self._faults, node)
         # Only now: the declaration of a message leaves a class behind, whose memory the next declarations use again.
         # Objects that the start makes from here on live as long as the process.
+        # What is collectable is of the imports: a collection after the logs are open would look at each of them.
+        gc.collect()
         gc.set_threshold(*GC_THRESHOLDS)
         starting = self._loop.create_task(node.start(), name=START)
         self._stopping.add_done_callback(lambda _: starting.cancel())

@@ -65,7 +65,7 @@ class Node(NodeParts):
         self._bound_open_files()
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
         self.logs.note_serving_epoch(self.registration.epoch)
-        self.applier.begin()
+        await self.applier.begin()
         self.assignments.begin()
         self.fetchers.begin()
         self.tasks.spawn(self.registration.keep_alive())
@@ -74,7 +74,7 @@ class Node(NodeParts):
         self.cleaner.begin()
         if self.tiering is not None:
             self.tiering.begin()
-        self.removal.remove_later(self.logs.removable_directories(), 0)
+        self.removal.remove_later(await self.logs.removable_directories(), 0)
         await self._accept(ListenerRole.BROKER)
 
     def _look_at_memory(self) -> None:

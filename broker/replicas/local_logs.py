@@ -8,11 +8,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from moldau.broker.config.config import Config
 from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
+from moldau.broker.runtime.tasks import InTurns
 from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
@@ -34,6 +35,7 @@ CHANGES_AT_ONCE: Final = 100
 STRAYS_NAMED: Final = 20
 """The most stray partitions that one line of the log names."""
 
+T = TypeVar("T")
 ConfigOfTopic = Callable[[str], LogConfig]
 
 
@@ -156,15 +158,18 @@ class LocalLogs:
         `DuplicateLog`.
         """
         now_ms = self._environment.wall_ms()
-        found = [*_partitions_in(tuple(self.directories))]
-        configs = {topic: config_of(topic) for topic in dict.fromkeys(key[0] for _, key in found)}
+        found = await _listed(self._environment, self.directories, _partitions_in)
+        configs: dict[str, LogConfig] = {}
+        async for _, (topic, _) in InTurns(found):
+            if topic not in configs:
+                configs[topic] = config_of(topic)
         if found:
             log.info("opening %d partitions%s", len(found), "" if self._was_clean else " after an unclean stop")
             for failed_directory, error in await self._load_all(found, configs, wanted, now_ms):
                 failed_directory.fail(error)
         logs: dict[TopicPartition, Log] = {}
         strays: list[str] = []
-        for directory, key in found:
+        async for directory, key in InTurns(found):
             with offline_on_error(directory):
                 if self._settle(directory, key, wanted, logs):
                     strays.append(f"{key[0]}-{key[1]}")
@@ -177,7 +182,7 @@ class LocalLogs:
                 ", ".join(strays[:STRAYS_NAMED]),
                 " …" if len(strays) > STRAYS_NAMED else "",
             )
-        for key, partition in wanted.items():
+        async for key, partition in InTurns(wanted.items()):
             if key in logs:
                 with offline_on_error(self._of(logs[key])):
                     logs[key].assign_topic_id(partition.topic_id)
@@ -310,13 +315,9 @@ class LocalLogs:
                 return directory.damaged.remove(*key, self._unique())
         return None
 
-    def removable_directories(self) -> list[str]:
+    async def removable_directories(self) -> list[str]:
         """The directories of deleted logs that the previous process had not removed yet."""
-        paths: list[str] = []
-        for directory in tuple(self.directories):
-            with offline_on_error(directory):
-                paths += directory.directories_to_remove()
-        return paths
+        return await _listed(self._environment, self.directories, LogDirectory.directories_to_remove)
 
     async def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Write the checkpoints in which an offset changed. Returns whether all of them are durable now."""
@@ -438,14 +439,21 @@ class LocalLogs:
         return self._environment.entropy(16).hex()
 
 
-def _partitions_in(directories: Sequence[LogDirectory]) -> Iterator[UnloadedLog]:
-    """The partitions in the directories; a directory that cannot be listed goes offline."""
-    for directory in directories:
+async def _listed(
+    environment: Environment, directories: Sequence[LogDirectory], listing: Callable[[LogDirectory], list[T]]
+) -> list[T]:
+    """What is in the directories, listed in an executor thread. One that cannot be listed goes offline."""
+    found: list[T] = []
+    for directory in tuple(directories):
         with offline_on_error(directory):
-            yield from [
-                UnloadedLog(directory, (each.topic, each.partition))
-                for each in directory.partitions(report=log.warning)
-            ]
+            found += await environment.offload(partial(listing, directory))
+    return found
+
+
+def _partitions_in(directory: LogDirectory) -> list[UnloadedLog]:
+    """The partitions in a directory. Blocks; safe in an executor thread. Raises OSError."""
+    found = directory.partitions(report=log.warning)
+    return [UnloadedLog(directory, (each.topic, each.partition)) for each in found]
 
 
 def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:

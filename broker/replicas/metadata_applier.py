@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from moldau.broker.replicas.partition_work import CreateLog, DeleteLog, Partitio
 from moldau.broker.replicas.replica_fetchers import ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles
+from moldau.broker.runtime.tasks import InTurns
 from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
 from moldau.kraft.image.difference import difference
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
@@ -84,37 +85,38 @@ class MetadataApplier:
         to, image = self._to, self._to.cluster.image
         to.settings.follow(image)
         to.throttles.follow(image.configs, [resource for resource, _ in image.configs.by_resource.items()])
-        local = {
-            (topic.name, index): (topic.id, partition)
-            for topic, index, partition in image.topics.partitions()
-            if self._node_id in partition.replicas
-        }
-        logs = await to.logs.open_all(
-            {
-                key: AssignedReplica(topic_id, each.directory_of(self._node_id), len(each.replicas) == 1)
-                for key, (topic_id, each) in local.items()
-            },
-            lambda topic: to.settings.topic_log_config(image, topic),
-        )
-        for key, (topic_id, assigned) in local.items():
+        local = {}
+        wanted = {}
+        async for topic, index, partition in InTurns(image.topics.partitions()):
+            if self._node_id in partition.replicas:
+                local[topic.name, index] = topic.id, partition
+                directory = partition.directory_of(self._node_id)
+                wanted[topic.name, index] = AssignedReplica(topic.id, directory, len(partition.replicas) == 1)
+        logs = await to.logs.open_all(wanted, lambda topic: to.settings.topic_log_config(image, topic))
+        async for key, (topic_id, assigned) in InTurns(local.items()):
             if key not in logs:
                 to.replicas.add_offline(key[0], topic_id, key[1])
                 if key in to.logs.damaged:
                     to.damaged.fence(key[0], topic_id, key[1], to.logs.damaged[key])
                 continue
             self._add(Partition(key[0], topic_id, key[1], logs[key], to.logs.high_watermark(logs[key])), assigned)
-        self._warn(image, to.replicas.by_name)
+        found: dict[str, list[str]] = {}
+        async for topic_name in InTurns(tuple(to.replicas.by_name)):
+            self._find_warnings(image, topic_name, found)
+        self._warn(found)
         if to.cluster.image is not image:  # This image was published while the logs were opened.
             self._changed(to.cluster.image, difference(image, to.cluster.image))
         feed.subscribe(self._changed)
         self.has_loaded = True
 
-    def begin(self) -> None:
-        """Give the replicas their roles, once this broker is registered."""
+    async def begin(self) -> None:
+        """Give the replicas their roles, once this broker is registered. A change that is published meanwhile is
+        applied at once, also to a replica that has no role yet.
+        """
         self._to.roles.begin()
-        for partition in tuple(self._to.replicas):
+        async for partition in InTurns(tuple(self._to.replicas)):
             topic = self._to.cluster.image.topics.by_id.get(partition.topic_id)
-            if topic is not None:
+            if topic is not None and partition in self._to.replicas:
                 self._to.roles.assume(partition, topic.partitions[partition.index])
         self._to.damaged.check_repairs()
 
@@ -134,7 +136,7 @@ class MetadataApplier:
             for index, assigned in touched.items():
                 if self._apply(name, topic_id, index, assigned):
                     new.append(CreateLog(name, topic_id, index))
-        self._warn(image, delta.topics.created.values())
+        self._warn_of(image, delta.topics.created.values())
         self._make(new)
         if delta.configs.changed:
             self._reconfigure(image, delta)
@@ -159,15 +161,20 @@ class MetadataApplier:
             return not to.replicas.is_expected(topic_id, index)
         return False
 
-    def _warn(self, image: MetadataImage, topics: Iterable[str]) -> None:
-        """Warn about settings of topics without an effect in this version: one line for each setting, once in the life
-        of a process.
-        """
+    def _warn_of(self, image: MetadataImage, topics: Iterable[str]) -> None:
         found: dict[str, list[str]] = {}
         for topic in topics:
-            for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
-                if text not in self._warned:
-                    found.setdefault(text, []).append(topic)
+            self._find_warnings(image, topic, found)
+        self._warn(found)
+
+    def _find_warnings(self, image: MetadataImage, topic: str, found: dict[str, list[str]]) -> None:
+        """Add the topic to `found` under the text about each of its settings without an effect in this version."""
+        for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
+            if text not in self._warned:
+                found.setdefault(text, []).append(topic)
+
+    def _warn(self, found: Mapping[str, Sequence[str]]) -> None:
+        """Log one line for each setting, once in the life of a process."""
         for text, named in found.items():
             self._warned[text] = None
             others = f" and on {len(named) - 1} more topics" if len(named) > 1 else ""
@@ -180,7 +187,7 @@ class MetadataApplier:
         to.settings.follow(image)
         to.throttles.follow(image.configs, delta.configs.changed)
         created = set(delta.topics.created.values())
-        self._warn(image, sorted((changed_topics & to.replicas.by_name.keys()) - created))
+        self._warn_of(image, sorted((changed_topics & to.replicas.by_name.keys()) - created))
         for partition in to.replicas:
             if partition.topic in changed_topics or to.settings.config is not before:
                 partition.log.config = to.settings.topic_log_config(image, partition.topic)

@@ -7,10 +7,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 log = logging.getLogger("moldau.background")
+
+
+T = TypeVar("T")
+TURN_COUNT: Final = 50
+"""The elements of one turn of `InTurns`, each of which may take 40 µs."""
 
 
 class Spawn(Protocol):
@@ -26,6 +31,28 @@ class Job(NamedTuple):
     interval_ms: int
     run: Callable[[], Awaitable[None]]
     delay_ms: int | None = None
+
+
+class InTurns(Generic[T]):
+    """The elements for an `async for`, `TURN_COUNT` in an iteration of the event loop: what else waits on the loop has
+    its turn after them. What the elements come from must not change meanwhile; an image does not.
+    """
+
+    def __init__(self, elements: Iterable[T]) -> None:
+        self._left = iter(elements)
+        self._count = 0
+
+    def __aiter__(self) -> InTurns[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        self._count += 1
+        if self._count > TURN_COUNT:
+            self._count = 1
+            await asyncio.sleep(0)
+        for element in self._left:
+            return element
+        raise StopAsyncIteration
 
 
 class Tasks:

@@ -4,6 +4,7 @@ quota of controller mutations (KIP-599).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from moldau.kraft.controller.broker_sessions import BrokerSessions
@@ -32,6 +33,8 @@ class DecisionContext(NamedTuple):
     failures: FailureDetector
     now_ms: int
     """The time on the controller's clock, which never goes back."""
+    end_offset: Callable[[], int]
+    """The end of the metadata log now: the batches of a decision that is made in slices move it."""
     principal: Principal = ANONYMOUS
     """The client that asks. What it may do was decided before; delegation tokens belong to it."""
     mutations: Mutations = UNBOUNDED

@@ -106,7 +106,7 @@ class Controller:
             records = [*bootstrap, *self._bootstrap_settings(bootstrap)]
             decisions.append(Decision([BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()]))
         decisions.append(Decision([registration]))
-        decisions.append(Decision([*changes_of_leaderless(self.view)], is_atomic=False))
+        decisions.append(Decision.in_slices(changes_of_leaderless(self.view)))
         return decisions
 
     def _bootstrap_settings(self, bootstrap: Sequence[object]) -> Iterator[object]:
@@ -121,7 +121,9 @@ class Controller:
         row = self._apis.get(type(request))
         assert row is not None, f"the controller has no API {type(request).__name__}"
         mutations = self._mutations.of(requester, now_ms)
-        context = DecisionContext(self.view, self._sessions, self._failures, now_ms, requester.principal, mutations)
+        context = DecisionContext(
+            self.view, self._sessions, self._failures, now_ms, self._end_offset, requester.principal, mutations
+        )
         if type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0:
             return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
@@ -129,6 +131,9 @@ class Controller:
             assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"
             decision.reply.throttle_time_ms = mutations.throttle_ms
         return decision
+
+    def _end_offset(self) -> int:
+        return self.image.provenance.end_offset
 
     def mutation_tokens(self, now_ms: int) -> dict[QuotaTags, float]:
         """The balance in tokens of each client under a quota of mutations, for metrics."""
@@ -143,13 +148,13 @@ class Controller:
             if broker is None or broker.fenced:
                 self._forget(broker_id)
             else:
-                yield Decision(fence(self.view, broker), is_atomic=False)  # The replay of this record ends the session.
+                yield Decision.in_slices(fence(self.view, broker))  # The replay of this record ends the session.
         yield from self._elections(now_ms)
         if now_ms >= self._tokens_ms:
             self._tokens_ms = now_ms + self._settings.security.token_check_interval_ms
             removals = [*expired_tokens(self.image, self._settings)]
             if removals:
-                yield Decision(removals, is_atomic=False)
+                yield Decision.in_slices(removals)
         idle_ms = self._settings.metadata_max_idle_interval_ms
         if idle_ms and now_ms >= self._last_append_ms + idle_ms:
             yield Decision([NoOpRecord()])
@@ -161,11 +166,11 @@ class Controller:
             if len(records) < AT_ONCE_MAX:
                 self._rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_seconds * 1000
             if records:
-                yield Decision(records, is_atomic=False)
+                yield Decision.in_slices(records)
         if now_ms >= self._unclean_ms:
             self._unclean_ms = now_ms + self._settings.unclean_leader_election_interval_ms
             if self._index.leaderless:
-                yield Decision([*changes_of_leaderless(self.view)], is_atomic=False)
+                yield Decision.in_slices(changes_of_leaderless(self.view))
 
     def _balancing(self) -> Sequence[object]:
         if not self._settings.auto_leader_rebalance_enable or not self._index.imbalanced:

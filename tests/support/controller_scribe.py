@@ -143,10 +143,10 @@ class ControllerScribe:
         if decision.kraft_version is not None:
             self.quorum.kraft_version = decision.kraft_version
             yield f"the quorum writes kraft.version {decision.kraft_version}"
-        if decision.records:
-            self.offset += len(decision.records)
-            self.controller.replay(decision.records, Provenance(self.offset, 1, self.now_ms), self.now_ms)
-        yield from (f"write {told(record)}" for record in decision.records)
+        for records in filter(None, decision.batches()):
+            self.offset += len(records)
+            self.controller.replay(records, Provenance(self.offset, 1, self.now_ms), self.now_ms)
+            yield from (f"write {told(record)}" for record in records)
         if decision.reply is not None:
             yield f"reply {told(decision.reply)}"
 

@@ -26,9 +26,9 @@ from moldau.protocol.records.metadata import RegisterControllerRecord
 
 log = logging.getLogger("moldau.quorum")
 
-INDEXED_ON_LOOP_MAX: Final = 50_000
-"""The most partitions that a new controller indexes on the event loop, which takes a tenth of a second; an executor
-thread indexes more.
+INDEXED_ON_LOOP_MAX: Final = 500
+"""The most partitions that a new controller indexes on the event loop, which takes 2 ms; an executor thread indexes
+more.
 """
 NO_NODE = -1
 
@@ -128,8 +128,10 @@ class ControllerTerms:
             epoch,
             base.image.provenance.end_offset,
         )
-        if not self._active.begin(controller.activate(bootstrap, self._registration)):
-            self._cannot_lead(NoRoom("the disk of the metadata log is full"))
+        self._active.begin(
+            controller.activate(bootstrap, self._registration),
+            lambda: self._cannot_lead(NoRoom("the disk of the metadata log is full")),
+        )
         self._watch_former_leader(self._active)
 
     def _watch_former_leader(self, active: ActiveController) -> None:

@@ -12,9 +12,9 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
@@ -92,23 +92,18 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
         sessions.shuts_down(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
     after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
-    records = records_of_transition(view, broker, state, after, moves)
-    records += records_of_failed_directories(view, broker, request.offline_log_dirs)
-    cordoned = request.cordoned_log_dirs
-    if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
-        records.append(
-            BrokerRegistrationChangeRecord(
-                broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
-            )
-        )
-    return Decision(
+    records = chain(
+        records_of_transition(view, broker, state, after, moves),
+        records_of_failed_directories(view, broker, request.offline_log_dirs),
+        records_of_cordoned_directories(broker, request.cordoned_log_dirs),
+    )
+    return Decision.in_slices(
         records,
         BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
             is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         ),
-        is_atomic=False,
     )
 
 
@@ -148,23 +143,24 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
         return []
     count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
-    return [*islice(changes_without(view, broker.id), count)]
+    found = (record for record in changes_without(view, broker.id) if record is not None)
+    return [*islice(found, count)]
 
 
 def records_of_transition(
     view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: list[object]
-) -> list[object]:
+) -> Iterable[object | None]:
     if after is state:
         return moves
     match after:
         case BrokerState.UNFENCED:
-            return [change(broker, fenced=UNFENCE), *changes_with(view, broker.id)]
+            return chain([change(broker, fenced=UNFENCE)], changes_with(view, broker.id))
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN), *moves]
+            return [*moves, change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN)]
     return fence(view, broker)
 
 
-def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> list[object]:
+def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> Iterable[object | None]:
     """The changes for failed log directories, once for each although every heartbeat names them. The last directory of
     a broker is not removed: the broker stops by itself (KIP-858)."""
     lost = [directory for directory in broker.directories if directory in offline]
@@ -172,13 +168,21 @@ def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[
     if not lost or not left:
         return []
     changed = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
-    return [*changes_without_directories(view, broker.id, lost), changed]
+    return chain(changes_without_directories(view, broker.id, lost), [changed])
 
 
-def fence(view: View, broker: Broker) -> list[object]:
+def records_of_cordoned_directories(broker: Broker, cordoned: Sequence[bytes] | None) -> Iterable[object]:
+    if cordoned is None or tuple(cordoned) == broker.cordoned_directories:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned))
+    ]
+
+
+def fence(view: View, broker: Broker) -> Iterable[object | None]:
     if broker.fenced:
         return []
-    return [*changes_without(view, broker.id), change(broker, fenced=FENCE)]
+    return chain(changes_without(view, broker.id), [change(broker, fenced=FENCE)])
 
 
 def change(broker: Broker, *, fenced: int = 0, shuts_down: int = 0) -> BrokerRegistrationChangeRecord:

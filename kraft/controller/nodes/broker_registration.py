@@ -5,10 +5,11 @@ removes the registration, after other replicas have taken over the leadership of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from moldau.kraft.controller.context import DecisionContext
-from moldau.kraft.controller.decision import ApiError, Decision
-from moldau.kraft.controller.partitions.leadership import changes_after_loss, changes_without
+from moldau.kraft.controller.decision import ApiError, Decision, slices
+from moldau.kraft.controller.partitions.leadership import Changes, changes_after_loss, changes_without
 from moldau.kraft.controller.view import View
 from moldau.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from moldau.kraft.image.cluster import Broker
@@ -19,7 +20,6 @@ from moldau.protocol.messages.unregister_broker import UnregisterBrokerRequest, 
 from moldau.protocol.records.metadata import (
     BrokerEndpoint,
     BrokerFeature,
-    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -46,15 +46,31 @@ def register_broker(context: DecisionContext, request: BrokerRegistrationRequest
     for refusal in refusals:
         if refusal is not None:
             return Decision((), BrokerRegistrationResponse(error_code=refusal.error))
+    reply = BrokerRegistrationResponse()
+    return Decision.of_batches(batches_of(context, request, existing, reply), reply)
+
+
+def batches_of(
+    context: DecisionContext,
+    request: BrokerRegistrationRequest,
+    existing: Broker | None,
+    reply: BrokerRegistrationResponse,
+) -> Iterator[list[object]]:
+    """The records of a registration. The reply gets its broker epoch with the last ones."""
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
-    given_up: list[object] = [] if is_same else [*changes_of_restart(view, request, existing)]
-    record = record_of(request, image.provenance.end_offset + len(given_up), existing if is_same else None)
-    return Decision([*given_up, record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
+    given_up = iter(()) if is_same else changes_of_restart(context.view, request, existing)
+    last: list[object] | None = None
+    for batch in slices(given_up):
+        if last is not None:
+            yield last
+        last = batch
+    last = last or []
+    record = record_of(request, context.end_offset() + len(last), existing if is_same else None)
+    reply.broker_epoch = record.broker_epoch
+    yield [*last, record]
 
 
-def changes_of_restart(
-    view: View, request: BrokerRegistrationRequest, existing: Broker | None
-) -> Iterator[PartitionChangeRecord]:
+def changes_of_restart(view: View, request: BrokerRegistrationRequest, existing: Broker | None) -> Changes:
     """The changes that a restart of the broker makes to its partitions.
 
     A clean stop leaves the broker epoch on disk (KIP-966). A broker that cannot name that epoch may have lost records
@@ -176,4 +192,4 @@ def unregister_broker(context: DecisionContext, request: UnregisterBrokerRequest
         )
     leaves = changes_after_loss if view.has_eligible_replicas else changes_without
     record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
-    return Decision([*leaves(view, broker.id), record], UnregisterBrokerResponse(error_message=""), is_atomic=False)
+    return Decision.in_slices(chain(leaves(view, broker.id), [record]), UnregisterBrokerResponse(error_message=""))

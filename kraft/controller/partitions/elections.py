@@ -54,7 +54,7 @@ def elect_leaders(context: DecisionContext, request: ElectLeadersRequest) -> Dec
                 records.append(made)
             answers.append(answer)
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
-    return Decision(records, ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+    return Decision.in_slices(records, ElectLeadersResponse(replica_election_results=results))
 
 
 def all_partitions(view: View) -> Iterator[TopicPartitions]:

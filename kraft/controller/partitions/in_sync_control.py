@@ -52,7 +52,7 @@ def alter_partition(context: DecisionContext, request: AlterPartitionRequest) ->
             else:
                 answers.append(alter(view, broker.id, topic, partition, data, records))
         topics.append(TopicResult(topic_id=asked.topic_id, partitions=answers))
-    return Decision(records, AlterPartitionResponse(topics=topics), is_atomic=False)
+    return Decision.in_slices(records, AlterPartitionResponse(topics=topics))
 
 
 def alter(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
 
 from moldau.kraft.controller.partition_index import Key
 from moldau.kraft.controller.partitions.partition_change import Election, PartitionRules, RequestedChange, change_of
@@ -11,6 +13,10 @@ from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic
 from moldau.protocol.records.metadata import PartitionChangeRecord
 
 MayLead = Callable[[int], bool]
+Changes: TypeAlias = Iterator[PartitionChangeRecord | None]
+"""A record for each partition that is looked at; None if the partition stays as it is. All follow from the view with
+which they were asked for: replaying the first ones changes none of the others.
+"""
 
 
 def rules_of(view: View, topic: Topic, may_lead: MayLead) -> PartitionRules:
@@ -28,33 +34,31 @@ def election_of(view: View, topic: Topic) -> Election:
     return Election.UNCLEAN if view.allows_unclean(topic.name) else Election.ONLINE
 
 
-def changes_without(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+def changes_without(view: View, broker_id: int) -> Changes:
     """The changes after which the broker leads no partition, and is in an in-sync set only as its last member."""
-    return _changes_without(view, broker_id, view.by_broker.concerning(broker_id))
-
-
-def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Iterator[PartitionChangeRecord]:
-    """The changes to the replicas in these log directories of a broker, after the directories failed."""
-    keys = view.by_broker.concerning(broker_id)
-    found = view.partitions(keys)
-    in_lost = [(topic.id, index) for topic, index, each in found if each.directory_of(broker_id) in lost]
-    return _changes_without(view, broker_id, in_lost)
-
-
-def _changes_without(view: View, broker_id: int, keys: Iterable[Key]) -> Iterator[PartitionChangeRecord]:
     return _changes(
         view,
-        keys,
+        tuple(view.by_broker.concerning(broker_id)),
         lambda partition: RequestedChange(isr=isr_without(partition, broker_id)),
         except_broker=broker_id,
     )
+
+
+def changes_without_directories(view: View, broker_id: int, lost: Collection[bytes]) -> Changes:
+    """The changes to the replicas in these log directories of a broker, after the directories failed."""
+
+    def wanted_of(partition: PartitionRegistration) -> RequestedChange | None:
+        is_lost = partition.directory_of(broker_id) in lost
+        return RequestedChange(isr=isr_without(partition, broker_id)) if is_lost else None
+
+    return _changes(view, tuple(view.by_broker.concerning(broker_id)), wanted_of, except_broker=broker_id)
 
 
 def isr_without(partition: PartitionRegistration, broker_id: int) -> list[int]:
     return [replica for replica in partition.isr if replica != broker_id]
 
 
-def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+def changes_after_loss(view: View, broker_id: int) -> Changes:
     """The changes for a broker that comes back and may have lost records.
 
     The broker leaves the eligible leader replicas and every in-sync set, even if it was the last member.
@@ -62,48 +66,56 @@ def changes_after_loss(view: View, broker_id: int) -> Iterator[PartitionChangeRe
     keys = dict.fromkeys((*view.by_broker.concerning(broker_id), *view.by_broker.eligible(broker_id)))
     return _changes(
         view,
-        keys,
+        tuple(keys),
         lambda partition: RequestedChange(isr=isr_without(partition, broker_id), lost=(broker_id,)),
         except_broker=broker_id,
     )
 
 
-def changes_with(view: View, broker_id: int) -> Iterator[PartitionChangeRecord]:
+def changes_with(view: View, broker_id: int) -> Changes:
     """The changes for a broker that is about to be unfenced: elections in all partitions without a leader, in which the
     broker may be chosen.
 
     A partition may still have the broker as its leader from before a restart: a former controller failed before it had
     written all changes for that restart. Such a partition gets the same leader again, in a new leader epoch.
     """
-    for topic, partition_id, _ in view.partitions(view.by_broker.led(broker_id)):
-        yield PartitionChangeRecord(partition_id=partition_id, topic_id=topic.id, leader=broker_id)
-    yield from _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange(), with_broker=broker_id)
+    led = [
+        PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, leader=broker_id)
+        for topic_id, partition_id in view.by_broker.led(broker_id)
+    ]
+    leaderless = tuple(view.by_broker.leaderless)
+    return chain(led, _changes(view, leaderless, lambda partition: RequestedChange(), with_broker=broker_id))
 
 
-def changes_of_leaderless(view: View) -> Iterator[PartitionChangeRecord]:
+def changes_of_leaderless(view: View) -> Changes:
     """Elections for partitions that have no leader and could have one: the former controller failed before it had
     elected all leaders, or unclean elections have been allowed for their topic."""
-    return _changes(view, view.by_broker.leaderless, lambda partition: RequestedChange())
+    return _changes(view, tuple(view.by_broker.leaderless), lambda partition: RequestedChange())
 
 
 def _changes(
     view: View,
     keys: Iterable[Key],
-    wanted_of: Callable[[PartitionRegistration], RequestedChange],
+    wanted_of: Callable[[PartitionRegistration], RequestedChange | None],
     *,
     except_broker: int = NO_LEADER,
     with_broker: int = NO_LEADER,
-) -> Iterator[PartitionChangeRecord]:
-    """The change records of the partitions with these keys.
+) -> Changes:
+    """The changes of the partitions with these keys. `wanted_of`: None for a partition that is left as it is.
 
     `except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none.
     """
+    of_topic: Topic | None = None
     for topic, partition_id, partition in view.partitions(keys):
+        wanted = wanted_of(partition)
+        if wanted is None:
+            yield None
+            continue
         may_lead = _may_lead(view, partition, except_broker, with_broker)
-        wanted = wanted_of(partition)._replace(election=election_of(view, topic))
-        record = change_of(topic.id, partition_id, partition, wanted, rules_of(view, topic, may_lead))
-        if record is not None:
-            yield record
+        if topic is not of_topic:  # The settings of a topic are looked up once: its partitions come one after another.
+            of_topic, rules, election = topic, rules_of(view, topic, may_lead), election_of(view, topic)
+        wanted = wanted._replace(election=election)
+        yield change_of(topic.id, partition_id, partition, wanted, rules._replace(may_lead=may_lead))
 
 
 def _may_lead(view: View, partition: PartitionRegistration, except_broker: int, with_broker: int) -> MayLead:

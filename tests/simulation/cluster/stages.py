@@ -275,8 +275,10 @@ FIRST_STORIES: Final = (
     "tests/unit/kraft/controller/security/test_token_control.py",
     "tests/unit/tables/values/test_bounds.py",
     "tests/unit/storage/log/test_derived_files.py",
+    "tests/unit/broker/metadata/test_active_controller.py",
+    "tests/unit/broker/replicas/test_roles_in_turns.py",
 )
-"""One second each, the last one five."""
+"""One second each, that of derived files five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (

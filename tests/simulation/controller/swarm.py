@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
+from moldau.kraft.controller import decision as decisions
 from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.controller.settings import ControllerSettings
@@ -114,6 +116,8 @@ class Swarm:
             broker_session_timeout_ms=SESSION_MS,
             broker_silence_fence_ms=Random(f"{seed}/silence").choice((0, PATIENCE_MS)),
         )
+        self.slice_size = Random(f"{seed}/slices").choice((1, 2, decisions.SLICE_SIZE))
+        """How many partitions one batch of a decision about many is about."""
         self.contacts = Contacts(SESSION_MS, hurries=self.settings.broker_silence_fence_ms > 0)
         self.committed = Replay()
         self.uncommitted: list[Entry] = []
@@ -155,6 +159,10 @@ class Swarm:
     # The story
 
     def run(self) -> None:
+        with patch.object(decisions, "SLICE_SIZE", self.slice_size):
+            self._run()
+
+    def _run(self) -> None:
         self._activate()
         for node in self.nodes.values():
             self._boot(node)
@@ -253,22 +261,28 @@ class Swarm:
             if told is not None:
                 told(decision.reply)
 
-        self.offset += len(decision.records)
+        for records in decision.batches():
+            provenance = self._append(records)
+            self.uncommitted.append(Entry(records, provenance, lambda: None))
+        self.uncommitted[-1] = self.uncommitted[-1]._replace(told=tell)
+
+    def _append(self, records: Sequence[object]) -> Provenance:
+        self.offset += len(records)
         provenance = Provenance(self.offset, self.epoch, self.now_ms)
-        for record in decision.records:
+        for record in records:
             if isinstance(record, RegisterBrokerRecord):
                 self.contacts.registered(record.broker_id, self.now_ms)
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == FENCE:
                 self.contacts.fenced(record.broker_id)
-        if decision.records:
+        if records:
             steps = {(topic.id, index): each for topic, index, each in self.controller.image.topics.partitions()}
-            self.controller.replay(decision.records, provenance, self.now_ms)
+            self.controller.replay(records, provenance, self.now_ms)
             for topic, index, after in self.controller.image.topics.partitions():
                 known = steps.get((topic.id, index))
                 if known is not None:
                     ControllerState._check_step(f"{topic.name}-{index}", known, after)
                     self._check_election(f"{topic.name}-{index}", known, after)
-        self.uncommitted.append(Entry(decision.records, provenance, tell))
+        return provenance
 
     def _check_election(self, name: str, before: Assigned, after: Assigned) -> None:
         """An eligible leader replica is elected if no in-sync replica can be."""

@@ -38,7 +38,7 @@ def broker_in(image: MetadataImage, state: BrokerState) -> Broker:
 
 
 def context_of(view: View, sessions: BrokerSessions) -> DecisionContext:
-    return DecisionContext(view, sessions, FailureDetector(0), now_ms=0)
+    return DecisionContext(view, sessions, FailureDetector(0), now_ms=0, end_offset=lambda: 0)
 
 
 def test_every_wish_has_an_answer_in_every_state() -> None:
@@ -146,7 +146,9 @@ def test_a_broker_that_shuts_down_leaves_some_partitions_at_a_time() -> None:
         sessions.touch(2, 5, 0, metadata_offset=199)
         decision = heartbeat(context_of(view, sessions), asks)
         assert isinstance(decision.reply, BrokerHeartbeatResponse) and not decision.reply.should_shut_down
-        image = image_of(decision.records, image)._replace(provenance=Provenance(end_offset=300, epoch=1))
+        for records in decision.batches():
+            image = image_of(records, image)
+        image = image._replace(provenance=Provenance(end_offset=300, epoch=1))
     assert led == [100, 100 - MOVES_MIN, 0] and state_of(image.cluster.brokers[1]) is BrokerState.CONTROLLED_SHUTDOWN
     assert all(each.isr == (2,) for _, _, each in image.topics.partitions())
     sessions.touch(2, 5, 0, metadata_offset=299)
