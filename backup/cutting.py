@@ -1,0 +1,109 @@
+"""Cutting a log into pieces: whole batches between two offsets, each of them checked, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+from moldau.backup.manifest import Piece
+from moldau.backup.sources.port import LogReader
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
+from moldau.protocol.record_batch import (
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_is_valid,
+    parse_header,
+    whole_batch,
+)
+from moldau.storage.log_config import INT64_MAX
+from moldau.storage.segment.batch_run import BatchRun
+
+PIECE_SIZE: Final = 16 << 20
+"""A piece has this many bytes at least, unless the log ends. A backup has two of them in memory for each reader."""
+
+
+class CutPiece(NamedTuple):
+    """A piece with its content: a `ChunkedContent`."""
+
+    piece: Piece
+    parts: Sequence[BytesLike]
+    last_epoch: int
+    """The leader epoch of the last batch so far; -1 if there is none."""
+
+    @property
+    def size(self) -> int:
+        return self.piece.size
+
+    async def chunks(self) -> AsyncIterator[BytesLike]:
+        for part in self.parts:
+            yield part
+
+
+class Cutter:
+    """Cuts a log from one offset to another, piece by piece. It blocks for the reads of the source.
+
+    A batch that holds the first offset is taken whole, and so is one that holds the last.
+    """
+
+    def __init__(self, reader: LogReader, start_offset: int, end_offset: int, piece_size: int = PIECE_SIZE) -> None:
+        self._reader = reader
+        self._offset = start_offset
+        self._end_offset = end_offset
+        self._piece_size = piece_size
+        self._taken = 0
+        """Bytes taken of the last read."""
+        self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)
+        """The compiled walk of recovery; it notes no producers below INT64_MAX."""
+
+    def next_piece(self) -> CutPiece | None:
+        """The next piece; None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
+        raises."""
+        if self._offset >= self._end_offset:
+            return None
+        first_offset, parts, size, crc = self._offset, list[BytesLike](), 0, 0
+        self._run.max_timestamp = NO_TIMESTAMP
+        while size < self._piece_size and self._offset < self._end_offset:
+            data = self._reader.read(self._offset, self._taken)
+            self._taken = self._walk(data)
+            if not self._taken:
+                self._offset = self._end_offset  # The log has no more batches below it.
+                break
+            if not parts:
+                first_offset = min(first_offset, parse_header(data, 0, True).base_offset)
+            self._offset = self._run.next_offset
+            part = memoryview(data)[: self._taken]
+            parts.append(part)
+            size, crc = size + len(part), crc32c(part, crc)
+        piece = Piece(first_offset, self._offset, size, crc, self._run.max_timestamp)
+        return CutPiece(piece, parts, self._run.leader_epoch)
+
+    def _walk(self, data: bytes) -> int:
+        """Check the batches below the end. Returns their bytes; a batch that is cut short is left out."""
+        run, position = self._run, 0
+        while position < len(data):
+            position = run.walk(data, position, 0)
+            if run.next_offset >= self._end_offset:
+                break
+            header = whole_batch(data, position, len(data))
+            if header is None or header.base_offset >= self._end_offset:
+                break
+            self._check(data, position, header)
+            if header.magic == MAGIC:
+                run.leader_epoch = header.partition_leader_epoch  # The walk stopped at a new one.
+            else:
+                run.leader_epoch, run.next_offset = NO_LEADER_EPOCH, header.next_offset
+                run.max_timestamp = max(run.max_timestamp, header.max_timestamp)
+                position += header.size
+        return position
+
+    def _check(self, data: bytes, position: int, header: BatchHeader) -> None:
+        """Check a batch at which the walk stopped: only its leader epoch, or its format, may be the reason."""
+        offset, run = header.base_offset, self._run
+        if offset < run.next_offset or header.last_offset_delta < 0:
+            raise MalformedMessage(f"a batch with the offsets {offset} to {header.last_offset} after {run.next_offset}")
+        if not crc_is_valid(data, position, header):
+            raise MalformedMessage(f"the checksum of the batch at offset {offset} is wrong")
+        if header.magic == MAGIC and header.partition_leader_epoch == run.leader_epoch:
+            raise MalformedMessage(f"the batch at offset {offset} cannot be read")

@@ -1,0 +1,151 @@
+"""The log directories of the nodes of a cluster as the source of a backup: of Moldau or of Apache Kafka, running or
+stopped.
+
+Of the replicas that are here, the one with the most committed data is read (tables/origins/log_directories.py). It ends
+
+    at the high watermark that its node checkpointed last, at most some seconds ago
+    at the end of its files, if it is the only replica of its partition: all of them is committed
+    at the end of its files, if it is `__transaction_state`: it must not end before the markers that the other logs have
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moldau.backup.manifest import PartitionKey
+from moldau.backup.sources.log_files import LogFiles, end_of_files
+from moldau.backup.sources.metadata_log import MetadataLog
+from moldau.backup.sources.order import TRANSACTIONS, rounds_of
+from moldau.backup.sources.port import Asked
+from moldau.kraft.image.topics import Topic, TopicsImage
+from moldau.kraft.snapshot.names import snapshots_in
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.text_checkpoint import TopicPartition
+from moldau.storage.files.log_paths import METADATA_DIRECTORY
+from moldau.storage.files.port import FileSystem
+from moldau.tables.origins.local_partition import LocalPartition
+from moldau.tables.origins.log_directories import LogDirectories
+from moldau.tables.origins.replica_histories import read_epochs
+from moldau.tables.refusals import Refused, warn
+
+READERS_MAX: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLog:
+    """The `SourceLog` of a replica."""
+
+    fs: FileSystem
+    key: PartitionKey
+    start_offset: int
+    end_offset: int
+    place: str
+
+    def has(self, epoch: int, end_offset: int) -> bool:
+        found = read_epochs(self.fs, self.place).end_offset_for(epoch, self.end_offset)
+        return found.epoch == epoch and found.end_offset >= end_offset
+
+    def open(self) -> LogFiles:
+        return LogFiles(self.fs, self.place)
+
+
+class DirectorySource:
+    """The `Source` of log directories."""
+
+    readers_max = READERS_MAX
+
+    def __init__(self, fs: FileSystem, directories: Sequence[str], now_ms: Callable[[], int]) -> None:
+        """Raises `Refused`, which names the directory, and OSError."""
+        self._fs = fs
+        self._paths = directories
+        self._now_ms = now_ms
+        found = LogDirectories(fs, directories)
+        if found.cluster_id is None:
+            raise Refused(f"path: no node has formatted {', '.join(directories)}: there is no meta.properties")
+        self.cluster_id = found.cluster_id
+
+    def ask(self) -> Asked:
+        """See `Source.ask`. Raises `Refused`, `MalformedMessage` and OSError."""
+        began_ms = self._now_ms()
+        metadata = read_metadata(self._fs, self._paths)
+        topics = metadata.image.topics
+        snapshot = metadata.snapshot(began_ms)
+        directories = LogDirectories(self._fs, self._paths)
+        _check_complete(topics, directories.partitions())
+        logs: list[DirectoryLog] = []
+        for names in rounds_of(topic.name for topic in topics.by_id.values()):
+            keys = [(name, number) for name in names for number in sorted(_topic(topics, name).partitions)]
+            opened = directories.open(keys)
+            logs += [self._log(topics, each) for each in opened if isinstance(each, LocalPartition)]
+        return Asked(began_ms, self._now_ms(), snapshot, logs)
+
+    def _log(self, topics: TopicsImage, replica: LocalPartition) -> DirectoryLog:
+        name, number = replica.key
+        topic = _topic(topics, name)
+        start = replica.log_start_offset
+        if replica.segments and replica.segments[0].start_offset > start:
+            first = replica.segments[0].start_offset
+            warn(f"{replica}: the offsets from {start} to {first} are in remote storage, and not in this backup")
+            start = first
+        ends_with_files = len(topic.partitions[number].replicas) == 1 or name == TRANSACTIONS
+        end = end_of_files(self._fs, replica.directory) if ends_with_files else replica.high_watermark
+        return DirectoryLog(self._fs, PartitionKey(name, topic.id, number), start, max(start, end), replica.directory)
+
+
+def read_metadata(fs: FileSystem, directories: Sequence[str]) -> MetadataLog:
+    """The metadata of the directory that has most of them. Raises `Refused` if none has them, `MalformedMessage` and
+    OSError."""
+    places = [f"{each}/{METADATA_DIRECTORY}" for each in directories if fs.exists(f"{each}/{METADATA_DIRECTORY}")]
+    if not places:
+        raise Refused(
+            f"path: no {METADATA_DIRECTORY} in {', '.join(directories)}: name the directory of a node that has it"
+            " (metadata.log.dir, or the first of log.dirs)"
+        )
+    _, place = max((_end_of(fs, place), place) for place in places)
+    try:
+        return _replayed(fs, place)
+    except MalformedMessage as malformed:
+        raise Refused(f"{place}: {malformed}") from None
+
+
+def _end_of(fs: FileSystem, place: str) -> int:
+    try:
+        return end_of_files(fs, place)
+    except MalformedMessage:
+        return -1
+
+
+def _replayed(fs: FileSystem, place: str) -> MetadataLog:
+    snapshots = snapshots_in(fs.list_directory(place))
+    newest = [(each, fs.read(f"{place}/{each.file_name}")) for each in snapshots[-1:]]
+    metadata = MetadataLog(*newest[0]) if newest else MetadataLog()
+    files, taken = LogFiles(fs, place), 0
+    try:
+        while data := files.read(metadata.end_offset, taken):
+            taken = metadata.replay(data)
+    finally:
+        files.close()
+    return metadata
+
+
+def _topic(topics: TopicsImage, name: str) -> Topic:
+    topic = topics.by_name(name)
+    assert topic is not None, name
+    return topic
+
+
+def _check_complete(topics: TopicsImage, here: Mapping[TopicPartition, object]) -> None:
+    """Check that each partition has a replica in the directories. Raises `Refused`."""
+    missing = [
+        f"{topic.name}-{number} (replicas on {', '.join(map(str, partition.replicas))})"
+        for topic, number, partition in topics.partitions()
+        if (topic.name, number) not in here
+    ]
+    if missing:
+        more = f" and {len(missing) - 3} more" if missing[3:] else ""
+        raise Refused(
+            f"path: no directory has {', '.join(missing[:3])}{more}: name the directories of enough nodes that each"
+            " partition is in one"
+        )

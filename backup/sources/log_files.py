@@ -1,0 +1,96 @@
+"""Reading a log from its files, from one batch to the next, while a broker may write, clean or delete them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.backup.sources.port import LogStartMoved
+from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, is_old, parse_header
+from moldau.storage.files.open_files import OpenFile
+from moldau.storage.files.port import File, FileSystem
+from moldau.storage.segment.batch_scan import walk_places
+from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate, offset_index_of
+
+READ_SIZE: Final = 4 << 20
+LISTINGS_MAX: Final = 10
+"""The most listings in a row: a file may be deleted or replaced after the listing, before it is opened."""
+
+
+class LogFiles:
+    """A `LogReader` of a partition's directory."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._file: File | None = None
+        self._position = 0
+
+    def read(self, offset: int, taken: int) -> bytes:
+        """See `LogReader.read`. Raises OSError, and `MalformedMessage` if there is something else than a batch."""
+        self._position += taken
+        for _ in range(LISTINGS_MAX):
+            if self._file is not None:
+                data = _batches_at(self._file, self._position)
+                if data:
+                    return data
+                self.close()
+            if not self._open(offset):
+                return b""
+        raise FileNotFoundError(f"{self._directory}: its files changed {LISTINGS_MAX} times while they were read")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, offset: int) -> bool:
+        """Open the segment that has the first batch at or after an offset. False if there is none."""
+        for _ in range(LISTINGS_MAX):
+            try:
+                return self._open_listed(list_segments(self._fs, self._directory), offset)
+            except FileNotFoundError:
+                if not self._fs.exists(self._directory):
+                    raise
+        raise FileNotFoundError(f"{self._directory}: its files went {LISTINGS_MAX} times while they were listed")
+
+    def _open_listed(self, segments: list[ListedSegment], offset: int) -> bool:
+        if segments and offset < segments[0].base_offset:
+            raise LogStartMoved(segments[0].base_offset)
+        for segment in segments:
+            if segment.next_base_offset is not None and segment.next_base_offset <= offset:
+                continue
+            place = locate(self._fs, segment, offset)
+            if place is not None:
+                self._file = self._fs.open(segment.path(), read_only=True)
+                self._position = place.position
+                return True
+        return False
+
+
+def _batches_at(file: File, position: int) -> bytes:
+    """At least one whole batch, or nothing at the end of the segment. Raises `MalformedMessage` and OSError."""
+    data = file.pread(READ_SIZE, position)
+    if len(data) < HEADER_SIZE and not is_old(data, 0):
+        return b""
+    size = parse_header(data, 0, True).batch_length + LOG_OVERHEAD
+    if size <= len(data):
+        return data
+    data = file.pread(size, position)
+    return data if len(data) == size else b""
+
+
+def end_of_files(fs: FileSystem, directory: str) -> int:
+    """The offset after the last whole batch of a directory; the base offset of the first segment if there is none.
+
+    Raises OSError, and `MalformedMessage`.
+    """
+    segments = list_segments(fs, directory)
+    for segment in reversed(segments):
+        index = offset_index_of(fs, segment)
+        opened = OpenFile(fs.open(segment.path(), read_only=True))
+        last_offset = -1
+        for place in walk_places(opened.file, index.last_position() if index else 0, segment.size):
+            last_offset = place.last_offset
+        if last_offset >= 0:
+            return last_offset + 1
+    return segments[-1].base_offset if segments else 0

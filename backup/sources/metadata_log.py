@@ -1,0 +1,78 @@
+"""The metadata log of a cluster as one snapshot: the newest snapshot and the log after it, replayed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.backup.sources.port import MetadataSnapshot
+from moldau.kraft.image.metadata_image import MetadataImage, Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription, described_by
+from moldau.kraft.record_frame import decode_record
+from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import BatchHeader, crc_is_valid
+from moldau.protocol.record_reader import records_of
+
+NOTHING: Final = SnapshotId(0, 0)
+
+
+class MetadataLog:
+    """The metadata at the end of what was replayed."""
+
+    def __init__(self, snapshot: SnapshotId = NOTHING, data: BytesLike | None = None) -> None:
+        """Begin with a snapshot, or with an empty log. Raises `MalformedMessage`."""
+        self._replay, self._quorum = Replay(), QuorumDescription()
+        if data is not None:
+            self._replay, self._quorum = load_snapshot(data, snapshot)
+        self.end_offset, self._epoch = snapshot
+        self._last_ms = 0
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._replay.image
+
+    def replay(self, data: BytesLike, end_offset: int | None = None) -> int:
+        """Replay the whole batches of stored bytes that lie between the end so far and `end_offset`.
+
+        Returns the bytes of the whole batches. Raises `MalformedMessage` if one is damaged, or does not follow.
+        """
+        batches = iterate_batches(data)
+        for position, header in batches:
+            if header.next_offset <= self.end_offset:
+                continue
+            if end_offset is not None and header.next_offset > end_offset:
+                break
+            if header.base_offset > self.end_offset:
+                raise MalformedMessage(f"the metadata log has no offset {self.end_offset}")
+            if not crc_is_valid(data, position, header):
+                raise MalformedMessage(f"the checksum of the metadata at offset {header.base_offset} is wrong")
+            self._replay_batch(data, position, header)
+        return batches.position
+
+    def snapshot(self, now_ms: int) -> MetadataSnapshot:
+        """A snapshot of what was replayed. A metadata transaction that has not ended is left out."""
+        image = self.image
+        batches = snapshot_batches(
+            image.snapshot_records(),
+            self._quorum,
+            metadata_version=image.features.metadata_version,
+            epoch=self._epoch,
+            last_contained_ms=self._last_ms,
+            now_ms=now_ms,
+        )
+        return MetadataSnapshot(self.end_offset, self._epoch, b"".join(batches))
+
+    def _replay_batch(self, data: BytesLike, position: int, header: BatchHeader) -> None:
+        records = records_of(data, position, header)
+        if header.is_control:
+            for record in records:
+                self._quorum = described_by(record, self._quorum)
+        else:
+            values = (decode_record(record.value) for record in records if record.value is not None)
+            end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
+            self._replay.replay(values, end)
+        self.end_offset, self._epoch = header.next_offset, header.partition_leader_epoch
+        self._last_ms = max(self._last_ms, header.max_timestamp)

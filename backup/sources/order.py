@@ -1,0 +1,25 @@
+"""The order in which a source is asked for the ends of its logs.
+
+A backup is taken while the cluster works. What may refer to other logs is asked for before them: the offsets of groups
+and share groups point into topics, so that they lie below the topics' ends. `__transaction_state` is asked for last:
+the marker of a transaction is written after the record that lists its partitions, so whatever marker a log has, the
+backup has that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+OFFSETS: Final = "__consumer_offsets"
+SHARE_STATE: Final = "__share_group_state"
+TRANSACTIONS: Final = "__transaction_state"
+_ROUNDS: Final = {OFFSETS: 0, SHARE_STATE: 0, TRANSACTIONS: 2}
+
+
+def rounds_of(topics: Iterable[str]) -> list[list[str]]:
+    """The topics in rounds: those of a round are asked for after all of the round before."""
+    rounds: list[list[str]] = [[], [], []]
+    for topic in sorted(topics):
+        rounds[_ROUNDS.get(topic, 1)].append(topic)
+    return rounds

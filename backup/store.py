@@ -1,0 +1,185 @@
+"""A backup store: the backups of one cluster in a directory or an object store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from moldau.backup.cutting import CutPiece
+from moldau.backup.layout import (
+    BACKUPS,
+    METADATA,
+    PIECES,
+    STORE_MANIFEST,
+    UNFINISHED,
+    backup_id_of,
+    backup_key,
+    metadata_key,
+    piece_key,
+    unfinished_key,
+)
+from moldau.backup.manifest import MANIFEST_SIZE_MAX, Manifest, MetadataPiece, PartitionKey, decode_manifest
+from moldau.backup.sources.port import MetadataSnapshot
+from moldau.protocol.primitives import crc32c
+from moldau.storage.tiered.manifest import decode_cluster_manifest, encode_cluster_manifest
+from moldau.storage.tiered.port import (
+    ObjectEntry,
+    ObjectExists,
+    ObjectNotFound,
+    RemoteStorage,
+    RemoteStorageError,
+    WrongCluster,
+    get_all,
+    list_all,
+)
+
+STORE_MANIFEST_SIZE_MAX: Final = 1 << 16
+DELETED_AT_ONCE: Final = 1000
+
+
+class NotABackupStore(RemoteStorageError):
+    """The place has no backups: it is empty, or has something else."""
+
+
+class NoSuchBackup(RemoteStorageError):
+    """The store has no backup of this id."""
+
+
+class UnfinishedRun(NamedTuple):
+    """What a run has written that goes on or was ended."""
+
+    key: str
+    modified_ms: int
+    manifest: Manifest
+
+
+class BackupStore:
+    """The store. Every method raises `RemoteStorageError`."""
+
+    def __init__(self, storage: RemoteStorage) -> None:
+        self.storage = storage
+
+    async def owner(self) -> str:
+        """The id of the cluster whose backups are here. Raises `NotABackupStore`."""
+        try:
+            data = await get_all(self.storage, STORE_MANIFEST, STORE_MANIFEST_SIZE_MAX)
+        except ObjectNotFound:
+            raise NotABackupStore(f"there are no backups here: {STORE_MANIFEST} does not exist") from None
+        return decode_cluster_manifest(STORE_MANIFEST, data)
+
+    async def claim(self, cluster_id: str) -> None:
+        """Make an empty place a store of a cluster, or check that it is one. Raises `NotABackupStore` for a place with
+        other objects, and `WrongCluster`."""
+        try:
+            owner = await self.owner()
+        except NotABackupStore:
+            if await self.storage.list("", limit=1):
+                raise NotABackupStore(
+                    f"the store has other objects and no {STORE_MANIFEST}: give an empty directory or prefix"
+                ) from None
+            try:
+                await self.storage.put(STORE_MANIFEST, encode_cluster_manifest(cluster_id), must_create=True)
+                return
+            except ObjectExists:
+                owner = await self.owner()
+        if owner != cluster_id:
+            raise WrongCluster(f"the backups here are of the cluster {owner}, and this is {cluster_id}")
+
+    # Manifests
+
+    async def backup_ids(self) -> list[str]:
+        """The ids of the backups, the oldest first."""
+        return sorted([backup_id_of(each.key) async for each in list_all(self.storage, BACKUPS)], key=_age)
+
+    async def manifest(self, backup_id: str) -> Manifest:
+        """A manifest. Raises `NoSuchBackup`, and `CorruptObject`."""
+        key = backup_key(backup_id)
+        try:
+            data = await get_all(self.storage, key, MANIFEST_SIZE_MAX)
+        except ObjectNotFound:
+            raise NoSuchBackup(f"there is no backup {backup_id}: --list shows those that are there") from None
+        return decode_manifest(key, data)
+
+    async def latest(self) -> Manifest | None:
+        """The newest backup; None if there is none."""
+        known = await self.backup_ids()
+        return await self.manifest(known[-1]) if known else None
+
+    async def new_id(self, now_ms: int) -> str:
+        """An id that no backup has: the time, and a number if there are several of one second."""
+        moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        taken = {*await self.backup_ids(), *[backup_id_of(key) async for key, *_ in list_all(self.storage, UNFINISHED)]}
+        number = 1
+        while f"{moment}-{number}" in taken:
+            number += 1
+        return f"{moment}-{number}"
+
+    async def put_manifest(self, manifest: Manifest) -> None:
+        """Complete a backup. Everything that it names is here. Raises `ObjectExists` if another run took its id."""
+        await self.storage.put(backup_key(manifest.backup_id), manifest.encode(), must_create=True)
+
+    # Unfinished runs
+
+    async def unfinished(self) -> list[UnfinishedRun]:
+        """What runs have written that go on or were ended, the oldest first."""
+        found = []
+        async for entry in list_all(self.storage, UNFINISHED):
+            try:
+                data = await get_all(self.storage, entry.key, MANIFEST_SIZE_MAX)
+            except ObjectNotFound:
+                continue  # It ended after the listing.
+            found.append(UnfinishedRun(entry.key, entry.modified_ms, decode_manifest(entry.key, data)))
+        return found
+
+    async def put_unfinished(self, manifest: Manifest) -> int:
+        """Write down what a run has so far. Returns the size of that."""
+        data = manifest.encode()
+        await self.storage.put(unfinished_key(manifest.backup_id), data)
+        return len(data)
+
+    async def forget_unfinished(self, ended: Iterable[UnfinishedRun], own_id: str) -> None:
+        """Remove what a run wrote down, and what it found of ended ones unless these have gone on."""
+        entries = {each.key: each.modified_ms async for each in list_all(self.storage, UNFINISHED)}
+        keys = [run.key for run in ended if entries.get(run.key) == run.modified_ms]
+        await self.storage.delete([unfinished_key(own_id), *keys])
+
+    # Objects
+
+    async def put_piece(self, partition: PartitionKey, cut: CutPiece) -> None:
+        """Write a piece."""
+        await self.storage.put(piece_key(partition, cut.piece), cut)
+
+    async def put_metadata(self, snapshot: MetadataSnapshot) -> MetadataPiece:
+        """Write a metadata snapshot. Returns its place in a manifest."""
+        data = snapshot.data
+        metadata = MetadataPiece(snapshot.end_offset, snapshot.epoch, len(data), crc32c(data, 0))
+        await self.storage.put(metadata_key(metadata), data)
+        return metadata
+
+    def objects(self) -> AsyncIterator[ObjectEntry]:
+        """All pieces and metadata snapshots."""
+        return _chain(list_all(self.storage, METADATA), list_all(self.storage, PIECES))
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects, some at once."""
+        left = list(keys)
+        for start in range(0, len(left), DELETED_AT_ONCE):
+            await self.storage.delete(left[start : start + DELETED_AT_ONCE])
+
+
+def keys_of(manifest: Manifest) -> set[str]:
+    """The keys of all objects that a manifest names."""
+    keys = {piece_key(key, piece) for key, each in manifest.partitions() for piece in each.pieces if piece.size}
+    return keys | {metadata_key(manifest.metadata)}
+
+
+def _age(backup_id: str) -> tuple[str, int]:
+    moment, _, number = backup_id.rpartition("-")
+    return moment, int(number) if number.isdigit() else 0
+
+
+async def _chain(*listings: AsyncIterator[ObjectEntry]) -> AsyncIterator[ObjectEntry]:
+    for listing in listings:
+        async for entry in listing:
+            yield entry

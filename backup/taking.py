@@ -1,0 +1,274 @@
+"""Taking a backup: what an earlier one has is taken over, the rest is copied, the manifest is written last.
+
+source.ask ─▶ vector ─▶ pieces that are there stay ─▶ cut ─▶ put ─▶ … ─▶ manifest
+                                   └── unfinished/<id>.json, written now and then: a run that is killed is taken
+                                       over by the next one as if it had been an earlier backup
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from moldau.backup.cutting import PIECE_SIZE, CutPiece, Cutter
+from moldau.backup.layout import piece_key
+from moldau.backup.manifest import Manifest, MetadataPiece, PartitionBackup, PartitionKey, TopicBackup
+from moldau.backup.sources.port import Asked, LogReader, LogStartMoved, Source, SourceLog
+from moldau.backup.store import BackupStore, UnfinishedRun
+from moldau.backup.throttle import Throttle
+from moldau.protocol.primitives import MalformedMessage
+from moldau.protocol.record_batch import NO_LEADER_EPOCH
+
+T = TypeVar("T")
+NOTED_EVERY: Final = 64 << 20
+"""Bytes of pieces after which a run writes down what it has."""
+NOTES_SHARE: Final = 256
+"""What a run writes down is less than one part in this many of what it copies."""
+SMALL_PIECES_MAX: Final = 16
+"""The number of small pieces at the end of a partition that become one: a log of which little is new in each backup
+would have one for each."""
+STARTS_MAX: Final = 10
+"""How often the start of a log may move while it is copied."""
+
+
+class DamagedLog(Exception):
+    """A log of the source has a damaged batch below its end: the message names the partition and its place."""
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    logs_done: int
+    log_count: int
+    copied_size: int
+    """Bytes of the new pieces."""
+    kept_size: int
+    """Bytes of the pieces of earlier backups."""
+
+
+class Taken(NamedTuple):
+    """A backup that was taken."""
+
+    manifest: Manifest
+    progress: Progress
+    piece_count: int
+    """Pieces that were copied."""
+    places: dict[PartitionKey, str]
+    """The place of each log."""
+
+
+class Offload(Protocol):
+    """Runs a blocking function on an executor thread, as `asyncio.to_thread` does."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a run needs of its process."""
+
+    now_ms: Callable[[], int]
+    """The wall clock."""
+    offload: Offload
+    throttle: Throttle
+    report: Callable[[Progress], None]
+
+
+async def take_backup(store: BackupStore, source: Source, shell: Shell, *, piece_size: int = PIECE_SIZE) -> Taken:
+    """Take a backup. Raises `RemoteStorageError`, `DamagedLog`, and what the source raises."""
+    await store.claim(source.cluster_id)
+    asked = await shell.offload(source.ask)
+    run = _Run(store, source.cluster_id, asked, await store.new_id(asked.began_ms), shell, piece_size)
+    await run.begin()
+    try:
+        await run.copy(source.readers_max)
+    except asyncio.CancelledError:
+        await run.note()
+        raise
+    return await run.complete()
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self, store: BackupStore, cluster_id: str, asked: Asked, backup_id: str, shell: Shell, piece_size: int
+    ) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._asked = asked
+        self._backup_id = backup_id
+        self._shell = shell
+        self._piece_size = piece_size
+        self._metadata = MetadataPiece(0, 0, 0, 0)
+        self._parts: dict[PartitionKey, PartitionBackup] = {}
+        """What the run has of each log so far."""
+        self._ended: list[UnfinishedRun] = []
+        """Runs that did not end, as they were found at the start."""
+        self._left: set[str] = set()
+        """The keys of the objects in the store, if a run was ended: of what it copied since it last wrote that down,
+        nothing is copied again."""
+        self._logs_done = self._piece_count = self._copied_size = self._kept_size = 0
+        self._note_due = 0
+        """The copied size at which the run is written down next."""
+
+    async def begin(self) -> None:
+        """Take over what earlier backups and runs have, and write it down: no other run removes it then. If the
+        backup is removed before that, it is done again without it."""
+        self._metadata = await self._store.put_metadata(self._asked.metadata)
+        is_there = False
+        while not is_there:
+            latest = await self._store.latest()
+            self._ended = [
+                each for each in await self._store.unfinished() if each.manifest.backup_id != self._backup_id
+            ]
+            earlier = [each.manifest for each in self._ended] + ([latest] if latest else [])
+            self._parts = await self._shell.offload(partial(carried_over, self._asked.logs, earlier))
+            await self.note()
+            is_there = latest is None or latest.backup_id in await self._store.backup_ids()
+        if self._ended:
+            self._left = {each.key async for each in self._store.objects()}
+        self._kept_size = sum(piece.size for part in self._parts.values() for piece in part.pieces)
+
+    async def copy(self, readers: int) -> None:
+        """Copy what the logs have beyond that, some logs at once."""
+        remaining = iter(self._asked.logs)
+
+        async def work() -> None:
+            for log in remaining:
+                await self._copy_log(log)
+                self._logs_done += 1
+                self._report()
+
+        tasks = [asyncio.ensure_future(work()) for _ in range(readers)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def complete(self) -> Taken:
+        """Write the manifest."""
+        manifest = self._manifest()
+        await self._store.put_manifest(manifest)
+        await self._store.forget_unfinished(self._ended, self._backup_id)
+        places = {log.key: log.place for log in self._asked.logs}
+        return Taken(manifest, self._progress(), self._piece_count, places)
+
+    async def _copy_log(self, log: SourceLog) -> None:
+        for _ in range(STARTS_MAX):
+            reader = log.open()
+            try:
+                await self._copy_from(log, reader)
+                return
+            except LogStartMoved as moved:
+                start = min(moved.start_offset, log.end_offset)
+                self._parts[log.key] = started_at(self._parts[log.key], start)
+            except MalformedMessage as malformed:
+                raise DamagedLog(f"{log.key} in {log.place}: {malformed}") from None
+            finally:
+                reader.close()
+        raise DamagedLog(f"{log.key} in {log.place}: its start moved {STARTS_MAX} times while it was copied")
+
+    async def _copy_from(self, log: SourceLog, reader: LogReader) -> None:
+        """Copy a log from the end of what is there. The next piece is cut while one is written."""
+        cutter = Cutter(reader, self._parts[log.key].end_offset, log.end_offset, self._piece_size)
+        coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
+        try:
+            while (cut := await coming) is not None:
+                coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
+                await self._put(log.key, cut)
+        finally:
+            await asyncio.gather(coming, return_exceptions=True)  # The caller closes what it reads.
+
+    async def _put(self, key: PartitionKey, cut: CutPiece) -> None:
+        if piece_key(key, cut.piece) in self._left:
+            self._kept_size += cut.size
+        elif cut.size:
+            await self._shell.throttle.spend(cut.size)
+            await self._store.put_piece(key, cut)
+            self._copied_size, self._piece_count = self._copied_size + cut.size, self._piece_count + 1
+        part = self._parts[key]
+        self._parts[key] = part._replace(
+            end_offset=cut.piece.end_offset, last_epoch=cut.last_epoch, pieces=(*part.pieces, cut.piece)
+        )
+        self._report()
+        if self._copied_size >= self._note_due:
+            await self.note()
+
+    async def note(self) -> None:
+        """Write down what the run has, for the next one."""
+        size = await self._store.put_unfinished(self._manifest())
+        self._note_due = self._copied_size + max(NOTED_EVERY, NOTES_SHARE * size)
+
+    def _manifest(self) -> Manifest:
+        parts = sorted(self._parts.items())
+        topics = [
+            TopicBackup(name, topic_id, tuple(part for _, part in each))
+            for (name, topic_id), each in groupby(parts, key=lambda item: item[0][:2])
+        ]
+        asked = self._asked
+        return Manifest(
+            self._backup_id,
+            self._cluster_id,
+            asked.began_ms,
+            asked.asked_ms,
+            self._shell.now_ms(),
+            self._metadata,
+            tuple(topics),
+        )
+
+    def _progress(self) -> Progress:
+        return Progress(self._logs_done, len(self._asked.logs), self._copied_size, self._kept_size)
+
+    def _report(self) -> None:
+        self._shell.report(self._progress())
+
+
+def carried_over(logs: Sequence[SourceLog], earlier: Sequence[Manifest]) -> dict[PartitionKey, PartitionBackup]:
+    """What a new backup takes over from earlier ones, for each log. It blocks for what the logs are asked."""
+    known: dict[PartitionKey, list[PartitionBackup]] = {}
+    for manifest in earlier:
+        for key, part in manifest.partitions():
+            known.setdefault(key, []).append(part)
+    return {log.key: carried(log, known.get(log.key, ())) for log in logs}
+
+
+def carried(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBackup:
+    """What a new backup takes over of one log: of what agrees with the log now, that which reaches farthest."""
+    for part in sorted(earlier, key=lambda each: each.end_offset, reverse=True):
+        pieces = tuple(each for each in part.pieces if each.end_offset <= log.end_offset)
+        if not pieces or pieces[0].first_offset > log.start_offset:
+            continue
+        end_offset = pieces[-1].end_offset
+        if not log.has(part.last_epoch, end_offset):
+            continue
+        found = started_at(part._replace(end_offset=end_offset, pieces=pieces), log.start_offset)
+        return without_small_end(found)
+    return PartitionBackup(log.key.partition, log.start_offset, log.start_offset, NO_LEADER_EPOCH, ())
+
+
+def started_at(part: PartitionBackup, start_offset: int) -> PartitionBackup:
+    """A part of a log whose start has moved: without the pieces before it."""
+    pieces = tuple(each for each in part.pieces if each.end_offset > start_offset)
+    if not pieces:
+        return PartitionBackup(part.partition, start_offset, start_offset, NO_LEADER_EPOCH, ())
+    return part._replace(start_offset=start_offset, pieces=pieces)
+
+
+def without_small_end(part: PartitionBackup) -> PartitionBackup:
+    """A part of a log without the small pieces at its end, if these are so many that they are better copied as one."""
+    count = size = 0
+    for piece in reversed(part.pieces):
+        if size + piece.size >= PIECE_SIZE or piece.first_offset < part.start_offset:
+            break
+        count, size = count + 1, size + piece.size
+    if count < SMALL_PIECES_MAX:
+        return part
+    first = part.pieces[-count].first_offset
+    return part._replace(end_offset=first, pieces=part.pieces[:-count])

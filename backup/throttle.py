@@ -1,0 +1,29 @@
+"""A bound on the bytes per second that a backup copies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+
+class Throttle:
+    """Lets bytes pass so that their mean rate stays below a bound."""
+
+    def __init__(
+        self, bytes_per_s: float | None, now_s: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """None: no bound."""
+        self._bytes_per_s = bytes_per_s
+        self._now_s = now_s
+        self._sleep = sleep
+        self._free_s = 0.0
+        """When the bytes that have passed are paid for."""
+
+    async def spend(self, size: int) -> None:
+        """Wait until `size` bytes may pass: until those before have taken their time."""
+        if self._bytes_per_s is None:
+            return
+        now_s = self._now_s()
+        begin_s = max(self._free_s, now_s)
+        self._free_s = begin_s + size / self._bytes_per_s
+        if begin_s > now_s:
+            await self._sleep(begin_s - now_s)

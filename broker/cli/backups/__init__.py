@@ -1,0 +1,1 @@
+"""What `moldau backup` does: taking, listing and verifying backups."""

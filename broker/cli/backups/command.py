@@ -1,0 +1,132 @@
+"""Running `moldau backup`: the store that its arguments name, and how it fails."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import time_ns
+from typing import Final
+
+from moldau.backup.store import BackupStore, NoSuchBackup, NotABackupStore
+from moldau.backup.taking import DamagedLog
+from moldau.broker.cli.daily.failures import (
+    EXIT_DENIED,
+    EXIT_FAILED,
+    EXIT_UNKNOWN,
+    EXIT_UNREACHABLE,
+    Failure,
+    WrongArguments,
+)
+from moldau.broker.cli.daily.output import Output
+from moldau.broker.cli.invocation import Invocation
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.tiered.object_options import ObjectStoreOptions
+from moldau.storage.tiered.opening import open_storage
+from moldau.storage.tiered.port import (
+    AccessRefused,
+    RemoteStorageError,
+    StorageMissing,
+    StorageUnavailable,
+    WrongCluster,
+)
+from moldau.tables.refusals import Refused
+
+STATUSES: Final[dict[type[Exception], int]] = {
+    NoSuchBackup: EXIT_UNKNOWN,
+    NotABackupStore: EXIT_UNKNOWN,
+    StorageMissing: EXIT_UNKNOWN,
+    AccessRefused: EXIT_DENIED,
+    PermissionError: EXIT_DENIED,
+    StorageUnavailable: EXIT_UNREACHABLE,
+}
+"""The exit statuses of failures; of others it is 1."""
+REMEDIES: Final[dict[type[Exception], str]] = {
+    StorageMissing: ": make it first, so that a mount that is missing is not taken for an empty store",
+    WrongCluster: ": give each cluster a store of its own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BackupCommand:
+    """One run of the command."""
+
+    arguments: argparse.Namespace
+    invocation: Invocation
+    store: BackupStore
+    output: Output
+
+    def now_ms(self) -> int:
+        """The wall clock, in ms since 1970."""
+        return time_ns() // 1_000_000
+
+    def progress(self, text: str) -> None:
+        """Show how far the command is, in one line on a terminal."""
+        if self.invocation.errors.is_terminal:
+            self.invocation.errors.show(text)
+
+    def note(self, text: str, *styles: str) -> None:
+        """Say something on standard error."""
+        self.invocation.errors.say(text, *styles)
+
+
+Action = Callable[[BackupCommand], Awaitable[int]]
+
+
+def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Do what the arguments ask for. Returns the exit status. Raises `CommandError`."""
+    from moldau.broker.cli.backups.looking import list_backups, verify
+    from moldau.broker.cli.backups.taking import take
+
+    action: Action = take
+    if arguments.list:
+        action = list_backups
+    elif arguments.verify is not None:
+        action = verify
+    with failures(arguments.store):
+        return asyncio.run(_run(action, arguments, invocation))
+
+
+async def _run(action: Action, arguments: argparse.Namespace, invocation: Invocation) -> int:
+    url = arguments.store if "://" in arguments.store else str(Path(arguments.store).absolute())
+    options = ObjectStoreOptions(endpoint=arguments.endpoint, region=arguments.region)
+    storage = open_storage(url, random.Random(), asyncio.sleep, options=options)
+    output = Output(invocation.out, is_json=arguments.json)
+    try:
+        return await action(BackupCommand(arguments, invocation, BackupStore(storage), output))
+    finally:
+        invocation.errors.erase()
+        await storage.close()
+
+
+@contextmanager
+def failures(store: str) -> Iterator[None]:
+    """Turn what goes wrong into one sentence and an exit status. Raises `Failure`."""
+    try:
+        yield
+    except RemoteStorageError as problem:
+        raise Failure(f"{store}: {problem}{REMEDIES.get(type(problem), '')}", status=_status_of(problem)) from None
+    except (Refused, CorruptCheckpoint, MalformedMessage, DamagedLog) as problem:
+        raise Failure(str(problem)) from None
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        is_of_file = problem.filename is not None and problem.strerror is not None
+        said = f"{problem.filename}: {problem.strerror}" if is_of_file else str(problem)
+        raise Failure(said, status=_status_of(problem)) from None
+
+
+def _status_of(problem: Exception) -> int:
+    return STATUSES.get(type(problem), EXIT_FAILED)
+
+
+def positive(name: str, value: int | None) -> int | None:
+    """An argument that is a number above 0, if it is given. Raises `WrongArguments`."""
+    if value is not None and value < 1:
+        raise WrongArguments(f"{name} {value} is not a number above 0")
+    return value

@@ -1,0 +1,98 @@
+"""Taking a backup: `moldau backup STORE`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from moldau.backup.retention import keep_newest
+from moldau.backup.taking import Progress, Shell, Taken, take_backup
+from moldau.backup.throttle import Throttle
+from moldau.broker.cli.backups.command import BackupCommand, positive
+from moldau.broker.cli.daily.failures import WrongArguments
+from moldau.broker.cli.daily.output import size_text
+from moldau.broker.reasons.words import duration_text, plural
+
+if TYPE_CHECKING:
+    from moldau.backup.sources.port import Source
+
+REPORTED_EVERY_S: Final = 0.2
+
+
+async def take(command: BackupCommand) -> int:
+    """Take a backup, and keep the newest ones. Returns the exit status."""
+    given = command.arguments
+    keep = positive("--keep", given.keep)
+    rate = positive("--max-bytes-per-second", given.max_bytes_per_second)
+    loop = asyncio.get_running_loop()
+    source = await asyncio.to_thread(_source, command)
+    shell = Shell(
+        command.now_ms, asyncio.to_thread, Throttle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
+    )
+    try:
+        taken = await take_backup(command.store, source, shell)
+    except asyncio.CancelledError:
+        command.note("stopped: no backup was made, and the next one goes on from here", "yellow")
+        raise
+    _show(command, taken)
+    if keep is not None:
+        dropped = await keep_newest(command.store, keep, command.now_ms())
+        command.output.object({"dropped": dropped.backup_ids, "freed_bytes": dropped.size})
+        if dropped.backup_ids:
+            command.output.say(f"{plural(len(dropped.backup_ids), 'older backup')} removed, {size_text(dropped.size)}")
+    return 0
+
+
+def _source(command: BackupCommand) -> Source:
+    given = command.arguments
+    if given.path is None:
+        raise WrongArguments("say what to back up: --path names the log directories")
+    from moldau.backup.sources.directories import DirectorySource
+    from moldau.storage.files.local_files import LocalFiles
+
+    paths = [each.rstrip("/") or "/" for each in given.path.split(",") if each]
+    return DirectorySource(LocalFiles(), paths, command.now_ms)
+
+
+def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[Progress], None]:
+    """Shows the progress, some times a second."""
+    shown_s = began_s = now_s()
+
+    def report(progress: Progress) -> None:
+        nonlocal shown_s
+        if now_s() - shown_s < REPORTED_EVERY_S:
+            return
+        shown_s = now_s()
+        rate = size_text(round(progress.copied_size / (shown_s - began_s)))
+        command.progress(
+            f"{progress.logs_done} of {plural(progress.log_count, 'partition')};"
+            f" {size_text(progress.copied_size)} copied, {rate}/s"
+        )
+
+    return report
+
+
+def _show(command: BackupCommand, taken: Taken) -> None:
+    manifest, progress = taken.manifest, taken.progress
+    command.output.object(
+        {
+            "backup": manifest.backup_id,
+            "cluster_id": manifest.cluster_id,
+            "began_ms": manifest.began_ms,
+            "asked_ms": manifest.asked_ms,
+            "ended_ms": manifest.ended_ms,
+            "topics": len(manifest.topics),
+            "partitions": progress.log_count,
+            "copied_bytes": progress.copied_size,
+            "kept_bytes": progress.kept_size,
+            "pieces": taken.piece_count,
+            "read_from": {str(key): place for key, place in taken.places.items()},
+        }
+    )
+    command.output.say(
+        f"backup {manifest.backup_id}: {plural(len(manifest.topics), 'topic')},"
+        f" {plural(progress.log_count, 'partition')}; {size_text(progress.copied_size)} copied,"
+        f" {size_text(progress.kept_size)} in earlier backups;"
+        f" {duration_text(manifest.ended_ms - manifest.began_ms)}"
+    )

@@ -1,0 +1,145 @@
+"""Logs in memory as the source of a backup, and backups of them in a simulated store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey
+from moldau.backup.reading import read_batches
+from moldau.backup.sources.port import Asked, LogStartMoved, MetadataSnapshot
+from moldau.backup.store import BackupStore
+from moldau.backup.taking import Progress, Shell, Taken, take_backup
+from moldau.backup.throttle import Throttle
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
+from tests.unit.storage.tiered.storages import simulated
+
+T = TypeVar("T")
+CLUSTER = "GxYvZLWkQkO8LtvI8XHoYQ"
+PIECE_SIZE = 400
+NOW_MS = 1_795_990_000_000
+
+
+def batch(offset: int, count: int = 2, *, epoch: int = 0, value: bytes = b"v") -> bytes:
+    records = [Record(None, value + b"%d" % number, 1_000 + offset) for number in range(count)]
+    return build_batch(records, base_offset=offset, partition_leader_epoch=epoch)
+
+
+def batches(start: int, end: int, *, epoch: int = 0, value: bytes = b"v") -> list[bytes]:
+    """Batches of two records with all offsets from start to end."""
+    return [batch(offset, epoch=epoch, value=value) for offset in range(start, end, 2)]
+
+
+@dataclass
+class MemoryLog:
+    """A `SourceLog`, and its own `LogReader`: as if it were read while it changes."""
+
+    topic: str
+    log: list[bytes]
+    partition: int = 0
+    start_offset: int = 0
+    read_size: int = 150
+    """A read ends after so many bytes, in the middle of a batch."""
+    before_read: Callable[[int], None] = lambda offset: None
+    """Called with the offset of each read."""
+    reads: list[int] = field(default_factory=list)
+    end: int | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.topic, self.topic.encode().ljust(16, b"\0"), self.partition)
+
+    @property
+    def place(self) -> str:
+        return f"memory/{self.topic}"
+
+    @property
+    def end_offset(self) -> int:
+        if self.end is not None:
+            return self.end
+        return parse_header(self.log[-1], 0).next_offset if self.log else self.start_offset
+
+    def has(self, epoch: int, end_offset: int) -> bool:
+        ends = [header.next_offset for header in map(parse_header, self.log) if header.partition_leader_epoch == epoch]
+        return bool(ends) and max(ends) >= end_offset
+
+    def open(self) -> MemoryLog:
+        return self
+
+    def read(self, offset: int, taken: int) -> bytes:
+        self.reads.append(offset)
+        self.before_read(offset)
+        if offset < self.start_offset:
+            raise LogStartMoved(self.start_offset)
+        found = [each for each in self.log if parse_header(each, 0).next_offset > offset]
+        return b"".join(found)[: max(self.read_size, len(found[0]))] if found else b""
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class MemorySource:
+    """A `Source`."""
+
+    logs: Sequence[MemoryLog]
+    cluster_id: str = CLUSTER
+    readers_max: int = 1
+
+    def ask(self) -> Asked:
+        return Asked(NOW_MS, NOW_MS + 5, MetadataSnapshot(7, 1, b"metadata"), self.logs)
+
+
+async def inline(function: Callable[[], T], /) -> T:
+    return function()
+
+
+def offloaded(function: Callable[[], T], /) -> Awaitable[T]:
+    return inline(function)
+
+
+def shell_of(reports: list[Progress] | None = None, *, now_ms: int = NOW_MS) -> Shell:
+    async def no_sleep(seconds: float) -> None:
+        raise AssertionError("there is no bound")
+
+    return Shell(
+        lambda: now_ms, offloaded, Throttle(None, lambda: 0.0, no_sleep), ([] if reports is None else reports).append
+    )
+
+
+def store_of(bucket: SimulatedBucket, faults: StorageFaults | None = None) -> BackupStore:
+    storage, _ = simulated(faults, bucket)
+    return BackupStore(storage)
+
+
+def backed_up(bucket: SimulatedBucket, *logs: MemoryLog, now_ms: int = NOW_MS) -> Taken:
+    """Take a backup of some logs."""
+
+    async def take() -> Taken:
+        shell = shell_of(now_ms=now_ms)
+        return await take_backup(store_of(bucket), MemorySource(logs), shell, piece_size=PIECE_SIZE)
+
+    return asyncio.run(take())
+
+
+def restored(bucket: SimulatedBucket, manifest: Manifest) -> dict[str, list[bytes]]:
+    """The batches of each partition of a backup."""
+
+    async def read() -> dict[str, list[bytes]]:
+        storage = store_of(bucket).storage
+        return {
+            str(key): [bytes(data) async for _, data in read_batches(storage, key, part)]
+            for key, part in manifest.partitions()
+        }
+
+    return asyncio.run(read())
+
+
+def part_of(taken: Taken) -> PartitionBackup:
+    """The one partition of a backup."""
+    ((_, part),) = taken.manifest.partitions()
+    return part

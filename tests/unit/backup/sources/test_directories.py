@@ -1,0 +1,185 @@
+"""A backup of log directories: of a whole node on a simulated host, while it serves, cleans and deletes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from moldau.backup.manifest import Manifest
+from moldau.backup.reading import read_metadata
+from moldau.backup.sources.directories import DirectoryLog, DirectorySource
+from moldau.backup.sources.order import OFFSETS, SHARE_STATE, TRANSACTIONS, rounds_of
+from moldau.backup.taking import take_backup
+from moldau.kraft.snapshot.batches import load_snapshot
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.record_batch import parse_header
+from moldau.storage.files.port import FileSystem
+from moldau.tables.refusals import Refused
+from moldau.testing.simulation.storage import SimulatedBucket
+from tests.support.node import Client, Node, batch, serve_and
+from tests.unit.backup.logs import restored, shell_of, store_of
+
+NOW_MS = 1_795_990_000_000
+SETTLED_S = 6
+"""The high watermarks are written down every five seconds."""
+
+
+def source_of(node: Node) -> DirectorySource:
+    return DirectorySource(node.broker.environment.fs, ["/data"], lambda: NOW_MS)
+
+
+async def taken_of(node: Node, bucket: SimulatedBucket) -> Manifest:
+    return (await take_backup(store_of(bucket), source_of(node), shell_of())).manifest
+
+
+def read(bucket: SimulatedBucket, manifest: Manifest) -> dict[str, list[bytes]]:
+    """The batches of a backup, read outside of the simulated world."""
+    return restored(bucket, manifest)
+
+
+async def fetched(client: Client, topic: str, partition: int = 0) -> bytes:
+    """The log as a consumer gets it: the stored bytes."""
+    answer = await client.fetch(topic, partition=partition)
+    assert isinstance(answer.records, bytes | bytearray | memoryview)
+    return bytes(answer.records)
+
+
+def test_the_bytes_of_a_backup_are_those_that_a_consumer_gets() -> None:
+    bucket, told = SimulatedBucket(), dict[str, bytes]()
+    manifests: list[Manifest] = []
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        topic_id = await client.create("orders", 2, retention_ms=123456)
+        for number in range(20):
+            await client.produce("orders", batch(f"a{number}", "b"), partition=number % 2)
+        await asyncio.sleep(SETTLED_S)
+        manifests.append(await taken_of(node, bucket))
+        for partition in range(2):
+            told[f"orders-{partition}"] = await fetched(client, "orders", partition)
+        await client.produce("orders", batch("later"))
+        manifests.append(await taken_of(node, bucket))
+        told["later"] = await fetched(client, "orders")
+        assert manifests[0].topics[0].topic_id == topic_id
+
+    serve_and(story)
+    first, second = manifests
+    assert {key: b"".join(each) for key, each in read(bucket, first).items()} == {
+        key: told[key] for key in ("orders-0", "orders-1")
+    }
+    assert b"".join(read(bucket, second)["orders-0"]) == told["later"] != told["orders-0"]
+    data = asyncio.run(read_metadata(store_of(bucket).storage, second))
+    image = load_snapshot(data, SnapshotId(second.metadata.end_offset, second.metadata.epoch)).replay.image
+    topic = image.topics.by_name("orders")
+    assert topic is not None and topic.id == first.topics[0].topic_id and len(topic.partitions) == 2
+    assert any("123456" in str(each) for each in image.snapshot_records())
+
+
+def test_a_node_that_was_killed_has_all_of_its_only_replicas() -> None:
+    """The checkpoint of the high watermarks is older than the log; what a client was told is in the backup."""
+    bucket, manifests = SimulatedBucket(), list[Manifest]()
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", flush_messages=1)
+        await client.produce("orders", batch("a"))
+        await asyncio.sleep(SETTLED_S)
+        for _ in range(3):
+            assert (await client.produce("orders", batch("b"))).error_code == 0
+        source = source_of(node)
+        node.host.kill()
+        manifests.append((await take_backup(store_of(bucket), source, shell_of())).manifest)
+
+    serve_and(story)
+    assert manifests[0].topics[0].partitions[0].end_offset == 4
+
+
+def test_a_log_is_read_to_its_end_while_it_is_cleaned_and_deleted() -> None:
+    """Between two reads the node rolls, cleans and deletes segments: no batch is read twice or left out."""
+    outcomes = []
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create(
+            "t",
+            cleanup_policy="compact",
+            segment_ms=1_000,
+            message_timestamp_type="LogAppendTime",
+            min_cleanable_dirty_ratio=0.01,
+        )
+        for number in range(60):
+            await client.produce("t", batch(f"k{number % 7}", f"k{number % 5}"))
+            await asyncio.sleep(0.5)
+        (log,) = [each for each in source_of(node).ask().logs if each.key.topic == "t"]
+        reader, offset, taken, seen = log.open(), 0, 0, list[int]()
+        while data := reader.read(offset, taken):
+            header = parse_header(data, 0)
+            seen.append(header.base_offset)
+            offset, taken = header.next_offset, header.size
+            await asyncio.sleep(2)  # The cleaner runs meanwhile.
+        reader.close()
+        assert seen == sorted(set(seen)) and offset == log.end_offset
+        outcomes.append(len(seen))
+
+    serve_and(story, log_cleaner_backoff_ms=500, log_retention_check_interval_ms=1_000)
+    assert outcomes and outcomes[0] < 60
+
+
+def test_an_epoch_agrees_as_far_as_it_reaches() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        for _ in range(3):
+            await client.produce("t", batch("a"))
+        (log,) = source_of(node).ask().logs
+        assert isinstance(log, DirectoryLog) and log.place == "/data/t-0"
+        assert log.has(0, 3) and log.has(0, 0) and not log.has(0, 4) and not log.has(1, 1) and not log.has(-1, 0)
+
+    serve_and(story)
+
+
+def test_what_is_missing_or_damaged_is_refused() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        fs: FileSystem = node.broker.environment.fs
+        await client.create("orders", 2)
+        await client.produce("orders", batch("a"))
+        source = source_of(node)
+        node.host.kill()
+        fs.rename("/data/orders-1", "/data/orders-1.0123456789abcdef0123456789abcdef-stray")
+        with pytest.raises(Refused, match=r"no directory has orders-1 \(replicas on 1\): name"):
+            source.ask()
+        fs.rename("/data/orders-1.0123456789abcdef0123456789abcdef-stray", "/data/orders-1")
+        assert len(source.ask().logs) == 2
+        log = "/data/__cluster_metadata-0/00000000000000000000.log"
+        file = fs.open(log)
+        file.pwrite(b"\xff", 40)
+        file.close()
+        with pytest.raises(Refused, match="__cluster_metadata-0: the checksum of the metadata at offset 0 is wrong"):
+            source.ask()
+        fs.rename("/data/__cluster_metadata-0", "/data/elsewhere")
+        with pytest.raises(Refused, match="no __cluster_metadata-0 in /data"):
+            source.ask()
+
+    serve_and(story)
+
+
+def test_directories_that_no_node_has_formatted_are_refused() -> None:
+    async def story(node: Node) -> None:
+        await node.connect()
+        fs = node.broker.environment.fs
+        fs.make_directories("/empty")
+        for path, said in (("/empty", "no node has formatted /empty"), ("/none", "/none is not a directory")):
+            with pytest.raises(Refused, match=said):
+                DirectorySource(fs, [path], lambda: NOW_MS)
+
+    serve_and(story)
+
+
+def test_transactions_are_asked_for_last_and_offsets_first() -> None:
+    assert rounds_of(["b", TRANSACTIONS, OFFSETS, "a", SHARE_STATE]) == [
+        [OFFSETS, SHARE_STATE],
+        ["a", "b"],
+        [TRANSACTIONS],
+    ]
