@@ -76,8 +76,8 @@ def protocol_page() -> str:
         ListenerRole.BOTH: "broker, controller",
     }
     rows = [
-        f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.role]} |"
-        + (" yes |" if api.is_advertised else " no |")
+        f"| {api.key} | {api.name} | {api.first}-{api.last} | {names[api.listeners.role]} |"
+        + (" yes |" if api.listeners.is_advertised else " no |")
         for api in apis()
     ]
     return "\n".join(

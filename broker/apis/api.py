@@ -50,6 +50,7 @@ class Listeners(NamedTuple):
     """The listeners that serve an API, as the catalogue says."""
 
     role: ListenerRole
+    """The roles of the listeners."""
     is_forwardable: bool = False
     """Whether brokers forward the request, in an Envelope."""
     is_advertised: bool = True
@@ -134,26 +135,13 @@ class Api(Generic[Request]):
         assert len(texts) <= 1, f"{self.name}.{path} has several treatments"
         return "".join(texts)
 
-    @property
-    def role(self) -> ListenerRole:
-        """The roles of the listeners that serve the API."""
-        return self.listeners.role
-
-    @property
-    def is_forwardable(self) -> bool:
-        return self.listeners.is_forwardable
-
-    @property
-    def is_advertised(self) -> bool:
-        return self.listeners.is_advertised
-
     def rule_of(self, role: ListenerRole) -> Rule:
         """The rule behind listeners of this role."""
         if role is ListenerRole.CONTROLLER:
             return self.needs
         if self.broker_needs is not None:
             return self.broker_needs
-        return controller_asks if self.is_forwardable else self.needs
+        return controller_asks if self.listeners.is_forwardable else self.needs
 
 
 def bind(

@@ -2,7 +2,7 @@
 
 `submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) has one machine.
 `join_answers` makes one response of the answers to several parts. `after_hashes` does first, and may do in slices, what
-would take the time of a machine. `descriptions` and the two functions after it describe groups of a kind with a target.
+would take the time of a machine. `describe_groups` and the functions after it describe groups of a kind with a target.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.schema import response_class_of
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 if TYPE_CHECKING:
@@ -106,31 +107,37 @@ def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[
 # Descriptions of groups
 
 
-def descriptions(
+def describe_groups(
     services: Services,
-    version: int,
-    group_ids: Iterable[str],
+    context: RequestContext,
+    request: Any,
     feature: str,
     event_of: Callable[[Waiter, str], AboutGroup],
-    not_described: Callable[[str, ErrorCode], PartT],
-    refuse: Callable[[str, ErrorCode], PartT] | None = None,
-) -> list[Reply[PartT]]:
-    """The description of each group by its machine, if the feature is on. `refuse`: the description if the machine is
-    not here, if that is another one.
+    not_described: Callable[[str, ErrorCode], Any],
+    refuse: Callable[[str, ErrorCode], Any] | None = None,
+) -> Pending[Any]:
+    """Describe each group of a request by its machine, if the feature is on. `refuse`: the description if the machine
+    is not here, if that is another one.
     """
     is_on = services.cluster.image.features.levels.get(feature, 0) > 0
 
-    def describe(group_id: str) -> Reply[PartT]:
+    def describe(group_id: str) -> Reply[Any]:
         if not is_on or not group_id:
             return not_described(group_id, ErrorCode.INVALID_GROUP_ID if is_on else ErrorCode.UNSUPPORTED_VERSION)
         return submit_event(
             services.groups.runner_of(group_id),
-            version,
+            context.version,
             lambda waiter: event_of(waiter, group_id),
             partial(refuse or not_described, group_id),
         )
 
-    return [describe(group_id) for group_id in group_ids]
+    def response_of(groups: list[Any]) -> object:
+        if request.include_authorized_operations:
+            add_operations(context.access, groups)
+        response: Any = response_class_of(type(request))
+        return response(groups=groups)
+
+    return join_answers([describe(group_id) for group_id in request.group_ids], response_of)
 
 
 def add_operations(access: Access, described: Iterable[Any]) -> None:

@@ -12,7 +12,6 @@ from moldau.broker.apis.catalogue import routes
 from moldau.broker.apis.forwarding import ClientsInProcess, Forwarding
 from moldau.broker.apis.large import LargeBatches, LargeMetadata
 from moldau.broker.apis.parts import LongRequests
-from moldau.broker.apis.records.rack_aware_selector import RackAwareReplicaSelector
 from moldau.broker.apis.services import Services
 from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import HttpAddress, LocalAddress, read_http_address
@@ -51,6 +50,7 @@ from moldau.broker.replicas.log_directories import read_directories
 from moldau.broker.replicas.log_jobs import LogJobs
 from moldau.broker.replicas.metadata_applier import ApplierTargets, MetadataApplier, ReplicationThrottles
 from moldau.broker.replicas.partition_work import PartitionWork
+from moldau.broker.replicas.rack_aware_selector import RackAwareReplicaSelector
 from moldau.broker.replicas.replica_fetchers import FetcherPorts, ReplicaFetchers
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.replicas.roles import ReplicaRoles

@@ -54,7 +54,7 @@ def controller_lists() -> Iterator[LongList]:
 
 def enveloped_lists() -> Iterator[LongList]:
     """Every list that a client may send to a broker, and the broker to a controller in an Envelope."""
-    return _lists_of(row for row in APIS if row.controller is not None and row.is_forwardable)
+    return _lists_of(row for row in APIS if row.controller is not None and row.listeners.is_forwardable)
 
 
 def _lists_of(rows: Iterable[Api[Any]]) -> Iterator[LongList]:

@@ -72,9 +72,9 @@ ACCESS_MUTANTS: Final = (
         "            return self.needs\n"
         "        if self.broker_needs is not None:\n"
         "            return self.broker_needs\n"
-        "        return controller_asks if self.is_forwardable else self.needs\n",
+        "        return controller_asks if self.listeners.is_forwardable else self.needs\n",
         "        if role is ListenerRole.CONTROLLER:\n"
-        "            return controller_asks if self.is_forwardable else self.needs\n"
+        "            return controller_asks if self.listeners.is_forwardable else self.needs\n"
         "        return self.needs if self.broker_needs is None else self.broker_needs\n",
         Hunt.METADATA,
     ),

@@ -6,9 +6,7 @@ default, or with any of them. A strict filter matches no entity of further types
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.lists import at_most
@@ -18,9 +16,7 @@ from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.kraft.image.metadata_image import MetadataImage
-from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_client_quotas import (
-    ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,
@@ -28,25 +24,7 @@ from moldau.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from moldau.security.access import AclOperation
-from moldau.security.quotas.entity import ENTITY_TYPES, IP, QuotaEntity
-
-
-class MatchType(IntEnum):
-    """How a component compares names."""
-
-    EXACT = 0
-    DEFAULT = 1
-    SPECIFIED = 2
-
-
-_MATCH_TYPES: Final = frozenset(MatchType)
-
-
-class FilterRefusal(NamedTuple):
-    """Why a filter is not valid."""
-
-    error: ErrorCode
-    message: str
+from moldau.security.quotas.filters import matches, refusal_of
 
 
 def handle(services: Services, context: RequestContext, request: DescribeClientQuotasRequest) -> object:
@@ -68,62 +46,6 @@ def _described(image: MetadataImage, request: DescribeClientQuotasRequest) -> An
                 )
             )
     return DescribeClientQuotasResponse(entries=entries)
-
-
-def matches(entity: QuotaEntity, components: Sequence[ComponentData], is_strict: bool) -> bool:
-    """Whether a valid filter matches an entity."""
-    names = dict(entity.parts)
-    if is_strict and len(names) != len(components):
-        return False
-    return all(each.entity_type in names and _matches_name(each, names[each.entity_type]) for each in components)
-
-
-def _matches_name(component: ComponentData, name: str | None) -> bool:
-    match component.match_type:
-        case MatchType.EXACT:
-            return name is not None and name == component.match
-        case MatchType.DEFAULT:
-            return name is None
-    return True
-
-
-def refusal_of(components: Sequence[ComponentData]) -> FilterRefusal | None:
-    """Why the filter is refused: the refusal of its first invalid component; None if the filter is valid."""
-    seen: list[str] = []
-    for component in components:
-        kind = component.entity_type
-        if kind in seen:
-            text = f"Entity type {kind} cannot appear more than once in the filter."
-            return FilterRefusal(ErrorCode.INVALID_REQUEST, text)
-        if not kind:
-            return FilterRefusal(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
-        if kind not in ENTITY_TYPES:
-            return FilterRefusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        seen.append(kind)
-        text = _match_problem(component)
-        if text:
-            return FilterRefusal(ErrorCode.INVALID_REQUEST, text)
-    if IP in seen and len(seen) > 1:
-        text = (
-            "Invalid entity filter component combination. IP filter component should not be used with user or clientId"
-            " filter component."
-        )
-        return FilterRefusal(ErrorCode.INVALID_REQUEST, text)
-    return None
-
-
-def _match_problem(component: ComponentData) -> str:
-    """The message of the refusal if match type and match string contradict each other; empty if they agree."""
-    match component.match_type, component.match:
-        case MatchType.EXACT, None:
-            return "Request specified MATCH_TYPE_EXACT, but set match string to null."
-        case MatchType.DEFAULT, str():
-            return "Request specified MATCH_TYPE_DEFAULT, but also specified a match string."
-        case MatchType.SPECIFIED, str():
-            return "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string."
-    if component.match_type in _MATCH_TYPES:
-        return ""
-    return f"Unknown match type {component.match_type}"
 
 
 API: Final = Api(

@@ -199,7 +199,7 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
     )
     named = [each for each in resource.configuration_keys or () if each.startswith(RECEIPT_PREFIX)]
     if named:
-        from moldau.broker.apis.records.erase_receipts import receipt_entries
+        from moldau.broker.apis.records.erasure import receipt_entries
 
         entries += receipt_entries(services, name, named)
     return entries

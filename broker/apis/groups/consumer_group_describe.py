@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import add_operations, descriptions, join_answers, without_hidden_topics
+from moldau.broker.apis.coordinator import describe_groups, without_hidden_topics
 from moldau.broker.apis.needs import all_of, each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
@@ -31,15 +31,7 @@ HIDDEN: Final = "the group has topics that the client may not describe"
 def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Pending[ConsumerGroupDescribeResponse]:
-    ids, version = request.group_ids, context.version
-
-    def response_of(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
-        if request.include_authorized_operations:
-            add_operations(context.access, groups)
-        return ConsumerGroupDescribeResponse(groups=groups)
-
-    groups = descriptions(services, version, ids, GROUP_VERSION, DescribeConsumerGroup, not_described)
-    return join_answers(groups, response_of)
+    return describe_groups(services, context, request, GROUP_VERSION, DescribeConsumerGroup, not_described)
 
 
 def topics_of(group: DescribedGroup) -> Iterator[str]:

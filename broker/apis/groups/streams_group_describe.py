@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import add_operations, descriptions, join_answers
+from moldau.broker.apis.coordinator import describe_groups
 from moldau.broker.apis.groups.streams_group_heartbeat import FEATURE, denied_of, topics_of
-from moldau.broker.apis.needs import each_in, on_group
+from moldau.broker.apis.needs import change_response, each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.streams.describe import not_described
 from moldau.coordinator.streams.events import DescribeStreamsGroup
 from moldau.protocol.errors import ErrorCode
@@ -31,22 +30,18 @@ NOT_STORED: Final = 1
 HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-def handle(
-    services: Services, context: RequestContext, request: StreamsGroupDescribeRequest
-) -> Pending[StreamsGroupDescribeResponse]:
-    ids, version = request.group_ids, context.version
+def handle(services: Services, context: RequestContext, request: StreamsGroupDescribeRequest) -> object:
+    described = describe_groups(services, context, request, FEATURE, DescribeStreamsGroup, not_described)
 
-    def response_of(groups: list[DescribedGroup]) -> StreamsGroupDescribeResponse:
+    def seen(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
         if request.include_topology_description:
-            for group in groups:
+            for group in response.groups:
                 if group.error_code == ErrorCode.NONE:
                     group.topology_description_status = NOT_STORED
-        if request.include_authorized_operations:
-            add_operations(context.access, groups)
-        return StreamsGroupDescribeResponse(groups=[as_seen(group, context.access) for group in groups])
+        response.groups = [as_seen(group, context.access) for group in response.groups]
+        return response
 
-    groups = descriptions(services, version, ids, FEATURE, DescribeStreamsGroup, not_described)
-    return join_answers(groups, response_of)
+    return change_response(described, seen)
 
 
 def as_seen(group: DescribedGroup, access: Access) -> DescribedGroup:

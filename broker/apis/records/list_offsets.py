@@ -33,6 +33,7 @@ from moldau.protocol.messages.list_offsets import (
 )
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import VERSION_MAX
+from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
 from moldau.storage.log.log import Log
@@ -59,8 +60,6 @@ FIRST_VERSIONS: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version that brought each special position; clients that speak less cannot mean it."""
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
@@ -84,10 +83,9 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
                 answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
-            elif services.remote_offsets is not None and _is_search(partition, requested):
-                remote.append(RemoteSearch(partition, requested, answers, len(answers)))
-                answers.append(_answer(request, context.version, requested, partition))
             else:
+                if services.remote_offsets is not None and _is_search(partition, requested):
+                    remote.append(RemoteSearch(partition, requested, answers, len(answers)))
                 answers.append(_answer(request, context.version, requested, partition))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
@@ -192,11 +190,11 @@ def _answer(
         return _refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR)
     its_log = partition.log
     end_offset = its_log.end_offset
-    if request.replica_id == CONSUMER_REPLICA_ID:
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    if is_consumer:
         is_committed = request.isolation_level == READ_COMMITTED
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
     answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
-    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
     # The high watermark counts also if the consumer reads to the last stable offset: a transaction may stay open.
     # A new leader does not know yet up to where its log is committed: an offset from it could later decrease.
     is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset

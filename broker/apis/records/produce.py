@@ -27,7 +27,7 @@ from moldau.broker.apis.needs import (
     with_field,
 )
 from moldau.broker.apis.parts import RECORDS_SIZE, cut
-from moldau.broker.apis.records.erase_orders import appended_order
+from moldau.broker.apis.records.erasure import appended_order
 from moldau.broker.apis.records.produce_hook import produce_hook
 from moldau.broker.apis.records.produce_reply import TOPIC_ID_VERSION, answer_of, fill, finish, must_wait
 from moldau.broker.apis.records.unverified_batches import (

@@ -12,7 +12,7 @@ its owner.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from moldau.broker.apis.api import Api, forward
 from moldau.broker.apis.lists import at_most
@@ -31,8 +31,9 @@ from moldau.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from moldau.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from moldau.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from moldau.protocol.schema import response_class_of
 from moldau.security.access import Access, AclOperation, ResourceKind
 from moldau.security.delegation_token import DelegationToken, is_same, may_hold_tokens, secret_of
 from moldau.security.principal import Principal
@@ -53,18 +54,14 @@ def create(services: Services, context: RequestContext, request: CreateDelegatio
     return forward(services, context, request)
 
 
-def renew(services: Services, context: RequestContext, request: RenewDelegationTokenRequest) -> object:
+def change(
+    services: Services, context: RequestContext, request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest
+) -> object:
     """Refuse a principal that may not use tokens at all; the controller decides about the others."""
-    if not may_hold_tokens(context.principal):
-        return RenewDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=-1)
-    return forward(services, context, request)
-
-
-def expire(services: Services, context: RequestContext, request: ExpireDelegationTokenRequest) -> object:
-    """Refuse a principal that may not use tokens at all; the controller decides about the others."""
-    if not may_hold_tokens(context.principal):
-        return ExpireDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=-1)
-    return forward(services, context, request)
+    if may_hold_tokens(context.principal):
+        return forward(services, context, request)
+    response: Any = response_class_of(type(request))
+    return response(error_code=NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
 def describe(
@@ -119,8 +116,8 @@ APIS: Final = (
         needs=handler_asks,
         lists=[at_most(ENTRIES_MAX, "renewers")],
     ),
-    Api(RenewDelegationTokenRequest, broker=renew, controller=forward, needs=handler_asks),
-    Api(ExpireDelegationTokenRequest, broker=expire, controller=forward, needs=handler_asks),
+    Api(RenewDelegationTokenRequest, broker=change, controller=forward, needs=handler_asks),
+    Api(ExpireDelegationTokenRequest, broker=change, controller=forward, needs=handler_asks),
     Api(
         DescribeDelegationTokenRequest,
         broker=describe,

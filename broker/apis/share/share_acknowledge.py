@@ -37,7 +37,7 @@ from moldau.replication.share.sessions import FINAL_EPOCH, SESSION_PARTITIONS_MA
 from moldau.security.access import AclOperation, ResourceKind
 
 RENEW_VERSION: Final = 2
-"""From this version on locks may be renewed."""
+"""From this version on locks may be renewed, and the limit on records of a ShareFetch may be strict."""
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 

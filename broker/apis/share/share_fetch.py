@@ -28,6 +28,7 @@ from moldau.broker.apis.services import Services
 from moldau.broker.apis.share.share_acknowledge import (
     ACKNOWLEDGED,
     MOVED,
+    RENEW_VERSION,
     Outcomes,
     acknowledge,
     named,
@@ -68,8 +69,6 @@ from moldau.storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.share")
 
-RENEW_VERSION: Final = 2
-"""From this version on a request may renew locks, and its limit on records may be strict."""
 RECORD_LIMIT: Final = 1
 """The acquire mode with a strict limit."""
 CONSUMER_VERSION: Final = 10

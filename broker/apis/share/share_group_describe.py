@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.coordinator import add_operations, descriptions, join_answers, without_hidden_topics
+from moldau.broker.apis.coordinator import describe_groups, without_hidden_topics
 from moldau.broker.apis.needs import all_of, each_in, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
@@ -32,15 +32,7 @@ HIDDEN: Final = "The group has described topic(s) that the client is not authori
 def handle(
     services: Services, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Pending[ShareGroupDescribeResponse]:
-    ids, version = request.group_ids, context.version
-
-    def response_of(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
-        if request.include_authorized_operations:
-            add_operations(context.access, groups)
-        return ShareGroupDescribeResponse(groups=groups)
-
-    groups = descriptions(services, version, ids, SHARE_VERSION, DescribeShareGroup, not_described, refused)
-    return join_answers(groups, response_of)
+    return describe_groups(services, context, request, SHARE_VERSION, DescribeShareGroup, not_described, refused)
 
 
 def refused(group_id: str, error: ErrorCode) -> DescribedGroup:

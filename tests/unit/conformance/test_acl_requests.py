@@ -34,7 +34,7 @@ NOT_ASKED = {
 
 def test_every_api_of_a_broker_is_asked_for() -> None:
     asked = {each.name.partition(" ")[0] for each in requests(IDS)}
-    assert asked | NOT_ASKED == {api.name for api in APIS if api.role & ListenerRole.BROKER}
+    assert asked | NOT_ASKED == {api.name for api in APIS if api.listeners.role & ListenerRole.BROKER}
 
 
 def test_each_request_can_be_written_in_its_version() -> None:

@@ -144,8 +144,8 @@ def test_a_handler_of_another_request_is_a_type_error() -> None:
 
 def test_each_api_has_the_handlers_that_its_listeners_need() -> None:
     for api in APIS:
-        assert (api.broker is not None) == bool(api.role & ListenerRole.BROKER), api.name
-        assert (api.controller is not None) == bool(api.role & ListenerRole.CONTROLLER), api.name
+        assert (api.broker is not None) == bool(api.listeners.role & ListenerRole.BROKER), api.name
+        assert (api.controller is not None) == bool(api.listeners.role & ListenerRole.CONTROLLER), api.name
 
 
 def test_every_declaration_of_a_module_is_in_the_catalogue() -> None:
@@ -164,7 +164,7 @@ def test_request_and_response_are_declared_for_the_same_versions(row: Api[Any]) 
 
 def route_of(api: Api[Any]) -> Route:
     """The route of an API behind listeners of brokers, or of controllers if these alone serve it."""
-    role = ListenerRole.BROKER if api.role & ListenerRole.BROKER else ListenerRole.CONTROLLER
+    role = ListenerRole.BROKER if api.listeners.role & ListenerRole.BROKER else ListenerRole.CONTROLLER
     return route(LINES[api.request], role, NO_SERVICES)
 
 
@@ -202,7 +202,7 @@ def test_what_may_come_in_an_envelope_is_what_apache_kafka_forwards() -> None:
         "IncrementalAlterConfigs", "ListPartitionReassignments", "RemoveRaftVoter", "RenewDelegationToken",
         "UnregisterBroker", "UnregisterController", "UpdateFeatures",
     }  # fmt: skip
-    assert {row.name for row in APIS if row.is_forwardable} == forwardable
+    assert {row.name for row in APIS if row.listeners.is_forwardable} == forwardable
 
 
 def with_error(cls: type[object], error: ErrorCode) -> Any:

@@ -157,7 +157,7 @@ Refuse = Callable[[object, int], object]
 def occasions(api: Api[Any]) -> Iterator[tuple[str, Refuse]]:
     """The occasions on which requests of an API are refused."""
     yield "login", refused_in_login
-    if api.request in CONTROLLER_APIS or api.is_forwardable:
+    if api.request in CONTROLLER_APIS or api.listeners.is_forwardable:
         for error in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REQUEST):
             yield f"undecided-{error.name}", partial(undecided, error)
     if api.bounds:

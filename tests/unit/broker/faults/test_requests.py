@@ -60,7 +60,9 @@ def errors_in(value: object) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("row", [row for row in APIS if row.role & ListenerRole.BROKER], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in APIS if row.listeners.role & ListenerRole.BROKER], ids=lambda row: row.name
+)
 def test_an_error_is_given_for_each_api(row: Api[Any]) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()

@@ -398,7 +398,7 @@ def requests(api: Api[Any]) -> Iterator[tuple[int, object]]:
             yield version, request
 
 
-ROLES: Final = [(api, role) for api in APIS for role in (BROKER, CONTROLLER) if api.role & role]
+ROLES: Final = [(api, role) for api in APIS for role in (BROKER, CONTROLLER) if api.listeners.role & role]
 
 
 def test_every_api_has_a_row_here() -> None:

@@ -69,7 +69,7 @@ WRONG: Final = [
     pytest.param(api, role, id=f"{api.name}-{role.name}")
     for api in APIS
     for role in (BROKER, CONTROLLER)
-    if not api.role & role
+    if not api.listeners.role & role
 ]
 
 
@@ -79,7 +79,7 @@ def frames(api: Api[Any]) -> Iterator[bytes]:
 
 
 def test_every_api_has_a_row_in_the_column() -> None:
-    assert {api.name: api.role for api in APIS} == ROLE_OF
+    assert {api.name: api.listeners.role for api in APIS} == ROLE_OF
 
 
 @pytest.mark.parametrize(("api", "role"), WRONG)
@@ -96,7 +96,7 @@ def test_a_request_at_the_wrong_listener_ends_its_connection(
     assert all(route.requests == 0 for route in served.values())
 
 
-@pytest.mark.parametrize("api", [api for api in APIS if not api.is_forwardable], ids=lambda api: api.name)
+@pytest.mark.parametrize("api", [api for api in APIS if not api.listeners.is_forwardable], ids=lambda api: api.name)
 def test_an_envelope_does_not_carry_what_brokers_do_not_pass_on(api: Api[Any]) -> None:
     """A request of the other role, one that only peers send, and an Envelope inside an Envelope."""
     served = routes(CONTROLLER, NO_SERVICES, is_guarded=True)

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.cluster.describe_client_quotas import matches
 from moldau.broker.apis.security import describe_acls
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import alter_client_quotas as altering
@@ -25,6 +24,7 @@ from moldau.protocol.messages.describe_user_scram_credentials import (
 from moldau.protocol.records.metadata import AccessControlEntryRecord
 from moldau.security.access import Unrestricted
 from moldau.security.quotas.entity import QuotaEntity
+from moldau.security.quotas.filters import matches
 from tests.support.node import Node, serve_and
 from tests.support.short_answers import short_answers
 from tests.unit.kraft.image.images import image_of, uuid
