@@ -20,7 +20,7 @@ from moldau.protocol.primitives import BytesLike, MalformedMessage
 if TYPE_CHECKING:
     from moldau.broker.config.setting import Password
     from moldau.broker.console.decoding.selection import Piece, Selected, Wanted
-    from moldau.broker.console.decoding.work import Question
+    from moldau.broker.console.decoding.work import Place, Question, Searched
     from moldau.broker.runtime.limited_work import LimitedWork
 
 REGISTRY: Final = "moldau.console.schema.registry"
@@ -47,6 +47,8 @@ class Decoder:
         self._spawn = spawn
         self._registry = None if registry is None else registry.reveal()
         self._work: LimitedWork | None = None
+        self._searches: LimitedWork | None = None
+        """A process of its own, so that no page waits for searches."""
 
     async def _ask(self, question: Question, asker: str) -> object:
         if self._work is None:  # A node whose pages are not looked at loads none of it.
@@ -76,6 +78,20 @@ class Decoder:
 
         piece = piece._replace(records=PickleBuffer(piece.records))
         return cast("Selected", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
+
+    async def search(self, piece: Piece, wanted: Wanted, place: Place | None, asker: str) -> Searched | None:
+        """What a search sees of a piece: its bytes are those at `place`, if one is given; None if they are not there
+        any more. Raises `WorkEnded`.
+        """
+        from pickle import PickleBuffer
+
+        from moldau.broker.console.decoding.work import searched
+
+        if self._searches is None:
+            self._searches = self._limited_work()
+        piece = piece._replace(records=PickleBuffer(piece.records))
+        question: Question = partial(searched, piece=piece, wanted=wanted, place=place)
+        return cast("Searched | None", await self._searches.ask(question, asker))
 
     async def compiles(self, pattern: str, asker: str) -> bool:
         """Whether a pattern is an expression of RE2. Raises `WorkEnded`."""

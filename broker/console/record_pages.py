@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents
 from moldau.broker.console.decoding.selection import ShownRecord, Wanted
+from moldau.broker.console.decoding.signs import ANYWHERE
 from moldau.broker.console.decoding.texts import FORMS
 from moldau.broker.console.lag import fetch
 from moldau.broker.console.page import Page, Refusal, Visit, as_json, decimal, gather
@@ -35,6 +37,7 @@ PAGE_CHARACTERS: Final = 1 << 19
 """The characters of keys, values and headers after which a page shows no further record."""
 NEWEST, OLDEST, OFFSET, TIME = "newest", "oldest", "offset", "time"
 PLACES: Final = ("any", "key", "value", "headers")
+OFFSET_MAX: Final = (1 << 63) - 1
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 TAIL_MS: Final = 600_000
 TAIL_BYTES: Final = 1 << 26
@@ -56,7 +59,11 @@ class RecordList:
     begin: str
     """newest, oldest, offset or time."""
     at: str
+    since: str
+    until: str
     key: str | None
+    header: str
+    field: str
     find: str
     place: str
     isolation: str
@@ -70,6 +77,8 @@ class RecordList:
     errors: list[str]
     tail: str
     """The address of the live tail."""
+    search: str
+    """The address of the search through all that the page may read only a part of."""
     is_internal: bool
 
 
@@ -81,10 +90,7 @@ async def describe_records(visit: Visit) -> RecordList:
     begin = visit.choice("begin", (NEWEST, OLDEST, OFFSET, TIME))
     limit = visit.whole_number("limit", LIMIT, 1, LIMIT_MAX)
     keys = partitions_of(visit, topic)
-    isolation = int(wanted.is_committed)
-    ends, starts = await gather(
-        offsets_of(visit.client, keys, LATEST, isolation), offsets_of(visit.client, keys, EARLIEST)
-    )
+    starts, ends = await ranges_of(visit, keys, wanted)
     at = visit.whole_number("at", 0)
     before = visit.whole_number("before", 0)
     froms = await offsets_of(visit.client, keys, at) if begin == TIME else {}
@@ -100,7 +106,7 @@ async def describe_records(visit: Visit) -> RecordList:
             first = max(first, at)
         elif begin == TIME:
             offset = froms.get(key, -1)
-            first = end if offset < 0 else offset
+            first = end if offset < 0 else max(first, offset)
         return await reader.forward(key, first, end, limit, PAGE_CHARACTERS)
 
     known = [key for key in keys if key in ends and key in starts]
@@ -118,16 +124,19 @@ async def describe_records(visit: Visit) -> RecordList:
     if len(known) == 1 and not found.is_end:
         offset = found.next_offset
         further = visit.link(before=offset) if begin == NEWEST else visit.link(begin=OFFSET, at=offset)
-    tail = Visit(visit.client, f"{visit.path}/tail", visit.variables, visit.query).link(
-        begin=None, at=None, before=None, limit=None
-    )
+    tail = below(visit, "tail").link(begin=None, at=None, before=None, limit=None, since=None, until=None)
+    search = below(visit, "search").link(begin=begin if begin == OLDEST else None, at=None, before=None, whole=None)
     return RecordList(
         name,
         keys[0][1] if visit.field("partition") else None,
         len(topic.partitions),
         begin,
         visit.field("at"),
+        visit.field("since"),
+        visit.field("until"),
         visit.query.get("key"),
+        visit.field("header"),
+        visit.field("field"),
         visit.field("find"),
         visit.choice("place", PLACES),
         visit.choice("isolation", ISOLATIONS),
@@ -138,6 +147,7 @@ async def describe_records(visit: Visit) -> RecordList:
         is_complete,
         errors,
         tail,
+        search,
         name.startswith(INTERNAL),
     )
 
@@ -157,7 +167,7 @@ def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[l
 async def wanted_of(visit: Visit, topic: str) -> Wanted:
     """What the query asks for. Raises `Refusal`."""
     pattern = visit.field("find")
-    find = f"(?s).*(?:{pattern}).*" if pattern else ""
+    find = pattern.join(ANYWHERE) if pattern else ""
     if find:
         try:
             # RE2 may take long to compile an expression that fits into its memory.
@@ -177,17 +187,110 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
         contents,
         visit.choice("whole", ("no", "yes")) == "yes",
         Masks(map(mask_rule, visit.ports.config.entries("moldau.console.masks")), topic),
+        header_of(visit),
+        field_of(visit),
     )
 
 
-def partitions_of(visit: Visit, topic: Topic) -> list[Partition]:
-    """The partitions that the query names: one, or all of a topic that has few. Raises `Refusal`."""
+def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
+    """The name and the value of a header that the query names."""
+    name, has_value, value = visit.field("header").partition("=")
+    return (name, value.encode("utf-8", "surrogateescape") if has_value else None) if name else None
+
+
+def field_of(visit: Visit) -> tuple[str, str] | None:
+    """The path and the text of a field that the query names. Raises `Refusal`."""
+    given = visit.field("field")
+    path, is_pair, text = given.partition("=")
+    if given and not (is_pair and path):
+        raise Refusal(400, f"field is {given[:200]!r}, and must be FIELD=VALUE, such as customer.id=7")
+    return (path, text) if given else None
+
+
+def below(visit: Visit, name: str) -> Visit:
+    """The visit of what is below this page, with the same query."""
+    return Visit(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
+
+
+async def ranges_of(
+    visit: Visit, keys: list[Partition], wanted: Wanted
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """The first offsets and the ends of what is asked for: from the first record at `since` on, and before the first
+    one at `until`. Raises `Refusal`.
+    """
+    since, until = await times_of(visit, "since", keys), await times_of(visit, "until", keys)
+    starts, ends = await gather(
+        offsets_of(visit.client, keys, EARLIEST), offsets_of(visit.client, keys, LATEST, int(wanted.is_committed))
+    )
+    for key, end in ends.items():
+        if key in starts:
+            starts[key] = max(starts[key], min(since.get(key, 0), end))
+            ends[key] = max(min(end, until.get(key, end)), starts[key])
+    return starts, ends
+
+
+async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Partition, int]:
+    """The offsets of the first records at a time of the query, as far as there are such records. Raises `Refusal`."""
+    text = visit.field(name)
+    if not text:
+        return {}
+    found = await offsets_of(visit.client, keys, time_ms(name, text))
+    return {key: offset if offset >= 0 else OFFSET_MAX for key, offset in found.items()}
+
+
+def time_ms(name: str, text: str) -> int:
+    """A time as milliseconds since 1970; UTC if it has no zone. Raises `Refusal`."""
+    given = decimal(text)
+    if given is not None:
+        return given
+    try:
+        moment = datetime.fromisoformat(text)
+        return max(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
+        raise Refusal(
+            400, f"{name} is {text[:40]!r}, and must be a time such as 2026-11-29T06:00, or ms since 1970"
+        ) from None
+
+
+def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> list[Partition]:
+    """The partitions that the query names: one, or the first ones of a topic. Raises `Refusal`."""
     if visit.field("partition"):
         index = visit.whole_number("partition", 0)
         if index not in topic.partitions:
             raise Refusal(404, f"topic {topic.name} has no partition {index}")
         return [(topic.name, index)]
-    return [(topic.name, index) for index in sorted(topic.partitions)[:PARTITIONS_MAX]]
+    return [(topic.name, index) for index in sorted(topic.partitions)[:most]]
+
+
+# The search
+
+
+async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator[bytes]:
+    """Server-sent events with the records that a search finds, and how far it is. It begins anew if the browser resumes
+    it. Raises `Refusal`.
+    """
+    from moldau.broker.console.searching.search import Search
+
+    name = visit.variables["name"]
+    topic = visible_topic(visit, name)
+    visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
+    wanted = await wanted_of(visit, name)
+    limit = visit.whole_number("limit", LIMIT, 1, LIMIT_MAX)
+    begin = visit.choice("begin", (NEWEST, OLDEST))
+    keys = partitions_of(visit, topic, len(topic.partitions))
+    starts, ends = await ranges_of(visit, keys, wanted)
+    ranges = {key: (starts[key], ends[key]) for key in keys if key in starts and key in ends}
+    errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ranges]
+    search = Search(visit.client, wanted, ranges, limit, begin == NEWEST, errors)
+
+    async def events() -> AsyncIterator[bytes]:
+        async for seen in search.events():
+            for begin in range(0, len(seen.records) or 1, TAIL_ROWS):
+                part = seen._replace(records=seen.records[begin : begin + TAIL_ROWS])
+                yield f"data: {json.dumps(part._asdict(), default=as_json)}\n\n".encode()
+                await asyncio.sleep(0)
+
+    return events()
 
 
 # The live tail

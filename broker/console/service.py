@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
@@ -21,7 +21,7 @@ from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient, Unansw
 from moldau.broker.console.logins import Logins, check_embedding, check_form_key, check_origin, cookie_of
 from moldau.broker.console.page import Page, Refusal, Visit
 from moldau.broker.console.record_pages import PAGES as RECORD_PAGES
-from moldau.broker.console.record_pages import tail_records
+from moldau.broker.console.record_pages import search_records, tail_records
 from moldau.broker.console.rendering import Renderer, file_of
 from moldau.broker.console.security_pages import PAGES as SECURITY_PAGES
 from moldau.broker.console.topic_pages import PAGES as TOPIC_PAGES
@@ -83,7 +83,8 @@ class Console:
 
             for path, change in CHANGES.items():
                 made.setdefault(path, {})["POST"] = self._change(change)
-        made["/topics/{name}/records/tail"] = {"GET": self.tail}
+        made["/topics/{name}/records/tail"] = {"GET": self._stream(tail_records)}
+        made["/topics/{name}/records/search"] = {"GET": self._stream(search_records)}
         made["/login"] = {"GET": self.show_login, "POST": self.log_in}
         made["/logout"] = {"POST": self.log_out}
         return made
@@ -117,16 +118,18 @@ class Console:
         client = KafkaClient(self._ports, access, request.client_host)
         return Visit(client, request.path, request.variables, request.query)
 
-    async def tail(self, request: HttpRequest) -> Answer | Stream:
-        """The live tail of a topic."""
-        try:
-            visit = self._visit(request)
-            if visit is None:
-                raise Refusal(401, "log in first")
-            events = await tail_records(visit, request.headers.get("last-event-id", ""))
-        except Refusal as refusal:
-            return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
-        return Stream("text/event-stream; charset=utf-8", events, HEADERS)
+    def _stream(self, begin: Callable[[Visit, str], Awaitable[AsyncIterator[bytes]]]) -> Handler:
+        async def stream(request: HttpRequest) -> Answer | Stream:
+            try:
+                visit = self._visit(request)
+                if visit is None:
+                    raise Refusal(401, "log in first")
+                events = await begin(visit, request.headers.get("last-event-id", ""))
+            except Refusal as refusal:
+                return Answer(refusal.status, JSON, json.dumps({"error": str(refusal)}) + "\n", HEADERS)
+            return Stream("text/event-stream; charset=utf-8", events, HEADERS)
+
+        return stream
 
     def _change(self, change: Change) -> Handler:
         async def make(request: HttpRequest) -> Answer:

@@ -96,8 +96,11 @@ class Environment(Protocol):
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         """Prepare long work in its own process, which starts when the first event is requested.
 
-        Work with limits opens no file of the node. The caller closes it.
+        Work with limits opens files of the node only if `shares_files`. The caller closes it.
         """
+
+    def shares_files(self) -> bool:
+        """Whether another process can open the files of the node."""
 
     def keep_allocated(self) -> None:
         """Exclude the objects that exist now from garbage collection, because they live long."""
@@ -222,6 +225,9 @@ class LocalEnvironment:
         if self._in_memory and limits is None:
             return WorkInThread(work, self.fs, self.offload)
         return WorkInProcess(work, limits)
+
+    def shares_files(self) -> bool:
+        return not self._in_memory
 
     def keep_allocated(self) -> None:
         gc.freeze()

@@ -141,6 +141,9 @@ class SimulatedEnvironment:
     def file_sending(self) -> None:
         """The simulated network has no sockets."""
 
+    def shares_files(self) -> bool:
+        return True
+
     def boot_id(self) -> str:
         return f"{self._host.name}-{self._host.crashes}"
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.mutants.access import ACCESS_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
+from tests.mutants.console import CONSOLE_MUTANTS
 from tests.mutants.conversions import CONVERSION_MUTANTS
 from tests.mutants.erasure import ERASURE_MUTANTS
 from tests.mutants.files import FILE_MUTANTS
@@ -699,6 +700,7 @@ MUTANTS: Final = (
     *TRANSACTION_COORDINATOR_MUTANTS,
     *LOG_TRANSACTION_MUTANTS,
     *COMPACTION_MUTANTS,
+    *CONSOLE_MUTANTS,
     *ERASURE_MUTANTS,
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,

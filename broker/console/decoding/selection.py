@@ -8,6 +8,7 @@ there.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from moldau.broker.config.internal_topics import Contents
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
 from moldau.broker.console.decoding.schemas import Schemas
+from moldau.broker.console.decoding.signs import Sieve, signs_of
 from moldau.broker.console.decoding.texts import (
     KEY_SHOWN,
     NULL,
@@ -27,8 +29,10 @@ from moldau.broker.console.decoding.texts import (
     json_as_text,
 )
 from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import expand
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
+from moldau.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 from moldau.tables.values.masks import Masks
@@ -40,6 +44,9 @@ HEADERS_SHOWN: Final = 20
 NOTES_SHOWN: Final = 500
 EXPANDED_MAX: Final = 1 << 25
 """Bytes of records after which a piece is looked at no further."""
+RECORD_EFFORT: Final = 256
+SIFTED_FOR_DECODED: Final = 16
+"""A record takes the time of so many further bytes; in the time in which one byte is decoded so many are sifted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -81,6 +88,10 @@ class Wanted:
     contents: Contents
     is_whole: bool
     masks: Masks
+    header: tuple[str, bytes | None] | None = None
+    """The name of a header, and its value; without a value any."""
+    field: tuple[str, str] | None = None
+    """The path of a field of JSON, with points, and its text; a number, true, false or null as JSON writes it."""
 
 
 class Piece(NamedTuple):
@@ -111,6 +122,8 @@ class Selected(NamedTuple):
     """The bytes of the records that were looked at."""
     left_out: int = 0
     """How many match before the records, for which there was no room."""
+    size: int = 0
+    """The bytes of the batches that were looked at, as they are stored."""
 
 
 class _Match(NamedTuple):
@@ -128,13 +141,24 @@ class _Progress:
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
+        self.size = 0
         self.expanded = 0
+        self.effort = 0
+        """Bytes that were decoded, or would have been in the same time."""
+
+    def note_decoded(self, size: int) -> None:
+        self.expanded += size
+        self.effort += size + RECORD_EFFORT
+
+    def note_sifted(self, size: int) -> None:
+        self.expanded += size
+        self.effort += size // SIFTED_FOR_DECODED
 
 
-def select(piece: Piece, wanted: Wanted, schemas: Schemas | None) -> Selected:
-    """The records of a piece that are wanted."""
+def select(piece: Piece, wanted: Wanted, schemas: Schemas | None, effort_max: int = EXPANDED_MAX * 8) -> Selected:
+    """The records of a piece that are wanted. It is looked at until the effort is above `effort_max`."""
     progress = _Progress(piece.offset)
-    matching = _matches(piece, wanted, schemas, progress)
+    matching = _matches(piece, wanted, schemas, progress, effort_max)
     if not piece.newest:
         return _first(piece, wanted, matching, progress)
     kept: deque[_Match] = deque(maxlen=piece.limit)
@@ -147,7 +171,8 @@ def select(piece: Piece, wanted: Wanted, schemas: Schemas | None) -> Selected:
     while kept and left > 0:
         shown.appendleft(_show(piece.partition, kept.pop(), wanted, left))
         left -= shown[0].characters
-    return Selected(list(shown), min(progress.offset, piece.end), progress.expanded, found - len(shown))
+    offset = min(progress.offset, piece.end)
+    return Selected(list(shown), offset, progress.expanded, found - len(shown), progress.size)
 
 
 def _first(piece: Piece, wanted: Wanted, matching: Iterator[_Match], progress: _Progress) -> Selected:
@@ -155,25 +180,38 @@ def _first(piece: Piece, wanted: Wanted, matching: Iterator[_Match], progress: _
     left = piece.characters
     for each in matching:
         if len(shown) == piece.limit or left <= 0:
-            return Selected(shown, each.record.offset, progress.expanded)
+            return Selected(shown, each.record.offset, progress.expanded, 0, progress.size)
         shown.append(_show(piece.partition, each, wanted, left))
         left -= shown[-1].characters
-    return Selected(shown, min(progress.offset, piece.end), progress.expanded)
+    return Selected(shown, min(progress.offset, piece.end), progress.expanded, 0, progress.size)
 
 
-def _matches(piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _Progress) -> Iterator[_Match]:
+def _matches(
+    piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _Progress, effort_max: int
+) -> Iterator[_Match]:
     """The records that are wanted, in the order of their offsets."""
     open_aborts: dict[int, list[int]] = {}
     for each in sorted(piece.aborted, key=lambda each: each.first_offset):
         open_aborts.setdefault(each.producer_id, []).append(each.first_offset)
     data = bytes(piece.records)
-    for position, header in iterate_batches(data):
+    signs = signs_of(wanted, has_schemas=schemas is not None)
+    sieve = Sieve(data, signs) if signs else None
+    batches = iterate_batches(data)
+    while True:
+        if sieve is not None:
+            batches.position, skipped = sieve.skip(batches.position)
+            progress.offset = max(progress.offset, skipped)
+        progress.size = batches.position
+        following = next(batches, None)
+        if following is None:
+            return
+        position, header = following
         if header.base_offset >= piece.end:
             progress.offset = piece.end
             return
         if header.last_offset < piece.offset:
             continue
-        if progress.expanded > EXPANDED_MAX:
+        if progress.expanded > EXPANDED_MAX or progress.effort > effort_max:
             return
         firsts = open_aborts.get(header.producer_id, [])
         is_aborted = bool(firsts) and header.is_transactional and firsts[0] <= header.last_offset
@@ -183,8 +221,7 @@ def _matches(piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _P
             progress.offset = header.next_offset
             continue
         try:
-            for record in records_of(data, position, header, size_max=EXPANDED_SIZE_MAX):
-                progress.expanded += _size(record)
+            for record in _decoded_records(data, position, header, sieve, progress):
                 if not piece.offset <= record.offset < piece.end:
                     continue
                 notes = ""
@@ -201,13 +238,33 @@ def _matches(piece: Piece, wanted: Wanted, schemas: Schemas | None, progress: _P
         progress.offset = header.next_offset
 
 
+def _decoded_records(
+    data: bytes, position: int, header: BatchHeader, sieve: Sieve | None, progress: _Progress
+) -> Iterator[Record]:
+    """The records of a batch; none if the sieve tells that none is wanted. Raises `MalformedMessage`."""
+    if sieve is None or header.magic != MAGIC or header.is_control:
+        records = records_of(data, position, header, size_max=EXPANDED_SIZE_MAX)
+    else:
+        stored = memoryview(data)[position + HEADER_SIZE : position + header.size]
+        body = b"".join(expand(header.codec, stored, size_max=EXPANDED_SIZE_MAX))
+        progress.note_sifted(len(body))
+        records = sieve.records_in(body, header)
+    for record in records:
+        progress.note_decoded(_size(record))
+        yield record
+
+
 def _size(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + sum(len(name) for name, _ in record.headers) + 8
 
 
 def matches(record: Record, wanted: Wanted) -> bool:
-    """Whether a record has the key, and a text that the expression matches."""
+    """Whether a record has the key, the header and the field, and a text that the expression matches."""
     if wanted.key is not None and record.key != wanted.key:
+        return False
+    if wanted.header is not None and not _has_header(record, *wanted.header):
+        return False
+    if wanted.field is not None and not _has_field(record.value, *wanted.field):
         return False
     if not wanted.find:
         return True
@@ -221,6 +278,31 @@ def matches(record: Record, wanted: Wanted) -> bool:
     find = linear_match(wanted.find)
     assert find is not None, "the page has asked whether it compiles"
     return any(find(text.decode("utf-8", "replace")) for text in texts)
+
+
+def _has_header(record: Record, name: str, value: bytes | None) -> bool:
+    return any(each == name and value in (None, data) for each, data in record.headers)
+
+
+def _has_field(value: bytes | None, path: str, text: str) -> bool:
+    """Whether a field of a value in JSON (UTF-8, which has no byte 0) has a text."""
+    if not value or b"\0" in value:
+        return False
+    from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
+
+    try:
+        return text == field_text(parse_json(value), path)
+    except (ValueError, HostileValue):
+        return False
+
+
+def field_text(found: object, path: str) -> str | None:
+    """The text of a field of a value of JSON, or of what else is there, as JSON; None if there is no such field."""
+    for name in [path] if isinstance(found, dict) and path in found else path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable
 from pickle import PickleBuffer
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from moldau.broker.config.values import linear_match
 from moldau.broker.console.decoding.counting import Counted, count_batches
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import Piece, Selected, Wanted, select
+from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.storage.files.port import FileSystem
@@ -19,10 +20,13 @@ from moldau.storage.files.port import FileSystem
 class State(NamedTuple):
     """What the process keeps between questions."""
 
+    fs: FileSystem
     schemas: Schemas | None
     """None if no registry is set."""
 
 
+SEARCH_EFFORT: Final = 1 << 21
+"""The effort (`selection.select`) after which a search gives way to other questions: 0.1 to 0.3 s."""
 Question: TypeAlias = Callable[[State], object]
 """Picklable: a `functools.partial` of a function below."""
 
@@ -30,7 +34,7 @@ Question: TypeAlias = Callable[[State], object]
 def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question, None]:
     """Answers questions without end. The first value is None, and answers none."""
     schemas = None if registry is None else Schemas(registry, lambda: round(time.monotonic() * 1000))
-    state = State(schemas)
+    state = State(fs, schemas)
     answer: object = None
     while True:
         question = yield answer
@@ -40,6 +44,52 @@ def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question,
 def selected(state: State, piece: Piece, wanted: Wanted) -> Selected:
     """The records of a piece that are wanted."""
     return select(piece, wanted, state.schemas)
+
+
+class Place(NamedTuple):
+    """Whole batches in the .log file of a segment; the last one may be cut short."""
+
+    path: str
+    inode: int
+    """That of the file: another one may have its name meanwhile."""
+    position: int
+    size: int
+
+
+class Searched(NamedTuple):
+    """What a search has seen of a piece."""
+
+    selected: Selected
+    begins_ms: int
+    """The largest timestamp of the first batch; -1 if there is no batch."""
+
+
+def searched(state: State, piece: Piece, wanted: Wanted, place: Place | None) -> Searched | None:
+    """The records of a piece that are wanted, looked for with about `SEARCH_EFFORT` at most. The piece is the bytes at
+    `place`, if one is given; None if they are not there any more.
+    """
+    try:
+        data = bytes(piece.records) if place is None else _bytes_at(state.fs, place)
+        if data is None:
+            return None
+        first = next(iterate_batches(data), None)
+        found = select(piece._replace(records=data), wanted, state.schemas, SEARCH_EFFORT)
+    except MalformedMessage:
+        return None
+    return Searched(found, -1 if first is None else first[1].max_timestamp)
+
+
+def _bytes_at(fs: FileSystem, place: Place) -> bytes | None:
+    try:
+        file = fs.open(place.path, read_only=True)
+        try:
+            if fs.stamp(place.path).inode == place.inode:
+                return file.pread(place.size, place.position)
+        finally:
+            file.close()
+    except FileNotFoundError:
+        pass
+    return None
 
 
 def counted(

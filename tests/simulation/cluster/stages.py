@@ -277,8 +277,9 @@ FIRST_STORIES: Final = (
     "tests/unit/storage/log/test_derived_files.py",
     "tests/unit/broker/metadata/test_active_controller.py",
     "tests/unit/broker/replicas/test_roles_in_turns.py",
+    "tests/unit/broker/console/test_search.py",
 )
-"""One second each, that of derived files five."""
+"""One second each, those of derived files and of the search five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import socket
 import time
@@ -45,7 +46,10 @@ def watched(context: Any, errors: list[str]) -> Any:
     page = context.new_page()
     page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("requestfailed", lambda request: errors.append(request.url) if "/tail" not in request.url else None)
+    page.on(
+        "requestfailed",
+        lambda request: errors.append(request.url) if not re.search("/(tail|search)[?]?", request.url) else None,
+    )
     return page
 
 
@@ -58,6 +62,27 @@ def test_every_page_is_small_and_without_an_error(node: Filled, browser: Any) ->
         assert response.status == 200, path
         assert len(response.body()) <= PAGE_SIZE_MAX, path
         assert page.locator("h1").count() == 1
+    context.close()
+    assert errors == []
+
+
+def test_a_record_is_found_by_a_field_with_the_keyboard(node: Filled, browser: Any) -> None:
+    errors: list[str] = []
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    page = watched(context, errors)
+    page.goto(f"{node.console}/topics/topic-0000/records?limit=5")
+    page.locator("input[name=field]").fill("paid=true")
+    page.locator("#search").focus()
+    page.keyboard.press("Enter")
+    page.locator("#search-state", has_text=": ").wait_for()
+    assert "5 found" in page.inner_text("#search-state")
+    rows = page.locator("#records tbody tr")
+    assert rows.count() == 5
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("input[name=field]").fill("paid=false")
+    page.locator("#search").click()
+    page.locator("#search-state", has_text="all was looked at").wait_for()
+    assert rows.count() == 0
     context.close()
     assert errors == []
 

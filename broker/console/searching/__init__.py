@@ -1,0 +1,1 @@
+"""The search for records of a topic in the console: through its whole logs, without a consumer."""

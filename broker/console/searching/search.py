@@ -1,0 +1,201 @@
+"""A search through a topic: the newest or the oldest records that are wanted, of all partitions, as they are found.
+
+    partitions ──▶ the one that is furthest behind in time ──▶ its next stretch ──▶ a process looks for records
+         ▲                                                                            │
+         └──── until the wanted number is found and no other can come before ◀────────┘──▶ events with what was seen
+
+A search holds no more than the records that it shows. It ends when its client leaves: the process has then
+`limited_work.LEFT_S` for the stretch at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from moldau.broker.console.decoding.selection import Piece, Selected, ShownRecord, Wanted
+from moldau.broker.console.decoding.work import Searched
+from moldau.broker.console.kafka_client import KafkaClient
+from moldau.broker.console.partitions import Partition
+from moldau.broker.console.searching.stretches import STRETCH_MAX, Unreadable, stretch_at, window_before
+from moldau.broker.runtime.limited_work import WorkEnded
+from moldau.protocol.record_batch import NO_TIMESTAMP
+
+SEARCH_MS: Final = 600_000
+"""The time (ms) after which a search ends."""
+EVENT_MS: Final = 200
+"""The time (ms) between two events without a record."""
+STRETCH_MIN: Final = 1 << 20
+CHARACTERS: Final = 1 << 18
+"""The characters of one stretch after which no further record is shown."""
+PLANS_MAX: Final = 4
+"""How often a stretch is looked up whose file was replaced meanwhile, by compaction or retention."""
+FULL: Final = "as many records as asked for"
+WHOLE: Final = "all was looked at"
+LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
+
+
+@dataclass(slots=True)
+class Window:
+    """What is looked at before the end of a lane: its records are kept once the offsets up to the end are known."""
+
+    begin: int
+    offset: int
+    """What is before it was looked at."""
+    found: list[ShownRecord] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Lane:
+    """What is left to look at of a partition: the offsets from `first` up to `end`."""
+
+    key: Partition
+    first: int
+    end: int
+    frontier_ms: float
+    """A bound of the timestamps that are left, as far as timestamps ascend with the offsets."""
+    found: int = 0
+    window: Window | None = None
+
+    @property
+    def left(self) -> int:
+        """The offsets that were not looked at."""
+        seen = 0 if self.window is None else self.window.offset - self.window.begin
+        return max(self.end - self.first - seen, 0)
+
+
+class Seen(NamedTuple):
+    """An event of a search."""
+
+    records: list[ShownRecord]
+    """Those that are new."""
+    offsets: int
+    of_offsets: int
+    bytes: int
+    """Of the batches, as they are stored."""
+    ms: int
+    """The time since the beginning."""
+    errors: list[str]
+    end: str = ""
+    """Why it has ended; empty as long as it goes on."""
+
+
+@dataclass(slots=True)
+class Search:
+    """One search. `ranges`: the offsets of each partition."""
+
+    client: KafkaClient
+    wanted: Wanted
+    ranges: Mapping[Partition, tuple[int, int]]
+    limit: int
+    is_newest: bool
+    errors: list[str] = field(default_factory=list)
+    _lanes: list[Lane] = field(default_factory=list)
+    _kept: list[tuple[int, int, int]] = field(default_factory=list)
+    """The ranks of the best records so far, the best one first: timestamp, partition and offset."""
+    _new: list[ShownRecord] = field(default_factory=list)
+    _bytes: int = 0
+    _size: int = STRETCH_MAX
+    """The bytes of the next stretch."""
+
+    async def events(self) -> AsyncIterator[Seen]:
+        """What is seen, until the search ends."""
+        now_ms = self.client.ports.environment.monotonic_ms
+        began_ms = told_ms = now_ms()
+        total = sum(max(end - first, 0) for first, end in self.ranges.values())
+        start = float("inf") if self.is_newest else float("-inf")
+        self._lanes = [Lane(key, *each, start) for key, each in self.ranges.items() if each[0] < each[1]]
+
+        def seen(end: str = "") -> Seen:
+            records, self._new = self._new, []
+            left = 0 if end == WHOLE else sum(each.left for each in self._lanes)
+            return Seen(records, total - left, total, self._bytes, now_ms() - began_ms, list(self.errors), end)
+
+        yield seen()
+        end = WHOLE
+        while self._lanes:
+            lane = (max if self.is_newest else min)(self._lanes, key=lambda each: each.frontier_ms)
+            if self._is_settled(lane):
+                end = FULL
+                break
+            if now_ms() - began_ms > SEARCH_MS:
+                end = LATE
+                break
+            await self._look(lane)
+            if lane.first >= lane.end or lane.found >= self.limit:
+                self._lanes.remove(lane)
+            if self._new or now_ms() - told_ms > EVENT_MS:
+                told_ms = now_ms()
+                yield seen()
+        yield seen(FULL if end == WHOLE and len(self._kept) >= self.limit else end)
+
+    def _is_settled(self, lane: Lane) -> bool:
+        """Whether no record of a lane can come before those that were found."""
+        if len(self._kept) < self.limit:
+            return False
+        worst = self._kept[-1][0]
+        return lane.frontier_ms < -worst if self.is_newest else lane.frontier_ms > worst
+
+    async def _look(self, lane: Lane) -> None:
+        """Look at the next stretch of a lane. If it cannot be read, the lane ends."""
+        try:
+            if self.is_newest:
+                await self._look_back(lane)
+            else:
+                found = await self._searched(lane, lane.first)
+                lane.first, lane.frontier_ms = found.selected.next_offset, found.begins_ms
+                self._keep(lane, found.selected.records)
+        except Unreadable as problem:
+            self._give_up(lane, str(problem))
+        except WorkEnded as ended:
+            self._give_up(lane, f"it was not decoded: {ended}")
+
+    async def _look_back(self, lane: Lane) -> None:
+        window = lane.window
+        if window is None:
+            begin = await window_before(self.client, lane.key, lane.first, lane.end)
+            window = lane.window = Window(begin, begin)
+        found = await self._searched(lane, window.offset)
+        if window.offset == window.begin:
+            lane.frontier_ms = min(lane.frontier_ms, found.begins_ms)
+        window.offset = found.selected.next_offset
+        window.found = [*window.found, *found.selected.records][-self.limit :]
+        if window.offset >= lane.end:
+            self._keep(lane, window.found)
+            lane.end, lane.window = window.begin, None
+
+    async def _searched(self, lane: Lane, offset: int) -> Searched:
+        """What there is from an offset on. Raises `Unreadable` and `WorkEnded`."""
+        client, wanted = self.client, self.wanted
+        for _ in range(PLANS_MAX):
+            stretch = await stretch_at(client, lane.key, offset, self._size, is_committed=wanted.is_committed)
+            if not stretch.size:
+                return Searched(Selected([], lane.end, 0), NO_TIMESTAMP)
+            room = self.limit if self.is_newest else self.limit - lane.found
+            piece = Piece(
+                lane.key[1], stretch.records, stretch.aborted, offset, lane.end, room, CHARACTERS, self.is_newest
+            )
+            found = await client.ports.decoder.search(piece, wanted, stretch.place, client.asker)
+            if found is not None and found.selected.next_offset > offset:
+                self._note_size(found.selected.size)
+                return found
+        raise Unreadable(f"what is stored from offset {offset} on cannot be read")
+
+    def _note_size(self, size: int) -> None:
+        """Note the bytes that were looked at in one question: the next stretch is not much longer."""
+        self._bytes += size
+        self._size = min(max(2 * size, STRETCH_MIN), STRETCH_MAX)
+
+    def _keep(self, lane: Lane, records: list[ShownRecord]) -> None:
+        """Keep the best of all records that were found."""
+        sign = -1 if self.is_newest else 1
+        ranks = {(sign * each.timestamp, each.partition, sign * each.offset): each for each in records}
+        lane.found += len(ranks)
+        self._kept = sorted([*self._kept, *ranks])[: self.limit]
+        self._new += [ranks[rank] for rank in self._kept if rank in ranks]
+
+    def _give_up(self, lane: Lane, why: str) -> None:
+        offset = lane.first if lane.window is None else lane.window.offset
+        self.errors.append(f"{lane.key[0]}-{lane.key[1]}, from offset {offset} on: {why}")
+        lane.end = lane.first
