@@ -137,8 +137,7 @@ def against_a_consumer(running: Running, data: Path, rounds: int) -> Figure:
 
 
 def produce(running: Running, topic: Topic, count: int) -> None:
-    """Records of the form of a topic, with the batches that the client makes by default."""
-    from confluent_kafka import Producer
+    """Make a topic with records of its form."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -147,6 +146,13 @@ def produce(running: Running, topic: Topic, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": address})
     for made in admin.create_topics([NewTopic(topic.name, PARTITIONS, 1)]).values():
         made.result(30)
+    send(address, topic, count)
+
+
+def send(address: str, topic: Topic, count: int) -> None:
+    """Add records of the form of a topic, in the batches that the client makes by default."""
+    from confluent_kafka import Producer
+
     values = list(documents(topic.value_size))
     producer = Producer({"bootstrap.servers": address, "compression.type": topic.codec, "linger.ms": 50})
     for number in range(count):

@@ -34,7 +34,7 @@ from moldau.lake.opening import columns_of, loaded, opened_catalog
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
-from moldau.lake.stored_rows import BATCH_ROWS, in_order, stored_rows
+from moldau.lake.stored_rows import in_order, stored_rows
 from moldau.lake.table_form import GivenForms
 from moldau.lake.upsert import Changes
 from moldau.storage.files.local_files import LocalFiles
@@ -72,11 +72,14 @@ class Tail:
             each for task in reading.tasks(ledger.offsets, self.ends) for each in task
         )
         self._settled: tuple[pa.Table, Keys] | None = None
+        before = columns.schema
         if isinstance(columns, DecodedColumns):
             for each in self.slices:
                 for batch in reading.batches([(each,)], columns.typed_names):
                     columns.meet(batch)
         self.schema = columns.schema
+        self.is_wider = not self.schema.equals(before)
+        """Whether the table has not all columns of the tail yet."""
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a slice of an append table, with at least these columns of it."""
@@ -171,7 +174,7 @@ class LiveReader:
     def _rows_of_file(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         source, keys = self._source, self._keys
         names = self._columns if keys is None else (*self._columns, *key_names(source.target.names))
-        size = BATCH_ROWS if keys is None else KEYED_ROWS
+        size = None if keys is None else KEYED_ROWS
         for batch in stored_rows(source.metadata, source.io, task, source.target, names, size):
             if keys is None:
                 yield batch
@@ -247,7 +250,7 @@ class LiveChoices:
         if ledger is None:
             raise Refused(f"table {name} was not made by moldau follow-table")
         tail = None if self.live is None else self._tail(self.live, table, ledger, sleep)
-        schema = table.schema() if tail is None else grown_schema(table, tail.schema)
+        schema = table.schema() if tail is None or not tail.is_wider else grown_schema(table, tail.schema)
         snapshot = table.metadata.current_snapshot()
         snapshot_id = None if snapshot is None else snapshot.snapshot_id
         target, fields = (schema_to_pyarrow(schema, include_field_ids=with_ids) for with_ids in (True, False))

@@ -25,6 +25,8 @@ from pyiceberg.table.metadata import TableMetadata
 from moldau.lake.columns import PLACE
 
 BATCH_ROWS: Final = 65_536
+BATCH_SIZE: Final = 8 << 20
+"""Bytes of a batch, about, before compression: the first rows of long values come as soon as those of short ones."""
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
@@ -34,11 +36,11 @@ def stored_rows(
     task: FileScanTask,
     target: pa.Schema,
     names: Collection[str] | None = None,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in the fields of a schema with ids, without those that another program has deleted, in batches
-    of at most a row group. `names` are the columns that are read; None: all. If rows were deleted, the batches have
-    `partition` and `offset` as well. Raises OSError.
+    of at most `batch_rows`; None: of about `BATCH_SIZE`. `names` are the columns that are read; None: all. If rows were
+    deleted, the batches have `partition` and `offset` as well. Raises OSError.
     """
     is_left = undeleted(metadata, io, task)
     if names is not None and task.delete_files:
@@ -49,16 +51,27 @@ def stored_rows(
 
 
 def rows_of_file(
-    file: pq.ParquetFile, target: pa.Schema, names: Collection[str] | None = None, batch_rows: int = BATCH_ROWS
+    file: pq.ParquetFile, target: pa.Schema, names: Collection[str] | None = None, batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """All rows of an open file, deleted ones too; the arguments as of `stored_rows`. Raises OSError."""
     if names is not None:
         target = pa.schema([field for field in target if field.name in names])
     ids = {_id_of(field) for field in target}
     stored = [field.name for field in file.schema_arrow if _id_of(field) in ids]
-    for batch in file.iter_batches(batch_rows, columns=None if names is None else stored):
+    size = rows_of_batch(file.metadata, stored) if batch_rows is None else batch_rows
+    for batch in file.iter_batches(size, columns=None if names is None else stored):
         columns = _columns(batch.schema, batch.columns, target, len(batch))
         yield pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
+    """How many rows of some columns have about `BATCH_SIZE` bytes."""
+    if not metadata.num_rows:
+        return BATCH_ROWS
+    group = metadata.row_group(0)
+    columns = [group.column(each) for each in range(group.num_columns)]
+    size: int = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in names)
+    return max(1, min(BATCH_ROWS, BATCH_SIZE * int(group.num_rows) // max(size, 1)))
 
 
 def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ pytest.importorskip("fastavro", reason="the extra moldau[schemas] is not install
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from moldau.lake.stored_rows import fitted
+from moldau.lake.stored_rows import BATCH_SIZE, fitted, rows_of_file
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage, framed
 
@@ -148,3 +149,15 @@ def test_null_and_empty_stay_what_they_are_when_files_are_replaced(tmp_path: Pat
     assert files < 4, "files were replaced"
     expected = {b"null": NULL, b"empty": EMPTY, b"full": FULL, b"other": FULL}
     assert stored_values(stage) == expected | {b"null2": NULL, b"other2": EMPTY, b"null3": NULL}
+
+
+@pytest.mark.parametrize(("value_size", "rows"), [(100, 3_000), (10_000, 800)])
+def test_a_batch_of_long_values_has_fewer_rows(value_size: int, rows: int) -> None:
+    values = pa.array([os.urandom(value_size) for _ in range(rows)], pa.binary())
+    written = io.BytesIO()
+    pq.write_table(pa.table({"offset": pa.array(range(rows)), "value": values}), written, use_dictionary=False)
+    batches = list(rows_of_file(pq.ParquetFile(io.BytesIO(written.getvalue())), pa.schema([("value", pa.binary())])))
+    assert max(each.nbytes for each in batches) <= BATCH_SIZE * 1.1
+    assert pa.Table.from_batches(batches)["value"].combine_chunks().equals(values)
+    narrow = list(rows_of_file(pq.ParquetFile(io.BytesIO(written.getvalue())), pa.schema([("offset", pa.int64())])))
+    assert sum(each.num_rows for each in narrow) == rows
