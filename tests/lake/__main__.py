@@ -3,9 +3,11 @@
     python -m tests.lake --kills 100
     python -m tests.lake --kills 100 --readers
     python -m tests.lake --looks 1000
+    python -m tests.lake --nested 200
 
 `--readers` fetches DuckDB and Spark in versions for which there is what they need for Iceberg.
 `--looks` compares a live table with a model so often, half of it by key, while its follower is killed.
+`--nested` tells so many stories of nested values whose schemas change, read by pyiceberg, Polars and DuckDB.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.lake import nested
 from tests.lake.campaign import campaign
 from tests.lake.looks import Looks
 from tests.lake.readers import readers
@@ -28,7 +31,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--looks", type=int)
+    parser.add_argument("--nested", type=int)
     arguments = parser.parse_args()
+    if arguments.nested is not None:
+        nested.campaign(arguments.nested)
+        print(f"{arguments.nested} stories of nested values: every reader had what was written")
+        return
     if arguments.looks is not None:
         look(arguments.looks, arguments.seed)
         return
