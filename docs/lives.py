@@ -138,8 +138,8 @@ def _long_poll(trace: Trace) -> None:
 
 def _join(trace: Trace) -> None:
     from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+    from tests.support.coordinators import until_coordinated
     from tests.support.node import serve_and
-    from tests.support.transactional_producer import coordinator
 
     async def join(client: Client, group: str) -> None:
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff")
@@ -157,7 +157,7 @@ def _join(trace: Trace) -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         for group in ("g", "h"):
-            await coordinator(client, group, 0)
+            await until_coordinated(client.ask, group)
             await join(client, group)
         with trace:
             await join(client, "i")

@@ -13,11 +13,10 @@ from moldau.broker.coordinators.row import KeyType
 from moldau.broker.coordinators.shards import Shards
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.storage.log.log import Log
 from tests.support.cluster import Cluster, ClusterNode
 from tests.support.counters import Add, Count, CounterShard, counter_row
-from tests.support.group_offsets import LOST, ask
+from tests.support.group_offsets import coordinator
 
 KEY = "visitors:AAAAAAAAAAAAAAAAAAAAAQ:0"
 """Of the form of the share coordinator's keys, in whose place the counters are."""
@@ -40,25 +39,10 @@ def counters_of(node: ClusterNode) -> CounterShards:
     return shards
 
 
-async def found(cluster: Cluster) -> int:
-    """The coordinator of the key as FindCoordinator tells it, -1 if there is none yet."""
-    for node in cluster.nodes.values():
-        if node.is_up:
-            try:
-                request = FindCoordinatorRequest(coordinator_keys=[KEY], key_type=KeyType.SHARE)
-                (reply,) = (await ask(cluster, node.id, request, 6)).coordinators
-            except LOST:
-                continue
-            if reply.error_code == 0:
-                node_id: int = reply.node_id
-                return node_id
-    return -1
-
-
 async def add(cluster: Cluster) -> int:
     """Add one, at the coordinator wherever it is: the new value."""
     while True:
-        node = cluster.nodes.get(await found(cluster))
+        node = cluster.nodes.get(await coordinator(cluster, key=KEY, key_type=KeyType.SHARE))
         if node is not None and node.is_up and node.broker is not None:
             runner = counters_of(node).runner_of(KEY)
             if not isinstance(runner, ErrorCode):
@@ -90,12 +74,12 @@ def test_counters_outlive_their_coordinators(seed: int, monkeypatch: pytest.Monk
             for _ in range(5):
                 value += 1
                 assert await add(cluster) == value
-            dead = await found(cluster)
+            dead = await coordinator(cluster, key=KEY, key_type=KeyType.SHARE)
             node = cluster.nodes[dead]
             (node.crash if seed % 2 else node.kill)()
             value += 1
             assert await add(cluster) == value
-            assert await found(cluster) != dead
+            assert await coordinator(cluster, key=KEY, key_type=KeyType.SHARE) != dead
             node.boot()
             await cluster.settled()
             await asyncio.sleep(3)

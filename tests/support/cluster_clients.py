@@ -19,7 +19,6 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -33,6 +32,7 @@ from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.storage.segment.batch_scan import damage_in
+from tests.support.coordinators import coordinator_of
 from tests.support.history import History, Key, Reading, Send
 from tests.support.node import Client, Closed, fetch_request, produce_request
 from tests.support.told_ends import ToldEnds
@@ -556,10 +556,8 @@ class Committer:
             await self._bootstrap.back_off()
 
     async def _coordinator(self) -> Client | None:
-        reply = await self._bootstrap.ask_any(FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
-        (found,) = reply.coordinators
-        self._node_id = found.node_id
-        return None if found.error_code else await self._bootstrap.connect(found.node_id)
+        self._node_id = await coordinator_of(self._bootstrap.ask_any, self.group)
+        return None if self._node_id < 0 else await self._bootstrap.connect(self._node_id)
 
     async def _converse(self) -> None:
         client = await self._coordinator()

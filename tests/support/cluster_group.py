@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -26,6 +25,7 @@ from moldau.protocol.messages.offset_commit import (
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.cluster_clients import Bootstrap, within
+from tests.support.coordinators import coordinator_of
 from tests.support.node import Client, Closed
 
 SESSION_MS: Final = 6000
@@ -97,9 +97,8 @@ class Member:
             await self._bootstrap.back_off()
 
     async def _coordinator(self) -> Client | None:
-        reply = await self._bootstrap.ask_any(FindCoordinatorRequest(coordinator_keys=[self._watch.group]), 4)
-        (found,) = reply.coordinators
-        return None if found.error_code else await self._bootstrap.connect(found.node_id)
+        node_id = await coordinator_of(self._bootstrap.ask_any, self._watch.group)
+        return None if node_id < 0 else await self._bootstrap.connect(node_id)
 
     async def _converse(self) -> None:
         client = await self._coordinator()

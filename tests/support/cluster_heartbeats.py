@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from moldau.protocol.messages.offset_commit import (
@@ -28,6 +27,7 @@ from moldau.protocol.messages.offset_commit import (
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.cluster_clients import EARLIEST, LATEST, Bootstrap, within
 from tests.support.cluster_group import BEAT_S, FORGED, LEAVES, GroupWatch, Member
+from tests.support.coordinators import coordinator_of
 from tests.support.node import Client, Closed
 from tests.support.share_consumer import Consumer
 
@@ -233,10 +233,9 @@ class ShareMember:
             await self._consume(self._bootstrap.random.choice(self.assigned), ROUNDS_MAX, accepts_all=False)
 
     async def _beat(self) -> None:
-        found = await self._bootstrap.ask_any(FindCoordinatorRequest(coordinator_keys=[self._watch.group]), 4)
-        if found.coordinators[0].error_code:
+        node_id = await coordinator_of(self._bootstrap.ask_any, self._watch.group)
+        if node_id < 0:
             return
-        node_id = found.coordinators[0].node_id
         request = ShareGroupHeartbeatRequest(
             group_id=self._watch.group,
             member_id=self._member_id,

@@ -18,8 +18,8 @@ from moldau.protocol.messages.offset_commit import (
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.testing import Cluster
 from moldau.testing.ports import free_ports
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Client
-from tests.support.transactional_producer import coordinator
 
 TOPICS: Final = 1_000
 PARTITIONS: Final = 10
@@ -79,7 +79,7 @@ async def fill(node: Filled) -> None:
             assert (await client.produce(name, batch, partition=index)).error_code == 0
     for number in range(GROUPS):
         group = f"group-{number:03}"
-        await coordinator(client, group, 0)
+        await until_coordinated(client.ask, group)
         commits = [OffsetCommitRequestPartition(partition_index=at, committed_offset=0) for at in range(PARTITIONS)]
         topics_of_group = [
             OffsetCommitRequestTopic(name=names[(number * 2 + at) % TOPICS], partitions=commits) for at in range(2)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.support import coordinators
 from tests.support.cluster import Cluster
 from tests.support.node import Closed
 
@@ -28,17 +30,16 @@ async def ask(cluster: Cluster, node_id: int, request: object, version: int) -> 
         client.close()
 
 
-async def coordinator(cluster: Cluster, asked: int | None = None) -> int:
-    """The coordinator's node id, by one node or by the first that responds; -1 if no node knows it."""
+async def coordinator(
+    cluster: Cluster, asked: int | None = None, key: str = GROUP, key_type: int = coordinators.GROUP
+) -> int:
+    """The coordinator's node id, by one node or by the first that knows it; -1 if no node does."""
     for node in cluster.nodes.values():
         if node.is_up and asked in (None, node.id):
-            try:
-                reply = await ask(cluster, node.id, FindCoordinatorRequest(key=GROUP, key_type=0), 3)
-            except LOST:
-                continue
-            if reply.error_code == 0:
-                found: int = reply.node_id
-                return found
+            with suppress(*LOST):
+                found = await coordinators.coordinator_of(partial(ask, cluster, node.id), key, key_type)
+                if found >= 0:
+                    return found
     return -1
 
 

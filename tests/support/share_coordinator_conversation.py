@@ -20,7 +20,7 @@ from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import read_share_group_state as read
 from moldau.protocol.messages import read_share_group_state_summary as summary
 from moldau.protocol.messages import write_share_group_state as write
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.coordinators import SHARE, until_coordinated
 from tests.support.node import Client
 
 REQUESTS: Final = 200
@@ -110,11 +110,7 @@ async def converse(client: Client, topic_id: bytes) -> list[str]:
     for group in GROUPS:
         for partition in (0, 1):
             key = coordinator_key(ShareKey(group, topic_id, partition))
-            while True:
-                found = await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
-                if not found.coordinators[0].error_code:
-                    break
-                await asyncio.sleep(0.2)
+            await until_coordinated(client.ask, key, SHARE)
     await asyncio.sleep(2)
     lines = []
     for number, request in enumerate(requests(topic_id)):

@@ -14,9 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import share_acknowledge, share_fetch
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.coordinators import initialize_share_state
 from tests.support.node import Client, batch
 
 REQUESTS: Final = 200
@@ -160,19 +159,8 @@ def shown(ranges: Sequence[tuple[int, int, list[int]]]) -> str:
 
 async def converse(client: Client, topic: str) -> list[str]:
     """The conversation about a new topic, of a group with the name of the topic."""
-    from moldau.broker.coordinators.share_coordinator import coordinator_key
-    from moldau.coordinator.share_coordinator.state import ShareKey
-
     topic_id = await client.create(topic, 1)
-    key = coordinator_key(ShareKey(topic, topic_id, 0))
-    first = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
-    begun = initialize.InitializeStateData(topic_id=topic_id, partitions=[first])
-    while True:
-        await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
-        answer = await client.ask(initialize.InitializeShareGroupStateRequest(group_id=topic, topics=[begun]), 0)
-        if not partitions_of_state(answer)[0].error_code:
-            break
-        await asyncio.sleep(0.3)
+    await initialize_share_state(client.ask, topic, topic_id)
     conversation = Conversation(client, topic, topic_id)
     for size in BATCHES:
         await conversation.produce(size)
@@ -189,10 +177,6 @@ async def converse(client: Client, topic: str) -> list[str]:
     )
     await client.ask(request, 2)
     return [await conversation.line(number) for number in range(REQUESTS)]
-
-
-def partitions_of_state(answer: Any) -> list[Any]:
-    return [each for topic in answer.results for each in topic.partitions]
 
 
 async def main(address: str, topic: str) -> None:

@@ -15,7 +15,6 @@ from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from moldau.protocol.messages.end_txn import EndTxnRequest
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -26,6 +25,7 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
+from tests.support.coordinators import TRANSACTION, until_coordinated
 from tests.support.node import Client, Node
 
 ID = "payments"
@@ -146,20 +146,11 @@ async def started(node: Node, *, is_new: bool = True) -> Producer:
     """A producer with a coordinator, and a topic `t` of two partitions."""
     client = await node.connect()
     await client.create("t", partitions=2)
-    await coordinator(client, ID, 1)
-    await coordinator(client, GROUP, 0)
+    await until_coordinated(client.ask, ID, TRANSACTION)
+    await until_coordinated(client.ask, GROUP)
     producer = Producer(client, node.broker.environment.wall_ms, is_new=is_new)
     await until_done(producer.init)
     return producer
-
-
-async def coordinator(client: Client, key: str, key_type: int) -> None:
-    for _ in range(100):
-        found = await client.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 6)
-        if found.coordinators[0].error_code == NONE:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("no coordinator")
 
 
 async def until_done(ask: Any, *arguments: Any) -> Any:

@@ -21,12 +21,12 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from moldau.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from moldau.protocol.messages.end_txn import EndTxnRequest
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster import Cluster
+from tests.support.coordinators import TRANSACTION, until_coordinated
 from tests.support.machine_stage import WALL_MS
 from tests.support.node import Client, Closed, Node, batch, serve_and
 from tests.support.transaction_stage import TID, TIMEOUT_MS, A, TransactionStage
@@ -313,7 +313,7 @@ def an_end_that_is_repeated_while_it_completes_is_answered(seed: int) -> None:
 
 async def repeated_end(cluster: Cluster, *, is_new: bool) -> None:
     await cluster.settled()
-    coordinator = await transaction_coordinator(cluster)
+    coordinator = await until_coordinated(cluster.ask_any, ID, TRANSACTION)
     at_coordinator = await cluster.connect(coordinator)
     producer = Producer(at_coordinator, wall_ms_of(cluster), is_new=is_new)
     assert await until_done(producer.init) is NONE
@@ -339,15 +339,6 @@ async def repeated_end(cluster: Cluster, *, is_new: bool) -> None:
         return ErrorCode((await at_coordinator.ask(request, version)).error_code)
 
     assert await until_done(outcome) is NONE
-
-
-async def transaction_coordinator(cluster: Cluster) -> int:
-    for _ in range(200):
-        found = await cluster.ask_any(FindCoordinatorRequest(coordinator_keys=[ID], key_type=1), 6)
-        if found.coordinators[0].error_code == NONE:
-            return int(found.coordinators[0].node_id)
-        await asyncio.sleep(0.1)
-    raise AssertionError("no coordinator")
 
 
 def wall_ms_of(cluster: Cluster) -> Callable[[], int]:

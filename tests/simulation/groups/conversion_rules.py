@@ -7,19 +7,21 @@ from typing import Any, Final
 
 from moldau.coordinator.classic.group import ClassicGroup
 from moldau.coordinator.consumer.group import ConsumerGroup
-from moldau.coordinator.group import events
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.kind_settings import MigrationPolicy
 from moldau.coordinator.group.records import Change, RecordChange
+from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatResponse
 from moldau.protocol.messages.join_group import JoinGroupResponse
+from moldau.protocol.messages.offset_commit import OffsetCommitResponse
 from moldau.protocol.messages.sync_group import SyncGroupResponse
 from moldau.protocol.records.consumer_groups import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey
 from moldau.protocol.records.offsets import GroupMetadataKey
 from tests.simulation.groups.stage import DrawnGroupStage
-from tests.support.drawn_stage import Asked
+from tests.support.drawn_stage import Asked, Watcher
 from tests.support.drawn_steps import Violation
+from tests.support.machine_stage import Batch
 
 GRACE_MS: Final = 1_000
 """A timer whose write the log refused is due a little later."""
@@ -33,7 +35,7 @@ DOWNGRADES: Final = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 """Those under which it may become a classic one."""
 
 
-class ConversionRules:
+class ConversionRules(Watcher):
     def __init__(self, stage: DrawnGroupStage, policy: MigrationPolicy) -> None:
         self._stage = stage
         self._policy = policy
@@ -56,10 +58,13 @@ class ConversionRules:
         """The generation of the group when it last became a classic one."""
         self.upgrades = self.downgrades = 0
 
-    def stepped(self, event: object) -> None:
+    def stepped(self, event: object, effects: Effects) -> None:
         self._event = event
 
-    def settled(self) -> None:
+    def settled(self, event: object) -> None:
+        self._look_at_members()
+
+    def _look_at_members(self) -> None:
         former, self.group = self.group, next(iter(self._stage.shard._groups.values()), None)
         if type(former) is not type(self.group):
             self._told_ms.clear()
@@ -78,7 +83,7 @@ class ConversionRules:
         self._open.clear()
         self._told_ms.clear()
         self._joined_ms.clear()
-        self.settled()
+        self._look_at_members()
 
     # Requests
 
@@ -97,6 +102,10 @@ class ConversionRules:
                 self._joined_ms.pop(event.request.member_id, None)
             case HeartbeatResponse() if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 self._told_ms.setdefault(event.request.member_id, self._stage.now_ms)
+            case OffsetCommitResponse() if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                for topic in event.request.topics:
+                    for each in topic.partitions:
+                        self.offsets[topic.name, each.partition_index] = each.committed_offset
 
     def look(self) -> None:
         """No request is parked in a consumer group, and no member of the classic protocol takes longer than it may."""
@@ -115,18 +124,13 @@ class ConversionRules:
 
     # The log
 
-    def committed(self, event: events.CommitOffsets) -> None:
-        for topic in event.request.topics:
-            for each in topic.partitions:
-                self.offsets[topic.name, each.partition_index] = each.committed_offset
-
     def check_offsets(self, found: Mapping[tuple[str, int], int]) -> None:
         lost = {key: offset for key, offset in self.offsets.items() if found.get(key, -1) < offset}
         if lost:
             raise Violation(f"the offsets {lost} were committed, and found are {found}")
 
-    def appended(self, changes: Sequence[Change]) -> None:
-        own = [change for change in changes if isinstance(change, RecordChange)]
+    def appended(self, batch: Batch, cause: object) -> None:
+        own = [change for change in batch.changes if isinstance(change, RecordChange)]
         of_classic = [change.value for change in own if isinstance(change.key, GroupMetadataKey)]
         of_epoch = [change.value for change in own if isinstance(change.key, ConsumerGroupMetadataKey)]
         members = {
@@ -144,7 +148,7 @@ class ConversionRules:
             kept = {each.member_id for each in values[-1].members}
             self._check(self._policy in DOWNGRADES, "downgraded", self.members - kept)
         before = self._epoch
-        self._follow(changes)
+        self._follow(batch.changes)
         if NO_EPOCH < self._epoch < before and self.members:
             raise Violation(f"the epoch of the group goes from {before} to {self._epoch}")
 

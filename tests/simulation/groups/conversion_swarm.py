@@ -15,10 +15,6 @@ from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, MigrationPolicy
-from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.machine import Effects
-from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.offset_commit import OffsetCommitResponse
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.simulation.groups.classic_member import ClassicMember
 from tests.simulation.groups.client import Sent
@@ -26,12 +22,11 @@ from tests.simulation.groups.consumer_member import ConsumerMember, Owned, commi
 from tests.simulation.groups.conversion_rules import UPGRADES, ConversionRules
 from tests.simulation.groups.heartbeat_swarm import TOPICS, Topics
 from tests.simulation.groups.stage import DrawnGroupStage
-from tests.support.drawn_stage import Asked, Manners, Watcher
-from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
-from tests.support.machine_stage import Batch
+from tests.support.coordinator_swarm import CoordinatorSwarm
+from tests.support.drawn_stage import Asked, Manners
+from tests.support.drawn_steps import Violation, Weighted
 
 GROUP: Final = "g"
-STEPS: Final = 400
 QUIET_ROUNDS: Final = 60
 ROUND_MS: Final = 3_000
 PATIENCE_MS: Final = 70_000
@@ -78,9 +73,12 @@ class Consumer:
         self.modern.begin()
 
 
-class ConversionSwarm(DrawnSwarm, Watcher):
+class ConversionSwarm(CoordinatorSwarm):
+    stage: DrawnGroupStage
+
     def __init__(self, seed: int) -> None:
-        self.random = random = Random(f"{seed}/conversions")
+        random = Random(f"{seed}/conversions")
+        super().__init__(random)
         self.policy = random.choice((*MigrationPolicy, MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL))
         self.topics = Topics(random, TOPICS)
         self.topics.may_go = False
@@ -91,12 +89,13 @@ class ConversionSwarm(DrawnSwarm, Watcher):
         )
         self.stage = DrawnGroupStage(random, self, config, self.topics.image())
         self.rules = ConversionRules(self.stage, self.policy)
+        self.watchers = (self.rules,)
         is_eager, is_classic = random.random() < 0.5, random.random() < 0.7
         self.consumers = [
             self._consumer(number, is_eager=is_eager, is_classic=is_classic) for number in range(random.randint(2, 5))
         ]
-        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
-        self._loses = random.choice((0.0, 0.05))
+        self.draw_manners()
+        self.loses = random.choice((0.0, 0.05))
         self._asked_count = self._commits = 0
         self.steps: Weighted = [
             (self.act, 100),
@@ -122,17 +121,9 @@ class ConversionSwarm(DrawnSwarm, Watcher):
 
     # The story
 
-    def run(self) -> None:
-        self.stage.step(machine.Loaded())
-        self.stage.manners = self._manners
-        self.go(STEPS)
-
-    def time_ms(self) -> int:
-        return self.stage.now_ms
-
     def end(self) -> None:
         self.stage.manners = Manners()
-        self._loses = 0.0
+        self.loses = 0.0
         self.stage.commit_log()
         stays_mixed = self.policy in UPGRADES and self.random.random() < 0.5
         is_classic = self.random.random() < 0.5
@@ -193,24 +184,9 @@ class ConversionSwarm(DrawnSwarm, Watcher):
 
     # Watching
 
-    def stepped(self, event: events.Event, effects: Effects) -> None:
-        self.rules.stepped(event)
-
-    def appended(self, batch: Batch, cause: object) -> None:
-        self.rules.appended(batch.changes)
-
-    def replied(self, asked: Asked, response: object) -> None:
-        self.rules.replied(asked, response)
-        if isinstance(response, OffsetCommitResponse):
-            event = asked.event
-            assert isinstance(event, events.CommitOffsets)
-            if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
-                self.rules.committed(event)
-        self.answer(asked, response)
-
     def settled(self, event: events.Event) -> None:
         before, former = self.rules.members, self.rules.group
-        self.rules.settled()
+        super().settled(event)
         has_turned_twice = (
             isinstance(former, ClassicGroup)
             and isinstance(self.rules.group, ConsumerGroup)
@@ -218,9 +194,6 @@ class ConversionSwarm(DrawnSwarm, Watcher):
         )
         for consumer in self.consumers:
             consumer.is_behind |= consumer.member_id in before - self.rules.members or has_turned_twice
-
-    def loaded(self) -> None:
-        self.rules.loaded()
 
     # Members
 
@@ -251,7 +224,7 @@ class ConversionSwarm(DrawnSwarm, Watcher):
         make, version = sent
         self._asked_count += 1
         consumer.asked, consumer.asked_ms = self._asked_count, self.stage.now_ms
-        if self.random.random() >= self._loses:
+        if self.random.random() >= self.loses:
             self.rules.asked(self.stage.send((consumer, consumer.asked), version, make))
 
     def answer(self, asked: Asked, response: object) -> None:
@@ -260,7 +233,7 @@ class ConversionSwarm(DrawnSwarm, Watcher):
         consumer, number = asked.owner
         if consumer.asked != number:
             return
-        if self.random.random() < self._loses:
+        if self.random.random() < self.loses:
             return
         consumer.asked = 0
         if consumer.is_classic:
@@ -318,23 +291,14 @@ class ConversionSwarm(DrawnSwarm, Watcher):
             make, version = commit_of(GROUP, consumer.member_id, epoch, topic, index, self._commits)
             self.stage.send(None, version, make)
 
-    # The cluster, the log, time, the coordinator
+    # The cluster, time, the coordinator
 
     def change_topics(self) -> None:
         self.topics.change()
         self.stage.image = self.topics.image()
 
-    def commit_log(self) -> None:
-        self.stage.commit_log(self.stage.boundary())
-
-    def wait_a_little(self) -> None:
-        self.wait(self.random.choice((1, 100, 1_000, 3_000)))
-
-    def wait_long(self) -> None:
-        self.wait(self.random.randint(5_000, 80_000))
-
     def wait(self, ms: int) -> None:
-        self.stage.wait(ms)
+        super().wait(ms)
         self.rules.look()
 
     def take_over(self) -> None:

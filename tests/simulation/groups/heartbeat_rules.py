@@ -16,7 +16,7 @@ from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.simulation.groups.stage import DrawnGroupStage
-from tests.support.drawn_stage import Asked
+from tests.support.drawn_stage import Asked, Watcher
 from tests.support.drawn_steps import Violation
 from tests.support.machine_stage import Batch
 
@@ -63,7 +63,7 @@ class LoggedGroup(Generic[PlaceT]):
         """The values of the group's other records, by the name of the type of their key, and the member's id."""
 
 
-class HeartbeatRules(ABC, Generic[PlaceT]):
+class HeartbeatRules(Watcher, ABC, Generic[PlaceT]):
     """`latest` follows what is appended, and is built again when another coordinator takes over."""
 
     kind: KindOfRecords

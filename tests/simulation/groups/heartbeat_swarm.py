@@ -9,23 +9,18 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from moldau.coordinator.group import events
 from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.target import ComputeTarget, TargetComputed
-from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.machine import Effects
 from tests.simulation.groups.client import Sent
 from tests.simulation.groups.heartbeat_rules import HeartbeatRules
 from tests.simulation.groups.stage import DrawnGroupStage
-from tests.support.drawn_stage import Asked, Manners, Watcher
-from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
-from tests.support.machine_stage import Batch
+from tests.support.coordinator_swarm import CoordinatorSwarm
+from tests.support.drawn_stage import Asked, Manners
+from tests.support.drawn_steps import Violation, Weighted
 from tests.support.topics_image import TestImage, TestTopic, topic_id_of
 
-STEPS: Final = 400
 GROUPS: Final = ("g", "h")
 TOPICS: Final = ("t", "u", "v")
-LATE_MAX: Final = 8
 QUIET_ROUNDS: Final = 40
 ROUND_MS: Final = 5_000
 AT_ONCE: Final = GroupConfig().target_size_at_once
@@ -103,20 +98,19 @@ class Topics:
         return sorted(self.random.sample(self.names, self.random.choice((1, 1, 2, 3))))
 
 
-class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
+class HeartbeatSwarm(CoordinatorSwarm, Generic[MemberT]):
+    stage: DrawnGroupStage
     members: list[MemberT]
 
     def __init__(self, random: Random, topics: Topics, rules: HeartbeatRules[Any], config: GroupConfig) -> None:
-        self.random = random
+        super().__init__(random)
         self.topics = topics
         self.rules = rules
+        self.watchers = (rules,)
         self.stage = DrawnGroupStage(random, self, config, topics.image())
         rules.stage = self.stage
-        self.asked: list[Asked] = []
-        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
-        self._loses = random.choice((0.0, 0.05, 0.2))
-        self._repeats = random.choice((0.0, 0.05, 0.2))
-        self._late: list[Sent] = []
+        self.draw_manners()
+        self.draw_losses()
         self._targets: list[ComputeTarget] = []
         """What threads compute; it is reported late, and gets lost with the coordinator."""
         self._awaited: dict[str, int] = {}
@@ -133,26 +127,18 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
             (self.restart, random.choice((0, 2, 5))),
             (self.leave, random.choice((0, 1, 3))),
             (self.change_topics, random.choice((0, 1, 3))),
-            (self.deliver_late, 10 if self._repeats else 0),
+            (self.deliver_late, 10 if self.repeats else 0),
             (self.take_over, random.choice((0, 1, 4))),
             (self.stage.compare, 2),
         ]
 
     # The story
 
-    def run(self) -> None:
-        self.stage.step(machine.Loaded())
-        self.stage.manners = self._manners
-        self.go(STEPS)
-
-    def time_ms(self) -> int:
-        return self.stage.now_ms
-
     def end(self) -> None:
         """Nothing is lost, every member sends heartbeats: the groups settle."""
         self.stage.manners = Manners()
-        self._loses = self._repeats = 0.0
-        self._late.clear()
+        self.loses = self.repeats = 0.0
+        self.late.clear()
         self._paused_until.clear()
         self.stage.commit_log()
         for member in self.members:
@@ -189,9 +175,6 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
 
     # Watching
 
-    def stepped(self, event: events.Event, effects: Effects) -> None:
-        self.rules.stepped(event, effects)
-
     def commanded(self, command: Any) -> None:
         if isinstance(command, ComputeTarget):
             self._targets.append(command)
@@ -202,26 +185,8 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
         """A command that only one kind of group has."""
         raise AssertionError(f"no such command: {command}")
 
-    def appended(self, batch: Batch, cause: object) -> None:
-        self.rules.appended(batch, cause)
-
-    def committed(self, batch: Batch) -> None:
-        self.rules.committed(batch)
-
-    def replied(self, asked: Asked, response: object) -> None:
-        self.rules.replied(asked, response)
-        self.answer(asked, response)
-
-    def replaced(self, *, is_told: bool) -> None:
-        if not is_told:
-            return
-        unanswered = [each.event for each in self.asked if not each.replies]
-        if unanswered:
-            raise Violation(f"never answered: {unanswered[:3]}")
-        self.asked.clear()
-
     def loaded(self) -> None:
-        self.rules.loaded()
+        super().loaded()
         self._targets.clear()
 
     # Members
@@ -239,16 +204,12 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
         """It may get lost, come twice, or come again much later."""
         number = self._asked_count = self._asked_count + 1
         self._awaited[member.member_id] = number
-        if self.random.random() < self._repeats and member.says_nothing_new:
-            self._late = [*self._late[1 - LATE_MAX :], sent]
-        if self.random.random() >= self._loses / 2:
+        if self.random.random() < self.repeats and member.says_nothing_new:
+            self.keep_late(sent)
+        if self.random.random() >= self.loses / 2:
             self.ask(sent, (member, number))
         else:
             member.say_everything()
-
-    def ask(self, sent: Sent, owner: object) -> None:
-        make, version = sent
-        self.asked.append(self.stage.send(owner, version, make))
 
     def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
@@ -257,14 +218,10 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
         if self._awaited.get(member.member_id) != number:
             return
         del self._awaited[member.member_id]
-        if self.random.random() >= self._loses:
+        if self.random.random() >= self.loses:
             member.hear(response)
         else:
             member.say_everything()
-
-    def deliver_late(self) -> None:
-        if self._late:
-            self.ask(self._late.pop(self.random.randrange(len(self._late))), None)
 
     def pause(self) -> None:
         place = self.random.randrange(len(self.members))
@@ -280,36 +237,25 @@ class HeartbeatSwarm(DrawnSwarm, Watcher, Generic[MemberT]):
         if member.epoch > 0:
             self._awaited.pop(member.member_id, None)
             sent = member.leave()
-            if self.random.random() >= self._loses / 2:
+            if self.random.random() >= self.loses / 2:
                 self.ask(sent, None)
 
-    # The cluster, the log, time, the coordinator
+    # The cluster, time, the coordinator
 
     def change_topics(self) -> None:
         self.topics.change()
         self.stage.image = self.topics.image()
 
-    def commit_log(self) -> None:
-        self.stage.commit_log(self.stage.boundary())
-
-    def wait_a_little(self) -> None:
-        self.wait(self.random.choice((1, 100, 1_000, 3_000)))
-
-    def wait_long(self) -> None:
-        self.wait(self.random.randint(5_000, 80_000))
-
     def wait(self, ms: int) -> None:
         while self._targets and self.random.random() < 0.7:
             command = self._targets.pop(0)
             self.stage.step(TargetComputed(command.group_id, command.epoch, command.compute()))
-        self.stage.wait(ms)
+        super().wait(ms)
         self.rules.look()
 
     def take_over(self) -> None:
         is_told = self.random.random() < 0.5
         self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
-        if not is_told:
-            self.asked.clear()
         for member in self.members:
             member.say_everything()
         self.stage.compare()

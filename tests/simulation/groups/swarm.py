@@ -15,8 +15,7 @@ from typing import Final
 from moldau.coordinator.classic.group import EMPTY
 from moldau.coordinator.group import events
 from moldau.coordinator.group.config import MINUTE_MS, GroupConfig
-from moldau.coordinator.runtime import machine
-from moldau.coordinator.runtime.machine import Effects, TransactionEnd
+from moldau.coordinator.runtime.machine import TransactionEnd
 from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
 from moldau.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -29,23 +28,25 @@ from tests.simulation.groups.log_rules import LogRules
 from tests.simulation.groups.member_rules import MemberRules
 from tests.simulation.groups.producer import MARKER_VERSION, Producer
 from tests.simulation.groups.stage import DrawnGroupStage
-from tests.support.drawn_stage import Asked, Manners, Watcher
-from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
+from tests.support.coordinator_swarm import CoordinatorSwarm
+from tests.support.drawn_stage import Asked, Manners
+from tests.support.drawn_steps import Violation, Weighted
 from tests.support.group_stage import classic_groups
-from tests.support.machine_stage import Batch
 
-STEPS: Final = 500
 GROUPS: Final = ("g", "h")
 SIMPLE: Final = "simple"
 """Of a consumer without a group."""
-LATE_MAX: Final = 8
 QUIET_WAITS: Final = 6
 LONG_MINUTES: Final = 10_080
 
 
-class Swarm(DrawnSwarm, Watcher):
+class Swarm(CoordinatorSwarm):
+    STEPS = 500
+    stage: DrawnGroupStage
+
     def __init__(self, seed: int) -> None:
-        self.random = random = Random(f"{seed}/groups")
+        random = Random(f"{seed}/groups")
+        super().__init__(random)
         config = GroupConfig(
             max_session_timeout_ms=30_000,
             max_size=random.choice((2, 3, 0x7FFFFFFF, 0x7FFFFFFF)),
@@ -55,13 +56,11 @@ class Swarm(DrawnSwarm, Watcher):
         )
         self.log_rules = LogRules((*GROUPS, SIMPLE))
         self.member_rules = MemberRules(self.log_rules)
-        self._watchers = (self.log_rules, self.member_rules)
+        self.watchers = (self.log_rules, self.member_rules)
         self.stage = DrawnGroupStage(random, self, config)
         self.log_rules.stage = self.member_rules.stage = self.stage
-        self.asked: list[Asked] = []
-        self._manners = Manners(random.choice((0.0, 0.0, 0.1)), random.choice((1.0, 0.8, 0.3)))
-        self._loses = random.choice((0.0, 0.05, 0.2))
-        self._repeats = random.choice((0.0, 0.05, 0.2))
+        self.draw_manners()
+        self.draw_losses()
         offsets = count(1)
         self.clients = [
             Client(
@@ -75,12 +74,10 @@ class Swarm(DrawnSwarm, Watcher):
         ]
         self._offsets = offsets
         self.producers = [Producer(1_000 + i, random, offsets) for i in range(random.choice((0, 1, 2, 3)))]
-        self._late: list[Sent] = []
         self._awaited: dict[Client | Producer, int] = {}
         """The number of what a client asked last."""
         self._asked_count = 0
         self._paused_until: dict[Client, int] = {}
-        self._held_until_ms = 0
         self.steps: Weighted = [
             (self.act, 100),
             (self.wait_a_little, 40),
@@ -92,7 +89,7 @@ class Swarm(DrawnSwarm, Watcher):
             (self.pause, random.choice((0, 2, 5))),
             (self.restart, random.choice((0, 2, 5))),
             (self.leave, random.choice((0, 1, 3))),
-            (self.deliver_late, 10 if self._repeats else 0),
+            (self.deliver_late, 10 if self.repeats else 0),
             (self.take_over, random.choice((0, 1, 4))),
             (self.freeze, random.choice((0, 0, 1))),
             (self.hold, random.choice((0, 1))),
@@ -101,15 +98,9 @@ class Swarm(DrawnSwarm, Watcher):
 
     # The story
 
-    def run(self) -> None:
-        self.stage.manners = Manners()
+    def begin(self) -> None:
         self.loaded()
-        self.stage.step(machine.Loaded())
-        self.stage.manners = self._manners
-        self.go(STEPS)
-
-    def time_ms(self) -> int:
-        return self.stage.now_ms
+        super().begin()
 
     def end(self) -> None:
         """All members are gone: what has outlived its retention is deleted, all else is there."""
@@ -125,7 +116,7 @@ class Swarm(DrawnSwarm, Watcher):
         for _ in range(QUIET_WAITS):
             self.wait(10 * MINUTE_MS)
         self.look_at_groups()
-        self._is_answered()
+        self.check_answers()
         states = {group_id: group.state for group_id, group in classic_groups(stage.shard).items()}
         if any(state is not EMPTY for state in states.values()):
             raise Violation(f"no member is left, and groups are {states}")
@@ -141,51 +132,13 @@ class Swarm(DrawnSwarm, Watcher):
             end = TransactionEnd(self.random.random() < 0.5, coordinator_epoch=0)
             epoch = self.stage.epoch_of(producer_id)
             make = partial(events.EndOffsetsTransaction, producer_id=producer_id, producer_epoch=epoch, end=end)
-            self._ask((make, MARKER_VERSION), None)
+            self.ask((make, MARKER_VERSION), None)
         if self.log_rules.committed_log.pending:
             raise Violation(f"markers are written, and pending are {self.log_rules.committed_log.pending}")
-
-    def _is_answered(self) -> None:
-        """Every request to this coordinator."""
-        unanswered = [each.event for each in self.asked if not each.replies]
-        if unanswered:
-            raise Violation(f"never answered: {unanswered[:3]}")
-        self.asked.clear()
 
     def look_at_groups(self) -> None:
         for group_id in (*GROUPS, SIMPLE):
             self.log_rules.look(group_id)
-
-    # Watching
-
-    def stepped(self, event: events.Event, effects: Effects) -> None:
-        for each in self._watchers:
-            each.stepped(event, effects)
-
-    def appended(self, batch: Batch, cause: object) -> None:
-        for each in self._watchers:
-            each.appended(batch, cause)
-
-    def committed(self, batch: Batch) -> None:
-        for each in self._watchers:
-            each.committed(batch)
-
-    def replied(self, asked: Asked, response: object) -> None:
-        for each in self._watchers:
-            each.replied(asked, response)
-        self.answer(asked, response)
-
-    def settled(self, event: events.Event) -> None:
-        for each in self._watchers:
-            each.settled(event)
-
-    def replaced(self, *, is_told: bool) -> None:
-        if is_told:
-            self._is_answered()
-
-    def loaded(self) -> None:
-        for each in self._watchers:
-            each.loaded()
 
     # Clients
 
@@ -203,27 +156,19 @@ class Swarm(DrawnSwarm, Watcher):
         if client is not None:
             client.is_waiting = True
             self._awaited[client] = number
-        if self.random.random() < self._repeats:
-            self._late = [*self._late[1 - LATE_MAX :], sent]
-        if self.random.random() < self._repeats:
-            self._ask(sent, None)
-        if self.random.random() >= self._loses / 2:
-            self._ask(sent, (client, number))
-
-    def _ask(self, sent: Sent, owner: object) -> None:
-        make, version = sent
-        self.asked.append(self.stage.send(owner, version, make))
+        if self.random.random() < self.repeats:
+            self.keep_late(sent)
+        if self.random.random() < self.repeats:
+            self.ask(sent, None)
+        if self.random.random() >= self.loses / 2:
+            self.ask(sent, (client, number))
 
     def answer(self, asked: Asked, response: object) -> None:
         if not isinstance(asked.owner, tuple):
             return
         client, number = asked.owner
-        if client is not None and self._awaited.get(client) == number and self.random.random() >= self._loses:
+        if client is not None and self._awaited.get(client) == number and self.random.random() >= self.loses:
             client.hear(response)
-
-    def deliver_late(self) -> None:
-        if self._late:
-            self._ask(self._late.pop(self.random.randrange(len(self._late))), None)
 
     def commit_simply(self) -> None:
         """A consumer without a group, or one that commits to a group without being a member."""
@@ -271,26 +216,10 @@ class Swarm(DrawnSwarm, Watcher):
             case _:
                 self.stage.step(events.TopicsDeleted(frozenset({topic})))
 
-    # The log, time, the coordinator
-
-    def commit_log(self) -> None:
-        if self.stage.now_ms >= self._held_until_ms:
-            self.stage.manners = self._manners
-            self.stage.commit_log(self.stage.boundary())
-
-    def hold(self) -> None:
-        """Nothing is committed for longer than anybody waits for that."""
-        self._held_until_ms = self.stage.now_ms + 7_000
-        self.stage.manners = Manners(self._manners.refuses, 0.0)
-
-    def wait_a_little(self) -> None:
-        self.wait(self.random.choice((1, 100, 1_000, 3_000)))
-
-    def wait_long(self) -> None:
-        self.wait(self.random.randint(5_000, 80_000))
+    # Time and the coordinator
 
     def wait(self, ms: int) -> None:
-        self.stage.wait(ms)
+        super().wait(ms)
         self.member_rules.look()
 
     def freeze(self) -> None:
@@ -301,7 +230,5 @@ class Swarm(DrawnSwarm, Watcher):
         is_told = self.random.random() < 0.5
         self.stage.freeze(self.random.choice((0, 0, 2_000)))
         self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
-        if not is_told:
-            self.asked.clear()
         self.stage.take_over(is_told=is_told)
-        self._held_until_ms = 0
+        self.held_until_ms = 0

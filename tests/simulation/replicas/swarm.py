@@ -19,7 +19,6 @@ from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_partition import AlterPartitionResponse
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
-from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.replica_fetcher import ReplicaFetcher
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from tests.simulation.invariants import Invariant
@@ -46,6 +45,7 @@ from tests.simulation.invariants.sound_log import SoundLog
 from tests.simulation.invariants.stable_offset import StableOffset
 from tests.simulation.replicas.controller import NOBODY, Controller
 from tests.simulation.replicas.host import Host
+from tests.simulation.replicas.producers import SequencedProducer
 from tests.simulation.replicas.transactional import TransactionalClients
 from tests.support.drawn_steps import Weighted, drawn_steps
 from tests.support.replica_pair import TOPIC_ID
@@ -55,7 +55,6 @@ KEY: Final = (TOPIC_ID, 0)
 STEPS: Final = 2000
 ROUNDS_MAX: Final = 400
 """How many rounds the healed replicas may need to agree."""
-IN_FLIGHT_MAX: Final = 5
 SECTOR_SIZE: Final = 512
 """Of a disk: a loss of power leaves some of those that were not synced, and no others."""
 CRC_BEGINS: Final = 17
@@ -87,49 +86,20 @@ class Fetch(NamedTuple):
     request: FetchRequest
 
 
-class Producer:
-    """Sends what is not acknowledged in any order, so that the leader alone keeps it in sequence."""
-
+class Producer(SequencedProducer):
     def __init__(self, producer_id: int) -> None:
-        self.id = producer_id
-        self.epoch = 0
-        self.sequence = 0
+        super().__init__(producer_id)
         self.count = 0
-        self.unacknowledged: dict[int, bytes] = {}
-        """Batches by their first sequences."""
-        self.is_known = False
-        """Something of it was acknowledged."""
-        self.late: list[bytes] = []
-        """Batches of former epochs that may still arrive."""
-        self._sequences: list[int] = []
-        """Of the batches of this epoch."""
-
-    @property
-    def may_send_more(self) -> bool:
-        """Five batches are under way at the most, from the first that is not acknowledged on; one at first, for of whom
-        a leader knows nothing it takes any."""
-        if not self.is_known:
-            return not self.unacknowledged
-        first = min(self.unacknowledged, default=self.sequence)
-        return sum(each >= first for each in self._sequences[-IN_FLIGHT_MAX:]) < IN_FLIGHT_MAX
 
     def next_batch(self, random: Random, now_ms: int) -> int:
         values = [f"{self.id}/{self.count + i}" for i in range(random.randint(1, 3))]
         self.count += len(values)
         padding = b"." * random.choice((0, 0, SECTOR_SIZE, 3 * SECTOR_SIZE))  # no zeros: those a lost sector is full of
-        sequence, self.sequence = self.sequence, self.sequence + len(values)
-        self._sequences.append(sequence)
-        self.unacknowledged[sequence] = build_batch(
-            [Record(value=value.encode() + padding, timestamp=now_ms) for value in values],
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-        )
-        return sequence
+        return self.add([value.encode() + padding for value in values], now_ms)
 
     def begin_anew(self) -> None:
         self.late += self.unacknowledged.values()
-        self.epoch, self.sequence, self.unacknowledged, self._sequences = self.epoch + 1, 0, {}, []
+        self.epoch, self.sequence, self.unacknowledged, self.sequences = self.epoch + 1, 0, {}, []
 
 
 class Swarm:

@@ -16,11 +16,11 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
-from moldau.protocol.record_builder import Record, build_batch
 from moldau.replication.verification import batch_verification
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.storage.producers.verification import VerificationGuard
 from tests.simulation.invariants.observation import LogContent, Violation
+from tests.simulation.replicas.producers import SequencedProducer
 from tests.support.replica_pair import TOPIC_ID
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FIRST_PRODUCER_ID: Final = 11
 PRODUCE_VERSIONS: Final = {1: 11, 2: 12}
 """By transaction.version."""
-IN_FLIGHT_MAX: Final = 5
 READ_COMMITTED: Final = 1
 DELAYED_MAX: Final = 6
 FAILS_OVER: Final = 0.3
@@ -91,53 +90,28 @@ class Sent:
         return is_of_epoch and producer.transaction is not None and producer.ending is None
 
 
-class TransactionalProducer:
+class TransactionalProducer(SequencedProducer):
     def __init__(self, producer_id: int, version: int) -> None:
-        self.id = producer_id
+        super().__init__(producer_id)
         self.version = version
-        self.epoch = 0
-        self.sequence = 0
         self.transaction: Transaction | None = None
         self.ending: Marker | None = None
-        self.unacknowledged: dict[int, bytes] = {}
-        """Batches of the transaction by their first sequences."""
-        self.is_known = False
-        """Something of this epoch was acknowledged: a leader knows where its sequences go on."""
-        self.late: list[bytes] = []
-        """Batches that may arrive once more."""
         self._count = 0
-        self._sequences: list[int] = []
 
     def begins(self) -> Transaction:
         self._count += 1
         self.transaction = Transaction(self.id, self._count)
         return self.transaction
 
-    @property
-    def may_send_more(self) -> bool:
-        if not self.is_known:
-            return not self.unacknowledged
-        first = min(self.unacknowledged, default=self.sequence)
-        return sum(each >= first for each in self._sequences[-IN_FLIGHT_MAX:]) < IN_FLIGHT_MAX
-
     def next_batch(self, random: Random, now_ms: int) -> int:
         values = [f"{self.id}/{self._count}/{i}" for i in range(random.randint(1, 3))]
-        sequence, self.sequence = self.sequence, self.sequence + len(values)
-        self._sequences.append(sequence)
-        self.unacknowledged[sequence] = build_batch(
-            [Record(value=value.encode(), timestamp=now_ms) for value in values],
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        return sequence
+        return self.add([value.encode() for value in values], now_ms, is_transactional=True)
 
     def ended(self, next_epoch: int) -> None:
         """The marker is committed: the next transaction may begin."""
         self.transaction, self.ending = None, None
         if next_epoch != self.epoch:
-            self.epoch, self.sequence, self.is_known, self._sequences = next_epoch, 0, False, []
+            self.epoch, self.sequence, self.is_known, self.sequences = next_epoch, 0, False, []
 
 
 class TransactionalClients:

@@ -25,15 +25,13 @@ from tests.simulation.transactions.data import Partition
 from tests.simulation.transactions.producer import PROTOCOL_1, PROTOCOL_2, Phase, Producer, Sender, Sent
 from tests.simulation.transactions.rules import Rules
 from tests.simulation.transactions.stage import DrawnTransactionStage
-from tests.support.drawn_stage import Asked, Manners, Watcher
-from tests.support.drawn_steps import DrawnSwarm, Violation, Weighted
-from tests.support.machine_stage import Batch
+from tests.support.coordinator_swarm import CoordinatorSwarm
+from tests.support.drawn_stage import Asked, Manners
+from tests.support.drawn_steps import Violation, Weighted
 
-STEPS: Final = 600
 TIDS: Final = ("t0", "t1", "t2")
 PARTITIONS: Final = ("a", "b", "c")
 PRODUCERS_MAX: Final = 6
-LATE_MAX: Final = 12
 QUIET_ROUNDS: Final = 12
 UNHEARD: Final = -1
 """The number of a request whose answer the client does not await."""
@@ -55,9 +53,16 @@ def confirmed_for(tid: str, producer: tuple[int, int], place: TopicPartition, kn
         raise Violation(f"{tid}: {place} is confirmed, and its transaction has {known.partitions}")
 
 
-class Swarm(DrawnSwarm, Watcher):
+class Swarm(CoordinatorSwarm):
+    STEPS = 600
+    LATE_MAX = 12
+    WAITS_MS = (1, 10, 100)
+    LONG_WAIT_MS = (1_000, 30_000)
+    stage: DrawnTransactionStage
+
     def __init__(self, seed: int) -> None:
-        self.random = random = Random(f"{seed}/transactions")
+        random = Random(f"{seed}/transactions")
+        super().__init__(random)
         config = TransactionConfig(
             id_expiration_ms=random.choice((20_000, 10_000_000)),
             id_cleanup_interval_ms=5_000,
@@ -65,22 +70,19 @@ class Swarm(DrawnSwarm, Watcher):
             commit_timeout_ms=random.choice((1_000, 5_000)),
         )
         self.rules = Rules({name: Partition(name) for name in PARTITIONS})
+        self.watchers = (self.rules,)
         version = random.choice((2, 2, 2, 1, 0))
         self.stage = self.rules.stage = DrawnTransactionStage(random, self, config, version)
-        self._manners = Manners(
+        self.manners = Manners(
             random.choice((0.0, 0.0, 0.1)),
             random.choice((1.0, 0.8, 0.3)),
             random.choice((0.0, 0.0, 0.03)),
         )
         self._lacks_ids = random.choice((0.0, 0.1))
-        self._loses = random.choice((0.0, 0.05, 0.2))
-        self._repeats = random.choice((0.0, 0.05, 0.2))
+        self.draw_losses()
         self._is_exhausted = random.random() < 0.3
-        self._requests: list[Asked] = []
-        self._late: list[tuple[Sender, Sent]] = []
         self._flights: list[Flight] = []
         self._reports: list[MarkersWritten] = []
-        self._held_until_ms = 0
         self._names = count(1)
         self.producers: list[Producer] = []
         self.steps: Weighted = [
@@ -93,7 +95,7 @@ class Swarm(DrawnSwarm, Watcher):
             (self.wait_a_little, 30),
             (self.wait_long, random.choice((0, 2, 6))),
             (self.start, 5),
-            (self.deliver_late, 15 if self._repeats else 0),
+            (self.deliver_late, 15 if self.repeats else 0),
             (self.take_over, random.choice((0, 1, 4))),
             (self.hold, random.choice((0, 1))),
             (self.change_version, random.choice((0, 0, 1))),
@@ -101,17 +103,10 @@ class Swarm(DrawnSwarm, Watcher):
 
     # The story
 
-    def run(self) -> None:
+    def begin(self) -> None:
         if self._is_exhausted:
             self._use_up_epochs()
-        self.stage.manners, self.stage.lacks_ids = self._manners, self._lacks_ids
-        self.go(STEPS)
-
-    def time_ms(self) -> int:
-        return self.stage.now_ms
-
-    def wait(self, ms: int) -> None:
-        self.stage.wait(ms)
+        self.stage.lacks_ids = self._lacks_ids
 
     def _use_up_epochs(self) -> None:
         """Transactional ids of long ago, whose producer ids have few epochs left."""
@@ -130,7 +125,7 @@ class Swarm(DrawnSwarm, Watcher):
             self.stage.wait(10_000)
             self._deliver_all()
         self.rules.look_at_the_end()
-        self._is_answered()
+        self.check_answers()
 
     def _deliver_all(self) -> None:
         while self._flights:
@@ -138,46 +133,24 @@ class Swarm(DrawnSwarm, Watcher):
         while self._reports:
             self.stage.step(self._reports.pop(0))
 
-    def _is_answered(self) -> None:
-        """Every request to this coordinator, once."""
-        wrong = [each.event for each in self._requests if each.replies != 1]
-        if wrong:
-            raise Violation(f"answered never, or more than once: {wrong[:3]}")
-        self._requests.clear()
-
-    # Watching
-
-    def appended(self, batch: Batch, cause: object) -> None:
-        self.rules.appended(batch, cause)
-
-    def cut(self) -> None:
-        self.rules.cut()
-
-    def committed(self, batch: Batch) -> None:
-        self.rules.committed(batch)
+    def is_answered(self, asked: Asked) -> bool:
+        """Every request to a coordinator is answered once."""
+        return asked.replies == 1
 
     def commanded(self, command: SendMarkers) -> None:
-        self.rules.commanded(command)
+        super().commanded(command)
         self._flights += [Flight(command, name) for name, _ in command.partitions]
 
-    def replied(self, asked: Asked, response: object) -> None:
+    def answer(self, asked: Asked, response: object) -> None:
         """The client hears it, unless the answer is lost, or it does not wait for it any more."""
         sender, event = asked.owner, asked.event
         if not isinstance(sender, Sender):
             return
         self.rules.answered(event, response)
-        if sender.number != sender.client.requests or self.random.random() < self._loses:
+        if sender.number != sender.client.requests or self.random.random() < self.loses:
             return
         self.rules.told(sender.client, event, response)
         sender.client.hear(event, response)
-
-    def settled(self, event: object) -> None:
-        self.rules.settled(event)
-
-    def replaced(self, *, is_told: bool) -> None:
-        if is_told:
-            self._is_answered()
-        self._requests.clear()
 
     # Clients
 
@@ -204,23 +177,22 @@ class Swarm(DrawnSwarm, Watcher):
         client.requests += 1
         client.is_waiting = True
         sender = Sender(client, client.requests, client.effort)
-        if sent.may_come_late and self.random.random() < self._repeats:
-            self._late = [*self._late[1 - LATE_MAX :], (sender, sent)]
-        if self.random.random() < self._repeats:
+        if sent.may_come_late and self.random.random() < self.repeats:
+            self.keep_late((sender, sent))
+        if self.random.random() < self.repeats:
             self._ask(sender._replace(number=UNHEARD), sent)
-        if self.random.random() >= self._loses / 2:
+        if self.random.random() >= self.loses / 2:
             self._ask(sender, sent)
 
     def _ask(self, sender: Sender, sent: Sent) -> None:
         epoch = self.stage.epoch
         asked = self.stage.send(sender, 0, sent.make)
         if self.stage.epoch == epoch:  # else its process has ended over the request
-            self._requests.append(asked)
+            self.asked.append(asked)
 
-    def deliver_late(self) -> None:
-        if self._late:
-            sender, sent = self._late.pop(self.random.randrange(len(self._late)))
-            self._ask(sender._replace(number=UNHEARD), sent)
+    def ask_late(self, sent: tuple[Sender, Sent]) -> None:
+        sender, request = sent
+        self._ask(sender._replace(number=UNHEARD), request)
 
     def write(self) -> None:
         """A record of a transaction, verified if it is the first in its partition (KIP-890)."""
@@ -271,7 +243,7 @@ class Swarm(DrawnSwarm, Watcher):
         if is_former and self.random.random() < 0.3:
             return  # the process that sent it is gone
         is_repeatable = flight.command.transaction_version >= PROTOCOL_2
-        if is_repeatable and self.random.random() < self._repeats:
+        if is_repeatable and self.random.random() < self.repeats:
             self._flights.append(flight)
         self._fly(flight)
 
@@ -285,33 +257,17 @@ class Swarm(DrawnSwarm, Watcher):
         if not self._reports:
             return
         report = self._reports.pop(self.random.randrange(len(self._reports)))
-        if self.random.random() < self._repeats:
+        if self.random.random() < self.repeats:
             self._reports.append(report)
         self.stage.step(report)
 
-    # The log, time, the coordinator
-
-    def commit_log(self) -> None:
-        if self.stage.now_ms >= self._held_until_ms:
-            self.stage.manners = self._manners
-            self.stage.commit_log(self.stage.boundary())
-
-    def hold(self) -> None:
-        """Nothing is committed for longer than any client waits for that."""
-        self._held_until_ms = self.stage.now_ms + 7_000
-        self.stage.manners = self._manners._replace(commits=0.0)
-
-    def wait_a_little(self) -> None:
-        self.wait(self.random.choice((1, 10, 100)))
-
-    def wait_long(self) -> None:
-        self.wait(self.random.randint(1_000, 30_000))
+    # The coordinator
 
     def take_over(self) -> None:
         self.stage.now_ms += self.random.choice((0, 0, 2_000))
         self.stage.wall_skew_ms = self.random.randint(-2_000, 2_000)
         self.stage.take_over(is_told=self.random.random() < 0.5)
-        self._held_until_ms = 0
+        self.held_until_ms = 0
 
     def change_version(self) -> None:
         """The operator upgrades or downgrades the feature, with transactions open."""

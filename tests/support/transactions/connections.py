@@ -10,16 +10,12 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Final
 
-from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequest
 from tests.support.cluster_clients import Bootstrap, within
+from tests.support.coordinators import coordinator_of
 from tests.support.history import Key
 from tests.support.node import Client, Closed
 
-TRANSACTION: Final = 1
-GROUP: Final = 0
-"""The types of coordinators in FindCoordinator."""
 LATE_S: Final = (0.02, 0.3, 1.5, 4.0)
 PATIENCE_S: Final = 3.0
 
@@ -52,11 +48,10 @@ class Connections:
         """The coordinator that a broker reported last. Raises `Closed`."""
         known = self._coordinators.get((key_type, key))
         if known is None:
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            (found,) = (await self._bootstrap.ask_any(request, 4)).coordinators
-            if found.error_code != ErrorCode.NONE:
+            known = await coordinator_of(self._bootstrap.ask_any, key, key_type)
+            if known < 0:
                 raise Closed
-            known = self._coordinators[key_type, key] = found.node_id
+            self._coordinators[key_type, key] = known
         return known
 
     def forget(self) -> None:

@@ -27,9 +27,10 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.cluster_clients import TRANSIENT
+from tests.support.coordinators import GROUP, TRANSACTION
 from tests.support.history import Key
 from tests.support.node import Closed, produce_request
-from tests.support.transactions.connections import GROUP, TRANSACTION, Connections
+from tests.support.transactions.connections import Connections
 from tests.support.transactions.ledger import Attempt, Ledger, Outcome
 
 RETRIABLE: Final = TRANSIENT | {ErrorCode.CONCURRENT_TRANSACTIONS}

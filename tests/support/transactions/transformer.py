@@ -16,10 +16,11 @@ from moldau.protocol.messages.fetch import PartitionData
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from moldau.protocol.record_reader import records_of
 from tests.support.cluster_clients import Bootstrap
+from tests.support.coordinators import GROUP
 from tests.support.history import Key
 from tests.support.node import Closed, fetch_request
 from tests.support.transactions.application import ABORTS, DIES, Died
-from tests.support.transactions.connections import GROUP, Connections
+from tests.support.transactions.connections import Connections
 from tests.support.transactions.ledger import Ledger
 from tests.support.transactions.producer import GaveUp, Identity, Refused, TransactionalProducer
 from tests.support.transactions.reader import FETCH_VERSION, READ_COMMITTED, told_apart

@@ -18,8 +18,9 @@ from moldau.protocol.messages.offset_commit import (
 )
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import SETTINGS, get, json_of
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.transactional_producer import GROUP, coordinator, read, started
+from tests.support.transactional_producer import GROUP, read, started
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
 
 
@@ -203,7 +204,7 @@ def test_groups_in_the_order_of_their_lag_have_further_pages(monkeypatch: pytest
         await client.produce("t", batch(*"abcdefg"))
         for offset in range(7):
             name = f"group-{offset}"
-            await coordinator(client, name, 0)
+            await until_coordinated(client.ask, name)
             partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
             topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
             request = OffsetCommitRequest(group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=topics)

@@ -13,9 +13,10 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.checkpoints.partition_metadata import parse_uuid
 from tests.support.cluster import Cluster
 from tests.support.console_client import SETTINGS, get, json_of
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Node, batch, serve_and
 from tests.support.scram_login import password_of
-from tests.support.transactional_producer import GROUP, coordinator, started
+from tests.support.transactional_producer import GROUP, started
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
 from tests.unit.broker.console.test_lag import commit
 
@@ -92,7 +93,7 @@ def test_a_consumer_group_has_members_assignments_and_a_lag() -> None:
         client = await node.connect()
         topic_id = await client.create("orders")
         await client.produce("orders", batch("a", "b", "c"))
-        await coordinator(client, "readers", 0)
+        await until_coordinated(client.ask, "readers")
         joined = ConsumerGroupHeartbeatRequest(
             group_id="readers",
             member_id="member-1",
@@ -250,7 +251,7 @@ def test_a_topic_names_the_groups_that_have_an_offset_in_it() -> None:
         for name in ("t", "other"):
             await client.create(name)
             await client.produce(name, batch("a", "b", "c"))
-        await coordinator(client, GROUP, 0)
+        await until_coordinated(client.ask, GROUP)
         await commit(client, 1)
         assert (await json_of("/topics/other"))["groups"]["rows"] == []
         (row,) = (await json_of("/topics/t"))["groups"]["rows"]

@@ -19,9 +19,10 @@ from moldau.protocol.messages.offset_commit import (
 )
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import HTTP_PORT, SETTINGS, get, json_of
+from tests.support.coordinators import until_coordinated
 from tests.support.node import HOST, Node, batch, serve_and
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
-from tests.support.transactional_producer import coordinator, started
+from tests.support.transactional_producer import started
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">\u202e\x1b[31m'
 
@@ -107,7 +108,7 @@ def test_hostile_ids_and_metadata_are_shown_as_text() -> None:
         client = await node.connect()
         await client.create("orders")
         group_id = "<img src=x onerror=alert(1)>\u202egroup\x1b"
-        await coordinator(client, group_id, 0)
+        await until_coordinated(client.ask, group_id)
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=group_id)
         request = OffsetCommitRequest(
             group_id=group_id,

@@ -6,10 +6,10 @@ import asyncio
 
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.console_client import SETTINGS, get, json_of
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Node, batch, serve_and
 from tests.support.share_consumer import GROUP, Consumer
 from tests.support.share_consumer import SETTINGS as SHARE_SETTINGS
-from tests.support.transactional_producer import coordinator
 
 ACCEPT = 1
 
@@ -18,7 +18,7 @@ def test_a_share_group_has_members_share_partitions_and_a_lag() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         topic_id = await client.create("t")
-        await coordinator(client, GROUP, 0)
+        await until_coordinated(client.ask, GROUP)
         epoch = 0
         for _ in range(50):
             beat = ShareGroupHeartbeatRequest(

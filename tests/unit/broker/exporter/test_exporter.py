@@ -15,8 +15,9 @@ from moldau.protocol.messages.offset_commit import (
 )
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.console_client import HTTP_PORT, get
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Client, Node, batch, serve_and
-from tests.support.transactional_producer import GROUP, coordinator, started
+from tests.support.transactional_producer import GROUP, started
 from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
 from tests.unit.broker.apis.groups.test_streams_groups import MEMBER, joined
 
@@ -42,7 +43,7 @@ async def commit(
     client: Client, group: str, *offsets: int, topic: str = "t", member: str = "", epoch: int = -1
 ) -> None:
     """Commit an offset of each of the first partitions of a topic."""
-    await coordinator(client, group, 0)
+    await until_coordinated(client.ask, group)
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
         for index, offset in enumerate(offsets)

@@ -10,18 +10,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moldau.broker.coordinators.share_coordinator import coordinator_key
 from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.image.configs import ResourceType
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import incremental_alter_configs as altering
-from moldau.protocol.messages import initialize_share_group_state as initialize
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.metadata import MetadataRequest
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
+from tests.support.coordinators import initialize_share_state
 from tests.support.node import Client, Node, batch, serve_and
 from tests.support.share_consumer import ACCEPT, FINAL, GROUP, NONE, RELEASE, SETTINGS, Consumer
 from tests.unit.broker.metrics.test_service import LISTENER, scrape
@@ -58,16 +56,8 @@ async def began(node: Node, *, share_version: int = 2, **configs: str) -> tuple[
     topic_id = await client.create("t", 2)
     group = {"errors_deadletterqueue_topic_name": QUEUE, "share_delivery_count_limit": "2"} | configs
     assert await alter(client, GROUP_KIND, GROUP, **group) == (NONE, None)
-    data = [initialize.PartitionData(partition=index, state_epoch=1, start_offset=0) for index in (0, 1)]
-    topic = initialize.InitializeStateData(topic_id=topic_id, partitions=data)
-    request = initialize.InitializeShareGroupStateRequest(group_id=GROUP, topics=[topic])
-    key = coordinator_key(ShareKey(GROUP, topic_id, 0))
-    while True:
-        await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
-        answer = await client.ask(request, 0)
-        if all(each.error_code == NONE for each in answer.results[0].partitions):
-            return client, Consumer(client, topic_id)
-        await asyncio.sleep(0.1)
+    await initialize_share_state(client.ask, GROUP, topic_id, range(2))
+    return client, Consumer(client, topic_id)
 
 
 async def consume_one_of_each_kind(client: Client, consumer: Consumer) -> None:

@@ -20,15 +20,15 @@ from moldau.protocol.messages.streams_group_heartbeat import (
 from moldau.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Client, Node, serve_and
-from tests.support.transactional_producer import coordinator
 
 GROUP, MEMBER = "g", "m" * 22
 
 
 async def joined(client: Client, version: int) -> StreamsGroupHeartbeatResponse:
     await client.create("in", partitions=2)
-    await coordinator(client, GROUP, 0)
+    await until_coordinated(client.ask, GROUP)
     topology = Topology(epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=["in"])])
     request = StreamsGroupHeartbeatRequest(
         group_id=GROUP,

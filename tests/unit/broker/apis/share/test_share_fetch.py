@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.apis.share.share_fetch import PLANNED_MAX
-from moldau.broker.coordinators.share_coordinator import coordinator_key
 from moldau.broker.share_partitions.runner import READ_SIZE_MIN, SharePartitionRunner
 from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages import initialize_share_group_state as initialize
 from moldau.protocol.messages import share_fetch
 from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -24,6 +22,7 @@ from moldau.protocol.messages.incremental_alter_configs import (
 )
 from moldau.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from moldau.replication.share.sessions import SESSION_PARTITIONS_MAX
+from tests.support.coordinators import initialize_share_state
 from tests.support.node import Client, Node, batch, serve_and
 from tests.support.share_consumer import ACCEPT, FINAL, GROUP, NONE, RELEASE, RENEW, SETTINGS, Consumer, Taken
 from tests.support.share_fetch_conversation import REQUESTS, converse
@@ -35,16 +34,8 @@ async def began(node: Node, start_offset: int = 0) -> tuple[Client, bytes]:
     update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
     assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == NONE
     topic_id = await client.create("t", 2)
-    data = [initialize.PartitionData(partition=index, state_epoch=1, start_offset=start_offset) for index in (0, 1)]
-    topic = initialize.InitializeStateData(topic_id=topic_id, partitions=data)
-    request = initialize.InitializeShareGroupStateRequest(group_id=GROUP, topics=[topic])
-    key = coordinator_key(ShareKey(GROUP, topic_id, 0))
-    while True:
-        await client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
-        answer = await client.ask(request, 0)
-        if all(each.error_code == NONE for each in answer.results[0].partitions):
-            return client, topic_id
-        await asyncio.sleep(0.1)
+    await initialize_share_state(client.ask, GROUP, topic_id, range(2), start_offset)
+    return client, topic_id
 
 
 Story = Callable[[Node, Client, bytes], Awaitable[None]]
