@@ -40,6 +40,7 @@ def orders(stage: LakeStage, count: int, *, keys: int = 1_000) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_table_is_partitioned_by_a_field_of_the_value(stage: LakeStage, mode: str) -> None:
     polars = pytest.importorskip("polars", reason="the extra moldau[polars] is not installed")

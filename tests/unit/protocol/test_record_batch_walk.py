@@ -143,6 +143,7 @@ records = st.lists(
 damage = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(given_records=records, damage=damage, count_delta=st.sampled_from([0, 0, 0, 1, -1]))
 def test_the_walk_takes_what_the_reader_takes(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 
+import pytest
+
 from moldau.coordinator.group.history import (
     GROUP_EVENTS_MAX,
     GROUP_EVENTS_MIN,
@@ -71,6 +73,7 @@ def test_groups_that_were_silent_for_longest_lose_their_events_first() -> None:
     assert history.of("group-9") == () and history.of("group-10")
 
 
+@pytest.mark.slow
 def test_ten_thousand_groups_with_a_million_events_are_bounded() -> None:
     """10,000 groups with 100 events each: six of each group are kept, and some have a seventh."""
     history = GroupHistory()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,6 +154,7 @@ def targets(draw: st.DrawFn) -> dict[str, Tasks]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(targets(), min_size=1, max_size=4), st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from moldau.kraft.image.persistent_map import BUCKET_SIZE, BUCKETS_MIN, Persiste
 CHANGES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(), max_size=20)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(CHANGES, max_size=20))
 def test_every_version_stays_what_it_was(steps: list[dict[str, int | None]]) -> None:

@@ -173,6 +173,7 @@ def offsets_of(runs: list[list[int]]) -> set[int]:
     return {offset for first, last in runs for offset in range(first, last + 1)}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(histories, st.booleans(), st.sets(st.integers(0, 90), min_size=1), st.sampled_from([10, 500, 1 << 20]))
 def test_exactly_the_named_records_are_gone(

@@ -25,6 +25,8 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.refusals import Refused
 from tests.support.segments import write_checkpoints, write_partition
 
+pytestmark = pytest.mark.slow
+
 COLUMNS: Final = ("partition", "offset", "timestamp")
 STARTS: Final = (0, (1 << 24) - 2, (1 << 53) - 2)
 """First offsets of the partitions: those of the last two pass what a float and a double hold exactly."""

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.log_config import LogConfig
@@ -37,6 +39,7 @@ def batches() -> Iterator[bytes]:
         yield bytes(encoded)
 
 
+@pytest.mark.slow
 def test_a_scan_of_400_megabytes_takes_less_than_300(tmp_path: Path) -> None:
     end = write_partition(tmp_path, batches(), config=LogConfig())
     write_checkpoints(tmp_path, {("t", 0): end})

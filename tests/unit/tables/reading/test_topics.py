@@ -139,6 +139,7 @@ def comparisons(draw: st.DrawFn) -> pc.Expression:
     return OPERATORS[draw(st.sampled_from(sorted(OPERATORS)))](pc.field(column), draw(values[column]))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(comparisons(), min_size=1, max_size=3), st.booleans())
 def test_a_filter_is_exact(directory: Path, drawn: list[pc.Expression], is_any: bool) -> None:

@@ -129,6 +129,7 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.text("aAb.", max_size=2), JSON, max_size=4), min_size=1, max_size=5))
 def test_no_value_of_the_sample_is_lost_or_changed(values: list[dict[str, Any]]) -> None:
     kind = sampled_type(texts(*values), None)

@@ -11,6 +11,7 @@ import pytest
 PAGE = Path(__file__).parents[4] / "docs/faults.md"
 
 
+@pytest.mark.slow
 def test_the_example_finds_its_bug_within_a_minute() -> None:
     (program,) = re.findall(r"\n\n((?:    [^\n]*\n|\n)+?)\n`explore` simulates", PAGE.read_text("utf-8"))
     with pytest.raises(AssertionError, match="were never processed"):

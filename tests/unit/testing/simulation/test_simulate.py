@@ -70,6 +70,7 @@ def test_a_worker_that_commits_after_its_work_processes_every_record() -> None:
     assert outcome.simulated_s > 20
 
 
+@pytest.mark.slow
 def test_a_worker_that_commits_before_its_work_is_found() -> None:
     with pytest.raises(AssertionError, match="never processed") as found:
         explore(pipeline(commits_first=True), seconds=60)
@@ -80,6 +81,7 @@ def test_a_worker_that_commits_before_its_work_is_found() -> None:
     assert str(again.value) == str(found.value)
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run() -> None:
     digests = [simulate(pipeline(commits_first=False), seed=seed).digest for seed in (3, 3, 4)]
     assert digests[0] == digests[1] != digests[2]

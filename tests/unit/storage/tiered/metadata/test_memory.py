@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from random import Random
 
+import pytest
+
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
@@ -24,6 +26,7 @@ def large_log(count: int) -> RemoteLog:
     return log
 
 
+@pytest.mark.slow
 def test_ten_thousand_segments_take_at_most_130_bytes_each() -> None:
     tracemalloc.start()
     try:
