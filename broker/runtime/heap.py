@@ -4,10 +4,10 @@ malloc keeps freed blocks, and gives back only what lies at the end of its heap.
 replies that were not read or for the objects of long requests, would stay with the process until it ends. It is given
 back when the process has grown and is quiet.
 
-The call holds malloc for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once a peak, and more than a step
-of the event loop may take. What avoids it costs more. Blocks that are mapped (`M_MMAP_THRESHOLD` of 32 KiB, or frames
-outside of malloc) go back as they are freed, and take 54 µs in place of 4 for each 64 KiB, because their pages are
-faulted in again for each request. `M_TRIM_THRESHOLD` is about the end of the heap alone. glibc has no call for a part
+The call holds malloc for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once a peak, which is more than
+a step of the event loop may take. What avoids it costs more. Blocks that are mapped (M_MMAP_THRESHOLD of 32 KiB, or
+frames outside of malloc) go back as they are freed, and take 54 µs in place of 4 for each 64 KiB, because their pages
+are faulted in again for each request. M_TRIM_THRESHOLD is about the end of the heap alone. glibc has no call for a part
 of a heap, and the thread of the event loop has one heap. (CPython 3.11, glibc 2.36, two virtual cores.)
 """
 
