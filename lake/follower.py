@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from moldau.lake.columns import Columns, read_columns
@@ -55,6 +56,8 @@ class FollowProgress:
     """When the table had last all that the places show; Unix time."""
     committed_ms: int = 0
     """When the last commit was made; Unix time."""
+    is_followed: bool = True
+    """False once the topic has failed."""
 
     @property
     def lag(self) -> int:
@@ -110,9 +113,9 @@ class Follower:
         self._swept_commits = 0
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
 
-    def catch_up(self) -> None:
-        """Make rounds until the table has what the places showed when it was called. Returns also if the process is
-        to end.
+    def catch_up(self, rounds_max: int | None = None) -> bool:
+        """Make rounds, at most so many, until the table has what the places showed when it was called. Returns whether
+        it has not; also if the process is to end.
 
         Raises `ValueNotDecoded` if a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
         `WriterReplaced` and `Refused`; `MalformedMessage` and OSError of the files; the errors of the catalog.
@@ -121,27 +124,32 @@ class Follower:
         listed_ms = self._ports.now_ms()
         self.progress.ends = dict(ends)
         self.progress.offsets |= {each: self._next_offset(each) for each in ends}
-        while not self._ports.is_stopping() and self._is_behind(ends):
+        rounds = count() if rounds_max is None else range(rounds_max)
+        for _ in rounds:
+            if self._ports.is_stopping() or not self._is_behind(ends):
+                break
             try:
                 self._round(ends)
             except StopAsked:
-                return
+                return True
             except CommitConflict as conflict:
                 self._note_conflict(conflict)
-        if not self._is_behind(ends):
+        is_behind = self._is_behind(ends)
+        if not is_behind:
             self.progress.caught_up_ms = listed_ms
         self._compact()
         if self.progress.commits_count >= self._swept_commits + SWEEP_COMMITS:
             self._swept_commits = self.progress.commits_count
             self.progress.orphans_count += len(self._table.sweep())
+        return is_behind
 
     def _compact(self) -> None:
         if self._settings.compacts_from is None:
             return
-        count = compact(self._table, self._settings.compacts_from, self._ports.is_stopping)
-        self.progress.compacted_count += count
-        if count:
-            self._ports.say(f"{count:,} small files were joined")
+        joined = compact(self._table, self._settings.compacts_from, self._ports.is_stopping)
+        self.progress.compacted_count += joined
+        if joined:
+            self._ports.say(f"{joined:,} small files were joined")
 
     def _is_behind(self, ends: Mapping[int, int]) -> bool:
         return any(end > self._next_offset(each) for each, end in ends.items())
@@ -211,6 +219,6 @@ class Follower:
             raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
 
 
-def counted_rows(count: int) -> str:
+def counted_rows(number: int) -> str:
     """A number of rows as text."""
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"
+    return f"{number:,} row" if number == 1 else f"{number:,} rows"

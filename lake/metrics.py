@@ -1,9 +1,9 @@
-"""The metrics of a follower, in the text format of Prometheus."""
+"""The metrics of followers, in the text format of Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from moldau.lake.follower import FollowProgress
 
@@ -19,16 +19,33 @@ METRICS: Final = (
     ("moldau_table_misfits_total", "counter", "records that did not fit the table"),
     ("moldau_table_orphans_deleted_total", "counter", "files of attempts that failed, deleted by this process"),
     ("moldau_table_files_compacted_total", "counter", "small files that this process has replaced by fewer ones"),
+    ("moldau_table_is_followed", "gauge", "1, or 0 once the topic has failed"),
 )
 """(name, type, help) of each metric."""
 
 
-def metrics_text(progress: FollowProgress, table: str, topic: str, now_ms: int) -> str:
-    """The metrics of a follower at a time."""
-    return "".join(f"{line}\n" for line in _lines(progress, f'table="{table}",topic="{topic}"', now_ms))
+class Measured(NamedTuple):
+    """A follower with its labels."""
+
+    progress: FollowProgress
+    table: str
+    topic: str
 
 
-def _lines(progress: FollowProgress, labels: str, now_ms: int) -> Iterator[str]:
+def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
+    """The metrics of followers at a time."""
+    samples = [dict(_samples(each, now_ms)) for each in followers]
+    lines = []
+    for name, kind, described in METRICS:
+        lines += [f"# HELP {name} {described}", f"# TYPE {name} {kind}"]
+        lines += [f"{name}{{{labels}}} {value}" for each in samples for labels, value in each[name].items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _samples(measured: Measured, now_ms: int) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """The samples of each metric, by their labels."""
+    progress, table, topic = measured
+    labels = f'table="{table}",topic="{topic}"'
     known, ends = progress.offsets, progress.ends
     of_partitions = {
         "moldau_table_lag_offsets": {each: max(0, end - known.get(each, 0)) for each, end in ends.items()},
@@ -43,12 +60,9 @@ def _lines(progress: FollowProgress, labels: str, now_ms: int) -> Iterator[str]:
         "moldau_table_misfits_total": progress.misfits_count,
         "moldau_table_orphans_deleted_total": progress.orphans_count,
         "moldau_table_files_compacted_total": progress.compacted_count,
+        "moldau_table_is_followed": int(progress.is_followed),
     }
-    for name, kind, described in METRICS:
-        yield f"# HELP {name} {described}"
-        yield f"# TYPE {name} {kind}"
-        if name in of_partitions:
-            for partition, value in sorted(of_partitions[name].items()):
-                yield f'{name}{{{labels},partition="{partition}"}} {value}'
-        else:
-            yield f"{name}{{{labels}}} {of_all[name]}"
+    for name, by_partition in of_partitions.items():
+        yield name, {f'{labels},partition="{each}"': value for each, value in sorted(by_partition.items())}
+    for name, value in of_all.items():
+        yield name, {labels: value}

@@ -31,6 +31,8 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import SchemaSource
 
 NAMESPACE: Final = "default"
+TOPIC: Final = "{topic}"
+"""In the name of a table: the default name of its topic's table."""
 CATALOG_DATABASE: Final = "catalog.db"
 """The file in a warehouse directory with the catalog, a database of SQLite."""
 FILES: Final = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
@@ -53,7 +55,7 @@ class FollowChoices:
     catalog_properties: Mapping[str, str] = field(default_factory=dict)
     """Properties of that catalog beside those of the configuration, which they replace."""
     table: str | None = None
-    """`namespace.name`; by default the topic in the namespace `default`."""
+    """`namespace.name`, in which `{topic}` stands for the topic; by default the topic in the namespace `default`."""
     mode: str = "auto"
     forms: GivenForms = field(default_factory=GivenForms)
     """How keys and values are decoded."""
@@ -75,8 +77,11 @@ class LakePorts:
     """Waits some seconds."""
 
 
-def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, LakeTable]:
-    """Claim the table of a topic, and delete the orphans that an earlier process has left.
+def open_follower(
+    choices: FollowChoices, ports: LakePorts, catalog: Catalog | None = None
+) -> tuple[Follower, LakeTable]:
+    """Claim the table of a topic, and delete the orphans that an earlier process has left. `catalog` is that of the
+    choices, if it is open already.
 
     Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
     OSError of the places; as `LakeTable.claim`.
@@ -92,7 +97,7 @@ def open_follower(choices: FollowChoices, ports: LakePorts) -> tuple[Follower, L
         raise Refused("--envelope makes a table by key: --mode append keeps change events as they are, without it")
     starts, topic_id = reading.starts()
     size_max = REPLACED_SIZE_MAX if mode == "upsert" else FILE_SIZE_MAX
-    catalog, identifier = catalog_of(choices), identifier_of(choices)
+    catalog, identifier = catalog or catalog_of(choices), identifier_of(choices)
     table = LakeTable(catalog, identifier, ports.sink, size_max)
     wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id, {})
     unit = choices.unit if mode == "append" else None
@@ -151,7 +156,7 @@ def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
     """The namespaces and the name of the table. Raises `Refused`."""
     if choices.table is None:
         return default_identifier(choices.topic)
-    parts = tuple(choices.table.split("."))
+    parts = tuple(choices.table.replace(TOPIC, default_identifier(choices.topic)[-1]).split("."))
     if len(parts) < 2 or not all(parts):
         raise Refused(f"--table {choices.table}: a table has a namespace and a name, with a dot between them")
     return parts

@@ -1,8 +1,9 @@
-"""`moldau follow-table`: keeps a table of Apache Iceberg up to date with a topic, from segments."""
+"""`moldau follow-table`: keeps tables of Apache Iceberg up to date with topics, from segments."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Final
 
 from moldau.broker.cli import lake
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Keep a table of Apache Iceberg up to date with a topic: each offset once, without Spark, and without asking a broker.
 The records come from log directories and tiered storages. The offsets that the table has are in its own snapshots, so
-the command can be stopped at any point and started again; of two that follow the same table, the later one goes on."""
+the command can be stopped at any point and started again; of two that follow the same table, the later one goes on.
+One process may follow several topics: a table each, one metrics port, one round in memory at a time."""
 EPILOG: Final = """\
 examples:
   moldau follow-table --path data --topic orders --warehouse warehouse --once
   moldau follow-table --path /var/lib/moldau,s3://bucket/prefix --topic orders --catalog prod --table sales.orders
   moldau follow-table --path data --topic orders --warehouse warehouse --registry http://registry:8081 \\
       --misfits dead-letter --metrics 127.0.0.1:9464
+  moldau follow-table --path data --topic-pattern 'shop\\..*' --warehouse warehouse --table 'shop.{topic}'
 
 A topic with cleanup.policy=compact becomes a table with a row for each key, others one with a row for each record.
 --warehouse DIR keeps the catalog in DIR/catalog.db; --catalog NAME is one of pyiceberg's configuration
@@ -39,36 +42,24 @@ ROUND_SIZE: Final = 64
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommand's arguments."""
     parser.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")
-    parser.add_argument("--topic", required=True, help="the topic to follow")
+    topics = parser.add_mutually_exclusive_group(required=True)
+    topics.add_argument("--topic", metavar="TOPIC[,TOPIC]", help="the topic to follow, or several")
+    topics.add_argument(
+        "--topic-pattern", metavar="REGEX", help="follow the topics whose whole name matches, later ones too"
+    )
     lake.add_catalog_arguments(parser, is_required=True)
-    parser.add_argument("--table", metavar="NAMESPACE.NAME", help="the table (default: default.TOPIC)")
+    parser.add_argument(
+        "--table",
+        metavar="NAMESPACE.NAME",
+        help="the table (default: default.TOPIC); of several topics with {topic} in it",
+    )
     parser.add_argument(
         "--mode",
         default="auto",
         choices=("auto", "append", "upsert"),
         help="as cleanup.policy says (default), or given",
     )
-    parser.add_argument("--registry", metavar="PLACE", help="decode values: the URL of a registry, or a directory")
-    parser.add_argument(
-        "--schema",
-        metavar="sample|connect|FILE",
-        help="decode values of JSON: by a sample of them, by their schema part (Kafka Connect), by a JSON Schema",
-    )
-    parser.add_argument(
-        "--key-type",
-        default="binary",
-        metavar="TYPE",
-        help="of the keys: binary (default), string, short, int, long, float, double, registry, or as of --schema",
-    )
-    parser.add_argument(
-        "--envelope",
-        default="none",
-        choices=("none", "debezium"),
-        help="the values are change events: a table by key of the rows after the changes",
-    )
-    parser.add_argument(
-        "--flatten", action="store_true", help="a column for each field of a struct, with a name in lower case"
-    )
+    add_form_arguments(parser)
     parser.add_argument(
         "--misfits",
         default="suspend",
@@ -107,9 +98,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_form_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how keys and values become columns."""
+    parser.add_argument("--registry", metavar="PLACE", help="decode values: the URL of a registry, or a directory")
+    parser.add_argument(
+        "--schema",
+        metavar="sample|connect|FILE",
+        help="decode values of JSON: by a sample of them, by their schema part (Kafka Connect), by a JSON Schema",
+    )
+    parser.add_argument(
+        "--key-type",
+        default="binary",
+        metavar="TYPE",
+        help="of the keys: binary (default), string, short, int, long, float, double, registry, or as of --schema",
+    )
+    parser.add_argument(
+        "--envelope",
+        default="none",
+        choices=("none", "debezium"),
+        help="the values are change events: a table by key of the rows after the changes",
+    )
+    parser.add_argument(
+        "--flatten", action="store_true", help="a column for each field of a struct, with a name in lower case"
+    )
+
+
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Follow the topic until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
-    not done then; 130 after SIGINT.
+    """Follow the topics until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
+    not done then; 130 after SIGINT; 1 if one of several topics has failed.
     """
     invocation.require(lake.NEEDED, "iceberg")
     if not arguments.interval > 0 or arguments.round_size < 1:
@@ -147,6 +163,7 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
     from moldau.lake.layout import ChosenLayout
     from moldau.lake.opening import FollowChoices
 
+    check_topics(arguments)
     options = {"path": arguments.path, "kafka.isolation.level": arguments.isolation}
     options |= {"moldau.tiered.storage.endpoint": arguments.endpoint} if arguments.endpoint is not None else {}
     options |= {"moldau.tiered.storage.region": arguments.region} if arguments.region is not None else {}
@@ -157,7 +174,7 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
     sort_fields = tuple((arguments.sort_by or "").split(",")) if arguments.sort_by else ()
     return FollowChoices(
         options,
-        arguments.topic,
+        arguments.topic or "",
         arguments.warehouse,
         arguments.catalog,
         lake.properties_of(arguments),
@@ -168,6 +185,19 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
         settings,
         ChosenLayout(fields, sort_fields),
     )
+
+
+def check_topics(arguments: argparse.Namespace) -> None:
+    """Raise `CommandError` if the topics are not named, or a table would be that of several."""
+    names = [] if arguments.topic is None else arguments.topic.split(",")
+    if not all(names) or len(set(names)) < len(names):
+        raise CommandError(f"--topic {arguments.topic}: give each topic once, with a comma between two")
+    try:
+        re.compile(arguments.topic_pattern or "")
+    except re.error as problem:
+        raise CommandError(f"--topic-pattern {arguments.topic_pattern}: {problem}") from None
+    if len(names) != 1 and arguments.table is not None and "{topic}" not in arguments.table:
+        raise CommandError(f"--table {arguments.table}: several topics need {{topic}} in it, as in sales.{{topic}}")
 
 
 def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:

@@ -48,11 +48,11 @@ class LakeStage:
         self.is_stopping = False
         self._drawn = seed
 
-    def append(self, records: Sequence[Record], partition: int = 0) -> None:
+    def append(self, records: Sequence[Record], partition: int = 0, topic: str = "t") -> None:
         """Append a batch, and move the high watermark past it."""
-        start = self.ends.get(("t", partition), 0)
+        start = self.ends.get((topic, partition), 0)
         batch = build_batch(records, base_offset=start, partition_leader_epoch=EPOCH)
-        self.ends["t", partition] = write_partition(self.logs, [batch], partition=partition)
+        self.ends[topic, partition] = write_partition(self.logs, [batch], topic=topic, partition=partition)
         write_checkpoints(self.logs, self.ends)
 
     def numbered(self, count: int, partition: int = 0, *, days: int = 1) -> None:

@@ -23,7 +23,8 @@ def words_of(command: str) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_accepted(command: str) -> None:
-    assert parser(first_word="follow-table").parse_args(words_of(command)).topic
+    arguments = parser(first_word="follow-table").parse_args(words_of(command))
+    assert arguments.topic or arguments.topic_pattern
 
 
 def test_the_metrics_are_those_of_the_follower() -> None:

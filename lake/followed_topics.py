@@ -1,0 +1,144 @@
+"""The topics of one process. Their rounds take turns, so that one round is in memory at a time, and none waits for the
+backlog of another.
+
+A topic that fails is said in a sentence, and the others go on. A failure of a place or of the catalog may pass, and the
+topic is opened again in the next turn; a topic that is refused ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from moldau.lake.follower import Follower, FollowProgress
+from moldau.lake.metrics import Measured
+from moldau.lake.opening import CATALOG_ERRORS, FollowChoices, identifier_of
+from moldau.lake.sink import LakeTable
+from moldau.protocol.primitives import MalformedMessage
+from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
+from moldau.storage.files.port import FileSystem
+from moldau.storage.tiered.port import RemoteStorageError
+from moldau.tables.options.read_options import parse_options
+from moldau.tables.planning.planner import Planner, matching
+from moldau.tables.refusals import Refused
+from moldau.tables.values.registry import RegistryNotReached
+
+PASSING: Final = (OSError, RegistryNotReached, RemoteStorageError, SQLAlchemyError, *CATALOG_ERRORS)
+"""Failures of what a topic needs, and not of the topic."""
+FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *PASSING)
+Opened: TypeAlias = tuple[Follower, LakeTable]
+
+
+class FollowedTopic:
+    """A topic, and its table once that was opened."""
+
+    def __init__(self, choices: FollowChoices) -> None:
+        self.choices = choices
+        self.table_name = ".".join(identifier_of(choices))
+        self.opened: Opened | None = None
+        self.failure: str | None = None
+        self.is_ended = False
+        """Whether it is not tried again."""
+        self._unopened = FollowProgress(is_followed=False)
+
+    @property
+    def name(self) -> str:
+        return self.choices.topic
+
+    @property
+    def progress(self) -> FollowProgress:
+        """That of the follower that was opened last."""
+        return self._unopened if self.opened is None else self.opened[0].progress
+
+    def closed(self) -> None:
+        """Forget the follower, and keep what it has shown."""
+        self._unopened = replace(self.progress, is_followed=False)
+        self.opened = None
+
+
+class FollowedTopics:
+    """The topics of one process."""
+
+    def __init__(
+        self,
+        choices: FollowChoices,
+        open_one: Callable[[FollowChoices], Opened],
+        say: Callable[[str, str], None],
+        is_stopping: Callable[[], bool],
+        *,
+        is_one: bool,
+    ) -> None:
+        """`say` takes the name of a topic and why it has failed. If the only topic fails, that is raised instead."""
+        self._choices = choices
+        self._open = open_one
+        self._say = say
+        self._is_stopping = is_stopping
+        self._is_one = is_one
+        self.topics: dict[str, FollowedTopic] = {}
+
+    @property
+    def has_failed(self) -> bool:
+        return any(each.failure is not None for each in self.topics.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no topic is followed any more."""
+        return bool(self.topics) and all(each.is_ended for each in self.topics.values())
+
+    def add(self, names: Iterable[str]) -> None:
+        """Follow further topics. Raises `Refused` for the name of a table that is none."""
+        for name in names:
+            if name in self.topics:
+                continue
+            topic = FollowedTopic(replace(self._choices, topic=name))
+            same = next((each for each in self.topics.values() if is_same_table(each, topic)), None)
+            self.topics[name] = topic
+            if same is not None:
+                self._fail(topic, Refused(f"its table {topic.table_name} is that of the topic {same.name}"))
+
+    def catch_up(self) -> None:
+        """Let each table have what the places show, round by round. Raises as the follower of the only topic."""
+        waiting = [each for each in self.topics.values() if not each.is_ended]
+        while waiting and not self._is_stopping():
+            waiting = [each for each in waiting if not self._is_stopping() and self._is_behind_after_a_round(each)]
+
+    def measured(self) -> list[Measured]:
+        """What the metrics show."""
+        return [Measured(each.progress, each.table_name, each.name) for each in list(self.topics.values())]
+
+    def _is_behind_after_a_round(self, topic: FollowedTopic) -> bool:
+        try:
+            if topic.opened is None:
+                topic.opened = self._open(topic.choices)
+            is_behind = topic.opened[0].catch_up(None if self._is_one else 1)
+        except FAILURES as problem:
+            if self._is_one:
+                raise
+            self._fail(topic, problem)
+            return False
+        topic.failure = None
+        return is_behind
+
+    def _fail(self, topic: FollowedTopic, problem: Exception) -> None:
+        said = str(problem) if isinstance(problem, (Refused, OSError)) else f"{type(problem).__name__}: {problem}"
+        if said != topic.failure:
+            self._say(topic.name, said)
+        topic.failure, topic.is_ended = said, not isinstance(problem, PASSING)
+        topic.closed()
+
+
+def is_same_table(one: FollowedTopic, other: FollowedTopic) -> bool:
+    """Whether two topics would be one table; engines do not tell names apart by case."""
+    return one.table_name.casefold() == other.table_name.casefold()
+
+
+def topics_like(fs: FileSystem, options: Mapping[str, str], pattern: str) -> list[str]:
+    """The topics in the places of the options whose whole name a regular expression matches. Raises `Refused` and
+    OSError.
+    """
+    parsed = parse_options({**options, "subscribePattern": pattern, "startingOffsets": "earliest"}, "stream")
+    found = {key for origin in Planner(fs, parsed).origins for key in origin.partitions()}
+    return sorted({topic for topic, _ in matching(found, parsed.subscription)})
