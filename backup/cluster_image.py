@@ -1,8 +1,12 @@
 """The metadata of a restored cluster: that of the backup, on nodes that have not registered yet.
 
-Topics keep their ids, settings, permissions, users, quotas and feature levels stay. Registrations go: each node
-registers anew at its first start. Every replica of a partition has the same log, so all are in sync and none leads; the
-controller elects a leader once one of them has registered.
+Topics keep their ids; settings, permissions, users, quotas and feature levels stay. Every replica of a partition has
+the same log, so all are in sync and none leads; the controller elects a leader once one of them has registered.
+
+Each broker has a registration that is fenced, in the epoch -1. A node without a file of a clean shutdown names this
+epoch as its former one, and so counts as one that lost nothing. A broker that a controller does not know counts as one
+that may have lost records, and with eligible leader replicas (KIP-966) it leaves the in-sync replicas: no partition
+would get a leader.
 """
 
 from __future__ import annotations
@@ -11,14 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from moldau.kraft.image.cluster import ClusterImage
+from moldau.kraft.features import SUPPORTED_FEATURES
+from moldau.kraft.image.cluster import Broker, ClusterImage
 from moldau.kraft.image.configs import ConfigResource, ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
 from moldau.kraft.topic_names import may_collide, metric_name
+from moldau.protocol.schema import ZERO_UUID
 
+UNKNOWN_EPOCH: Final = -1
+"""The broker epoch that a node names as its former one if it has no file of a clean shutdown."""
 MIN_IN_SYNC: Final = "min.insync.replicas"
 DEFAULT_LISTENER: Final = "CONTROLLER"
 TopicPartition = tuple[str, int]
@@ -48,15 +56,22 @@ def nodes_of(image: MetadataImage, quorum: QuorumDescription, placement: Placeme
     """The nodes of the restored cluster: those that registered, vote or have a replica."""
     if placement.single_node is not None:
         return [placement.single_node]
-    nodes = {*image.cluster.brokers, *image.cluster.controllers}
-    nodes.update(quorum.voters.ids if quorum.voters is not None else ())
-    nodes.update(
+    voters = quorum.voters.ids if quorum.voters is not None else ()
+    return sorted({*_brokers_of(image, placement), *image.cluster.controllers, *voters})
+
+
+def _brokers_of(image: MetadataImage, placement: Placement) -> list[int]:
+    """The brokers of the restored cluster: those that registered or have a replica."""
+    if placement.single_node is not None:
+        return [placement.single_node]
+    brokers = {*image.cluster.brokers}
+    brokers.update(
         replica
         for topic, _, partition in image.topics.partitions()
         if placement.has(topic.name)
         for replica in partition.replicas
     )
-    return sorted(nodes)
+    return sorted(brokers)
 
 
 def restored_image(
@@ -73,7 +88,9 @@ def restored_image(
     that no log has.
     """
     return image._replace(
-        cluster=ClusterImage(),
+        cluster=ClusterImage(
+            {node: _restored_broker(image, node, directories[node]) for node in _brokers_of(image, placement)}
+        ),
         topics=_restored_topics(image.topics, placement, directories, last_epochs),
         configs=_restored_configs(image, placement),
         next_producer_id=max(image.next_producer_id, next_producer_id),
@@ -108,6 +125,23 @@ def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[C
         if settings.get(MIN_IN_SYNC, "1") != "1"
         and (resource.type != ResourceType.TOPIC or placement.has(resource.name))
     ]
+
+
+def _restored_broker(image: MetadataImage, node: int, directory: bytes) -> Broker:
+    """The registration of a node that has not started yet."""
+    known = image.cluster.brokers.get(node)
+    return Broker(
+        id=node,
+        epoch=UNKNOWN_EPOCH,
+        incarnation_id=ZERO_UUID,
+        endpoints={} if known is None else known.endpoints,
+        features=SUPPORTED_FEATURES if known is None else known.features,
+        rack=None if known is None else known.rack,
+        fenced=True,
+        in_controlled_shutdown=False,
+        directories=(directory,),
+        cordoned_directories=None,
+    )
 
 
 def _restored_topics(

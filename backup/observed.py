@@ -89,6 +89,8 @@ class ObservedLog:
         """The timestamp of the batch before which the log is cut; None if it is not cut."""
         self.last_epoch = -1
         """The highest leader epoch of a batch below the end."""
+        self.coordinator_epoch = -1
+        """The highest epoch of a coordinator in a marker below the end."""
         self.producer_epochs: dict[int, int] = {}
         """The highest epoch of each producer below the end."""
         self.spans: list[Span] = []
@@ -96,6 +98,11 @@ class ObservedLog:
         self._moment = moment
         self._has_commits = has_commits
         self._open: dict[int, Span] = {}
+
+    @property
+    def moment_offset(self) -> int:
+        """The end of the restored log before anything is appended: `ObservedStates` has it under this name too."""
+        return self.end_offset
 
     def observe(self, header: BatchHeader, batch: BytesLike) -> bool:
         """Note the next batch. False if no further one matters. Raises `MalformedMessage`."""
@@ -114,8 +121,10 @@ class ObservedLog:
                 self._extend_span(header, batch)
         return is_kept or not self._moment.is_long_past(header.max_timestamp) or self._is_awaiting()
 
-    def finish(self) -> None:
-        """Note that the log was read to the end of the backup: what is open now has no marker in it."""
+    def finish(self, start_offset: int = 0) -> None:
+        """Note that the log was read to the end of the backup: what is open now has no marker in it. The log does not
+        end before its start offset."""
+        self.end_offset = max(self.end_offset, start_offset)
         self.spans += self._open.values()
         self._open = {}
 
@@ -143,6 +152,8 @@ class ObservedLog:
         marker = Marker(
             header.base_offset, header.producer_epoch, found.is_commit, found.coordinator_epoch, header.max_timestamp
         )
+        if marker.offset < self.end_offset:
+            self.coordinator_epoch = max(self.coordinator_epoch, marker.coordinator_epoch)
         span.marker = marker
         is_split = span.has_records and span.first_offset < self.end_offset <= marker.offset
         if is_split or self._moment.is_near(marker.timestamp_ms):
@@ -195,6 +206,8 @@ class ObservedStates:
         backup, what is complete below it all its markers. None if the source could not ask in that order."""
         self.moment_offset = end_offset if decided_offset is None else decided_offset
         """The end at the moment, and of the restored log before anything is appended."""
+        self.cut_ms: int | None = None
+        """The timestamp of the batch before which the log is cut; None if it is not cut."""
         self.last_epoch = -1
         """The highest leader epoch of a batch below the moment."""
         self.known: dict[str, KnownState] = {}
@@ -209,8 +222,8 @@ class ObservedStates:
 
     def observe(self, header: BatchHeader, batch: BytesLike) -> bool:
         """Note the next batch. True: all of them matter. Raises `MalformedMessage`."""
-        if self._moment.is_past(header.max_timestamp):
-            self.moment_offset = min(self.moment_offset, header.base_offset)
+        if self.cut_ms is None and self._moment.is_past(header.max_timestamp):
+            self.moment_offset, self.cut_ms = min(self.moment_offset, header.base_offset), header.max_timestamp
         if header.base_offset < self.moment_offset:
             self.last_epoch = max(self.last_epoch, header.partition_leader_epoch)
         if not header.is_control:
@@ -219,6 +232,10 @@ class ObservedStates:
                 if change is not None:
                     self._note(record.offset, header.partition_leader_epoch, *change)
         return True
+
+    def finish(self, start_offset: int = 0) -> None:
+        """Note that the log was read to its end. It does not end before its start offset."""
+        self.moment_offset = max(self.moment_offset, start_offset)
 
     def has_all_markers(self, decision: Decision) -> bool:
         """Whether the backup has the markers of a decision in all logs, by what this log says."""

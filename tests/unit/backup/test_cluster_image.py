@@ -23,6 +23,7 @@ from moldau.protocol.records.metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from moldau.storage.directory.previous_run import UNKNOWN_BROKER_EPOCH
 
 ORDERS, AUDIT = b"o" * 16, b"a" * 16
 DIRECTORIES = {node: bytes([node]) * 16 for node in (1, 2, 3, 7)}
@@ -74,14 +75,21 @@ def partition(
     )
 
 
-def test_topics_settings_and_users_stay_and_registrations_go() -> None:
+def test_topics_settings_and_users_stay() -> None:
     restored = restored_image(image(), Placement(), DIRECTORIES, {}, 0)
 
-    assert not restored.cluster.brokers
     assert restored.topics.by_name("orders") is not None and restored.topics.ids["audit"] == AUDIT
     assert restored.scram == image().scram and restored.features == image().features
     assert restored.configs.by_resource == image().configs.by_resource
     assert restored.provenance == Provenance(40, 3)
+
+
+def test_brokers_are_fenced_in_the_epoch_that_a_node_names_without_a_clean_shutdown() -> None:
+    restored = restored_image(image(), Placement(), DIRECTORIES, {}, 0)
+
+    assert {node: (each.epoch, each.fenced, each.directories) for node, each in restored.cluster.brokers.items()} == {
+        node: (UNKNOWN_BROKER_EPOCH, True, (DIRECTORIES[node],)) for node in (1, 2)
+    }
 
 
 def test_every_replica_is_in_sync_and_none_leads() -> None:

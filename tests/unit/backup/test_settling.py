@@ -2,114 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from random import Random
 
 import pytest
 
-from moldau.backup.observed import Moment, ObservedLog, ObservedStates
-from moldau.backup.settled_log import appended, settled
-from moldau.backup.settling import LogChanges, Settlement, settle
-from moldau.coordinator.transaction.transaction import ONGOING, Transaction
+from moldau.backup.observed import Moment
+from moldau.coordinator.transaction.transaction import ONGOING
 from moldau.protocol.record_batch import parse_header
-from moldau.storage.producers.producer_state import ProducerStates, read_transaction_marker
-from tests.support.transaction_histories import (
-    OFFSETS,
-    START_MS,
-    Truth,
-    Vector,
-    World,
-    ask,
-    batches_below,
-    compacted,
-)
-
-TopicPartition = tuple[str, int]
-
-
-class Restored:
-    """The logs after a settlement, as a node reads them."""
-
-    def __init__(self, world: World, vector: Vector, moment: Moment, compacted_below: Mapping[int, int]) -> None:
-        self.world = world
-        self.logs = {
-            key: observed(ObservedLog(end, moment, has_commits=key == OFFSETS), batches_below(world.logs[key], end))
-            for key, end in vector.ends.items()
-        }
-        self.states = {
-            index: observed_states(
-                ObservedStates(index, end, vector.decided[index], moment),
-                list(compacted(world.states[index], compacted_below.get(index, 0))),
-            )
-            for index, end in vector.states.items()
-        }
-        self.settlement: Settlement = settle(self.logs, self.states, moment.time_ms)
-        self.outcomes: dict[TopicPartition, dict[Truth, bool]] = {}
-        """By partition: whether each transaction with records there is committed in the restored log."""
-        self.producers: dict[TopicPartition, ProducerStates] = {}
-        for key in self.logs:
-            self._read(key)
-
-    def _read(self, key: TopicPartition) -> None:
-        log, changes = self.logs[key], self.settlement.logs.get(key, LogChanges())
-        below = batches_below(self.world.logs[key], log.end_offset)
-        batches = [bytes(settled(parse_header(batch), batch, changes)) for batch in below]
-        batches += appended(log, changes, 0)
-        producers = self.producers[key] = ProducerStates()
-        outcomes = self.outcomes[key] = {}
-        following = 0
-        for batch in batches:
-            header = parse_header(batch)
-            assert header.base_offset == following
-            following = header.next_offset
-            ended = producers.replay(header, read_transaction_marker(batch) if header.is_control else None)
-            if ended is not None:
-                truth = self.world.writers[key, ended.first_offset]
-                assert truth not in outcomes, "a transaction ends once"
-                outcomes[truth] = not ended.is_aborted
-        assert producers.first_unstable_offset() in (
-            None,
-            *(each.first_offset for each in producers.undecided.values()),
-        )
-
-    def committed(self, truth: Truth) -> bool:
-        """Whether a transaction is committed in all logs in which it has records; fails if it is in some."""
-        found = set()
-        for key, offsets in truth.records.items():
-            outcome = self.outcomes[key].get(truth, False)
-            end = self.logs[key].end_offset
-            assert not outcome or all(offset < end for offset in offsets), "a committed transaction is whole"
-            found.add(outcome)
-        assert len(found) <= 1, f"transaction {truth.number} is committed in one log and not in another"
-        return True in found
-
-    def final_states(self) -> dict[str, Transaction]:
-        """The states that a coordinator loads."""
-        final: dict[str, Transaction] = {}
-        for index, states in self.states.items():
-            final |= {name: known.transaction for name, known in states.known.items()}
-            final |= {
-                change.transactional_id: change.value
-                for change in self.settlement.states.get(index, [])
-                if change.value is not None
-            }
-        return final
-
-
-def observed(log: ObservedLog, batches: Iterable[bytes]) -> ObservedLog:
-    for batch in batches:
-        if not log.observe(parse_header(batch), batch):
-            break
-    log.finish()
-    return log
-
-
-def observed_states(states: ObservedStates, batches: Iterable[bytes]) -> ObservedStates:
-    for batch in batches:
-        header = parse_header(batch)
-        if header.next_offset <= states.end_offset:
-            states.observe(header, batch)
-    return states
+from tests.support.transaction_histories import START_MS, Truth, World, ask, batches_below
+from tests.unit.backup.settled import Restored
 
 
 def check_whole(restored: Restored) -> set[Truth]:
@@ -123,7 +24,10 @@ def check_whole(restored: Restored) -> set[Truth]:
         for earlier in world.truths[: truth.number]:
             if earlier.transactional_id == truth.transactional_id and earlier.is_commit and earlier.records:
                 assert earlier in committed, "the transactions of an id are kept from its first to its last"
+    known = {name: each.transaction for states in restored.states.values() for name, each in states.known.items()}
     for name, state in restored.final_states().items():
+        is_fenced = state.producer_epoch > known[name].producer_epoch
+        assert is_fenced or known[name].state is not ONGOING, f"the producer of {name} cannot go on"
         assert not state.is_prepared and state.state is not ONGOING, f"{name} has nothing left to do"
         for producers in restored.producers.values():
             entry = producers.entries.get(state.producer_id)

@@ -1,0 +1,59 @@
+"""The offsets of groups in a settled log: those that lie beyond the end of their partition go back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from moldau.coordinator.group.records import (
+    CommittedOffset,
+    OffsetChange,
+    OffsetsLoaded,
+    TopicPartition,
+    TransactionEnded,
+)
+from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.runtime.log_reading import LogReader
+from moldau.coordinator.shard.record_reading import GroupRecordReader
+from moldau.protocol.primitives import BytesLike
+
+
+class MovedOffset(NamedTuple):
+    """An offset of a group that a restore changes."""
+
+    group_id: str
+    topic: str
+    partition: int
+    before: CommittedOffset
+    after: int | None
+    """None: it is removed, because the partition is not restored."""
+
+    def change(self) -> OffsetChange:
+        """The change that a record makes. The leader epoch of the former offset says nothing about the new one."""
+        value = None if self.after is None else self.before._replace(offset=self.after, leader_epoch=-1)
+        return OffsetChange(self.group_id, self.topic, self.partition, value)
+
+
+class SettledOffsets:
+    """The offsets in one partition of `__consumer_offsets`, read batch by batch after the settlement."""
+
+    def __init__(self, start_offset: int) -> None:
+        self._reader = LogReader(start_offset, GroupRecordReader())
+        self._store = OffsetStore()
+
+    def observe(self, batch: BytesLike) -> None:
+        """Note the next batch. Raises `MalformedMessage`."""
+        for change, end_offset in self._reader.read(batch):
+            if isinstance(change, OffsetChange | OffsetsLoaded | TransactionEnded):
+                self._store.append(change, end_offset)
+        self._store.commit(self._reader.next_offset)
+
+    def moved(self, ends: Mapping[TopicPartition, int]) -> list[MovedOffset]:
+        """The offsets to change. `ends`: the ends of all restored partitions."""
+        found = []
+        for group_id in self._store.groups():
+            for (topic, partition), committed in self._store.committed(group_id).offsets.items():
+                end_offset = ends.get((topic, partition))
+                if end_offset is None or committed.offset > end_offset:
+                    found.append(MovedOffset(group_id, topic, partition, committed, end_offset))
+        return found

@@ -1,0 +1,114 @@
+"""Writes the log of a partition into the directories of its replicas, as segments without indexes.
+
+A node that starts builds indexes, leader epochs and producers' states from the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from moldau.storage.checkpoints.partition_metadata import write_topic_id
+from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
+from moldau.storage.files.port import File, FileSystem, make_durable_directory
+
+SEGMENT_BYTES: Final = 1 << 30
+"""The largest segment unless the topic has a smaller one."""
+OFFSETS_MAX: Final = (1 << 31) - 1
+"""The most offsets of a segment: its index has them in 32 bits."""
+BUFFER_SIZE: Final = 1 << 20
+
+
+class Place(NamedTuple):
+    """The place of a batch: the name of its segment, and its position there."""
+
+    segment: str
+    position: int
+
+
+class LogWriter:
+    """The log of one partition while it is written. Every method blocks and raises OSError."""
+
+    def __init__(
+        self, fs: FileSystem, directories: Sequence[str], topic_id: bytes, start_offset: int, segment_bytes: int
+    ) -> None:
+        """`directories`: that of each replica; they do not exist yet. `start_offset`: the log start offset."""
+        self._fs = fs
+        self._directories = directories
+        self._next_offset = start_offset
+        self._segment_bytes = min(segment_bytes, SEGMENT_BYTES)
+        self._files: list[File] = []
+        self._segment = ""
+        self._base_offset = 0
+        self._size = 0
+        self._buffer: list[BytesLike] = []
+        self._buffered = 0
+        self._noted: dict[int, Place] = {}
+        """The places of batches that may be rewritten, by offset."""
+        for directory in directories:
+            make_durable_directory(fs, directory)
+            write_topic_id(fs, directory, topic_id)
+
+    def write(self, header: BatchHeader, batch: BytesLike, *, is_noted: bool = False) -> None:
+        """Append a batch. `is_noted`: it may be rewritten later."""
+        is_full = self._size and self._size + header.size > self._segment_bytes
+        if not self._files or is_full or header.last_offset - self._base_offset > OFFSETS_MAX:
+            self._roll(min(self._next_offset, header.base_offset) if not self._files else header.base_offset)
+        if is_noted:
+            self._noted[header.base_offset] = Place(self._segment, self._size)
+        self._buffer.append(batch)
+        self._buffered += header.size
+        self._size += header.size
+        self._next_offset = header.next_offset
+        if self._buffered >= BUFFER_SIZE:
+            self._flush()
+
+    def rewrite(self, offset: int, changed: Callable[[BatchHeader, bytes], bytes]) -> None:
+        """Replace a batch that was noted by one of the same size."""
+        self._flush()
+        segment, position = self._noted[offset]
+        for directory in self._directories:
+            file = self._fs.open(f"{directory}/{segment}")
+            try:
+                header = parse_header(file.pread(HEADER_SIZE, position))
+                batch = changed(header, file.pread(header.size, position))
+                assert len(batch) == header.size
+                file.pwrite(batch, position)
+                file.sync()
+            finally:
+                file.close()
+
+    def finish(self, end_offset: int) -> None:
+        """Sync the log. It ends at this offset: if its last batch does not, an empty segment begins there."""
+        if not self._files or self._next_offset < end_offset:
+            self._roll(end_offset)
+        self._end_segment()
+        for directory in self._directories:
+            self._fs.sync_directory(directory)
+
+    def close(self) -> None:
+        """Close the files."""
+        files, self._files = self._files, []
+        for file in files:
+            file.close()
+
+    def _roll(self, base_offset: int) -> None:
+        self._end_segment()
+        self._base_offset, self._size = base_offset, 0
+        self._segment = offset_name(base_offset, LOG_SUFFIX)
+        for directory in self._directories:
+            self._files.append(self._fs.open(f"{directory}/{self._segment}", create=True))
+
+    def _end_segment(self) -> None:
+        self._flush()
+        for file in self._files:
+            file.sync()
+        self.close()
+
+    def _flush(self) -> None:
+        buffer, self._buffer, self._buffered = self._buffer, [], 0
+        if buffer:
+            for file in self._files:
+                file.append(buffer)

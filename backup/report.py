@@ -1,0 +1,196 @@
+"""What a restore changed, exactly: as fields for JSON, and as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from moldau.backup.group_offsets import MovedOffset
+from moldau.backup.observed import Moment
+from moldau.backup.settling import Ended, Settlement, Undone
+from moldau.coordinator.transaction.records import TransactionChange
+from moldau.coordinator.transaction.transaction import NAMES
+from moldau.kraft.image.configs import ConfigResource, ResourceType
+
+Fields = Mapping[str, object]
+
+
+class CutLog(NamedTuple):
+    """A log that ends before the end that the backup has."""
+
+    topic: str
+    partition: int
+    end_offset: int
+    backup_end_offset: int
+    first_later_ms: int
+    """The timestamp of the batch before which it ends."""
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """The report of a restore, or of a dry run."""
+
+    backup_id: str
+    cluster_id: str
+    moment: Moment
+    metadata_ms: int
+    """The time of the topics, settings, permissions and users."""
+    nodes: Sequence[int] = ()
+    topic_count: int = 0
+    partition_count: int = 0
+    size: int = 0
+    """Bytes of all logs, each counted once."""
+    cuts: list[CutLog] = field(default_factory=list)
+    settlement: Settlement = field(default_factory=Settlement)
+    moved: list[MovedOffset] = field(default_factory=list)
+    lowered: list[tuple[ConfigResource, str]] = field(default_factory=list)
+    """Settings `min.insync.replicas` that become 1, and what they were."""
+    expiring: list[str] = field(default_factory=list)
+    """Topics whose retention will delete records at the first start."""
+
+    def fields(self) -> Fields:
+        """The report as JSON has it."""
+        settlement = self.settlement
+        return {
+            "backup_id": self.backup_id,
+            "cluster_id": self.cluster_id,
+            "moment_ms": self.moment.time_ms,
+            "is_time_asked_for": self.moment.is_asked,
+            "metadata_ms": self.metadata_ms,
+            "nodes": list(self.nodes),
+            "topics": self.topic_count,
+            "partitions": self.partition_count,
+            "log_bytes": self.size,
+            "cut_logs": [cut._asdict() for cut in self.cuts],
+            "undone_transactions": [_undone_fields(each) for each in settlement.undone],
+            "appended_markers": [_ended_fields(each) for each in settlement.ended],
+            "rewritten_markers": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), changes in sorted(settlement.logs.items())
+                for offset in sorted(changes.rewritten)
+            ],
+            "appended_states": [_state_fields(change) for changes in settlement.states.values() for change in changes],
+            "moved_group_offsets": [_moved_fields(each) for each in self.moved],
+            "lowered_settings": [
+                {"resource": _resource(resource), "min.insync.replicas": before} for resource, before in self.lowered
+            ],
+            "topics_with_expired_records": self.expiring,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The report as sentences: what is as it was, then each change."""
+        settlement = self.settlement
+        yield f"backup {self.backup_id} of cluster {self.cluster_id}, at {time_text(self.moment.time_ms)}"
+        yield (
+            f"{_count(self.topic_count, 'topic')}, {_count(self.partition_count, 'partition')},"
+            f" {self.size:,} bytes of logs, on {_count(len(self.nodes), 'node')}: {', '.join(map(str, self.nodes))}"
+        )
+        if self.moment.is_asked:
+            yield f"topics, settings, permissions and users are those of {time_text(self.metadata_ms)}"
+        for cut in self.cuts:
+            yield (
+                f"{cut.topic}-{cut.partition} ends at offset {cut.end_offset}, not at {cut.backup_end_offset}:"
+                f" the batch there is of {time_text(cut.first_later_ms)}"
+            )
+        for undone in settlement.undone:
+            yield _undone_line(undone)
+        for ended in settlement.ended:
+            outcome = "committed" if ended.is_commit else "aborted"
+            yield f"{ended.partition[0]}-{ended.partition[1]}: {_owner(ended)} is {outcome} by a marker"
+        rewritten = sum(len(changes.rewritten) for changes in settlement.logs.values())
+        if rewritten:
+            yield f"{_count(rewritten, 'marker')} of undone transactions rewritten"
+        for changes in settlement.states.values():
+            for change in changes:
+                assert change.value is not None
+                yield (
+                    f"transactional id {change.transactional_id}: {NAMES[change.value.state]},"
+                    f" epoch {change.value.producer_epoch}"
+                )
+        for moved in self.moved:
+            where = f"group {moved.group_id}, {moved.topic}-{moved.partition}: offset {moved.before.offset}"
+            yield f"{where} goes back to {moved.after}" if moved.after is not None else f"{where} is removed"
+        for resource, before in self.lowered:
+            yield f"{_resource(resource)}: min.insync.replicas is 1, it was {before}"
+        if self.expiring:
+            yield (
+                f"warning: records of {', '.join(self.expiring)} are older than retention.ms: a node deletes them"
+                " minutes after its start; start it with log.retention.check.interval.ms=2147483647, and raise"
+                " retention.ms"
+            )
+
+
+def time_text(time_ms: int) -> str:
+    """A time in UTC, to the millisecond."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _undone_fields(undone: Undone) -> Fields:
+    decision = undone.decision
+    return {
+        "transactional_id": decision.transactional_id,
+        "producer_id": decision.transaction.producer_id,
+        "producer_epoch": decision.transaction.producer_epoch,
+        "committed_ms": decision.transaction.updated_ms,
+        "reason": undone.reason.name.lower(),
+        "because_of": undone.because,
+        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(decision.transaction.partitions)],
+    }
+
+
+def _undone_line(undone: Undone) -> str:
+    decision = undone.decision
+    because = f" ({undone.because})" if undone.because else ""
+    return (
+        f"transactional id {decision.transactional_id}: the transaction that was committed at"
+        f" {time_text(decision.transaction.updated_ms)} is undone: {undone.reason.value}{because}"
+    )
+
+
+def _ended_fields(ended: Ended) -> Fields:
+    return {
+        "topic": ended.partition[0],
+        "partition": ended.partition[1],
+        "transactional_id": ended.transactional_id,
+        "producer_id": ended.producer_id,
+        "producer_epoch": ended.producer_epoch,
+        "outcome": "commit" if ended.is_commit else "abort",
+    }
+
+
+def _owner(ended: Ended) -> str:
+    if ended.transactional_id is None:
+        return f"the open transaction of producer {ended.producer_id}"
+    return f"the open transaction of transactional id {ended.transactional_id}"
+
+
+def _state_fields(change: TransactionChange) -> Fields:
+    transaction = change.value
+    assert transaction is not None
+    return {
+        "transactional_id": change.transactional_id,
+        "state": NAMES[transaction.state],
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+    }
+
+
+def _moved_fields(moved: MovedOffset) -> Fields:
+    return {
+        "group": moved.group_id,
+        "topic": moved.topic,
+        "partition": moved.partition,
+        "from": moved.before.offset,
+        "to": moved.after,
+    }
+
+
+def _resource(resource: ConfigResource) -> str:
+    kind = "topic" if resource.type == ResourceType.TOPIC else "broker"
+    return f"{kind} {resource.name or 'default'}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

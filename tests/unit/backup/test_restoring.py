@@ -1,0 +1,424 @@
+"""Restoring: the directories that are written, what stays out of them, and what is refused with nothing changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from moldau.backup.cluster_image import Placement
+from moldau.backup.layout import metadata_key, piece_key
+from moldau.backup.manifest import (
+    Manifest,
+    MetadataPiece,
+    PartitionBackup,
+    PartitionKey,
+    Piece,
+    TopicBackup,
+    decode_manifest,
+)
+from moldau.backup.moment import moment_of
+from moldau.backup.report import RestoreReport
+from moldau.backup.restoring import RestoreRefused, RestoreRequest, Target, restore
+from moldau.coordinator.group.records import CommittedOffset, OffsetChange, offset_record, read_offset
+from moldau.coordinator.transaction.records import change_of
+from moldau.kraft.image.metadata_image import Provenance
+from moldau.kraft.image.replay import Replay
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.quorum.voter_set import VoterNode, VoterSet
+from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
+from moldau.kraft.snapshot.names import snapshots_in
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import crc32c
+from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.protocol.records.metadata import FeatureLevelRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from moldau.storage.checkpoints.meta_properties import read_meta_properties
+from moldau.storage.checkpoints.partition_metadata import read_topic_id
+from moldau.storage.checkpoints.text_checkpoint import read_offsets
+from moldau.storage.files.memory_files import MemoryFiles
+from moldau.storage.tiered.port import CorruptObject
+from moldau.testing.simulation.storage import SimulatedBucket
+from tests.support.transaction_histories import OFFSETS, START_MS, Vector, World, ask, batches_below
+from tests.unit.backup.settled import Restored
+from tests.unit.storage.tiered.storages import simulated
+
+CLUSTER = "GxYvZLWkQkO8LtvI8XHoYQ"
+STATES = "__transaction_state"
+TOPIC_IDS = {name: bytes([number + 1]) * 16 for number, name in enumerate(("in", "out", OFFSETS[0], STATES))}
+NODES = (1, 2)
+DIRECTORY = "/restored"
+WHOLE = RestoreRequest()
+TopicPartition = tuple[str, int]
+
+
+def memory() -> MemoryFiles:
+    return MemoryFiles(lambda: 0)
+
+
+class Store:
+    """A store with one backup."""
+
+    def __init__(self, logs: dict[TopicPartition, list[bytes]], began_ms: int, asked_ms: int) -> None:
+        self.bucket = SimulatedBucket()
+        names = sorted({name for name, _ in logs})
+        metadata = b"".join(snapshot(logs))
+        piece = MetadataPiece(50, 3, len(metadata), crc32c(metadata, 0))
+        self.bucket.store(metadata_key(piece), metadata)
+        topics = tuple(
+            TopicBackup(
+                name,
+                TOPIC_IDS[name],
+                tuple(self._partition(*key, batches) for key, batches in sorted(logs.items()) if key[0] == name),
+            )
+            for name in names
+        )
+        self.manifest = Manifest("20231114T221320Z-1", CLUSTER, began_ms, asked_ms, asked_ms, piece, topics)
+        decode_manifest("manifest", self.manifest.encode())
+
+    def _partition(self, topic: str, index: int, batches: list[bytes]) -> PartitionBackup:
+        pieces = []
+        end = 0
+        for start in range(0, len(batches), 7):
+            data = b"".join(batches[start : start + 7])
+            first, end = end, parse_header(batches[min(start + 6, len(batches) - 1)]).next_offset
+            stamp = max(header.max_timestamp for _, header in iterate_batches(data))
+            piece = Piece(first, end, len(data), crc32c(data, 0), stamp)
+            self.bucket.store(piece_key(PartitionKey(topic, TOPIC_IDS[topic], index), piece), data)
+            pieces.append(piece)
+        return PartitionBackup(index, 0, end, 2, tuple(pieces))
+
+    def restore(
+        self, request: RestoreRequest = WHOLE, files: MemoryFiles | None = None
+    ) -> tuple[RestoreReport, MemoryFiles]:
+        files = files if files is not None else memory()
+        storage, _ = simulated(bucket=self.bucket)
+        target = Target(files, DIRECTORY, Random(7).randbytes)
+        now_ms = self.manifest.ended_ms
+        return asyncio.run(restore(storage, self.manifest, request, target, now_ms)), files
+
+
+def snapshot(logs: dict[TopicPartition, list[bytes]]) -> Iterator[bytes]:
+    """The metadata: two brokers, of which 1 is the controller; every partition is on both."""
+    replay = Replay()
+    records: list[object] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+        *(RegisterBrokerRecord(broker_id=node, incarnation_id=bytes(16), broker_epoch=node) for node in NODES),
+        *(TopicRecord(name=name, topic_id=TOPIC_IDS[name]) for name in sorted({name for name, _ in logs})),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=TOPIC_IDS[name],
+                replicas=[*NODES],
+                isr=[*NODES],
+                leader=1,
+                leader_epoch=1,
+                directories=[bytes([9]) * 16] * 2,
+            )
+            for name, index in sorted(logs)
+        ),
+    ]
+    replay.replay(records, Provenance(50, 3))
+    voters = VoterSet.of([VoterNode(1, b"v" * 16, (("CONTROLLER", ("localhost", 9093)),))])
+    return snapshot_batches(
+        replay.image.snapshot_records(),
+        QuorumDescription(1, voters),
+        metadata_version=25,
+        epoch=3,
+        last_contained_ms=0,
+        now_ms=0,
+    )
+
+
+def history(seed: int, pause: int = 12) -> tuple[World, Vector, Store]:
+    world = World(seed)
+    world.run(250)
+    vector = ask(world, pause)
+    world.run(30)
+    logs = {key: list(batches_below(world.logs[key], end)) for key, end in vector.ends.items()}
+    logs |= {(STATES, index): list(batches_below(world.states[index], end)) for index, end in vector.states.items()}
+    return world, vector._replace(decided=dict.fromkeys(vector.states)), Store(logs, vector.first_ms, vector.last_ms)
+
+
+def stored_batches(files: MemoryFiles, directory: str) -> list[bytes]:
+    """The batches of a log in order of its segments."""
+    found = []
+    for name in files.list_directory(directory):
+        if name.endswith(".log"):
+            data = files.read(f"{directory}/{name}")
+            found += [data[at : at + header.size] for at, header in iterate_batches(data)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_replica_has_the_settled_log(seed: int) -> None:
+    world, vector, store = history(seed)
+    expected = Restored(world, vector, moment_of(store.manifest, None), {})
+
+    report, files = store.restore()
+
+    assert len(report.settlement.undone) == len(expected.settlement.undone)
+    for (topic, index), batches in expected.batches.items():
+        for node in NODES:
+            restored = stored_batches(files, f"{DIRECTORY}/{node}/{topic}-{index}")
+            assert restored[: len(batches)] == batches
+            assert restored[len(batches) :] == [] or topic == OFFSETS[0]
+            assert read_topic_id(files, f"{DIRECTORY}/{node}/{topic}-{index}") == TOPIC_IDS[topic]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_states_that_a_coordinator_loads_are_final(seed: int) -> None:
+    world, vector, store = history(seed)
+    expected = Restored(world, vector, moment_of(store.manifest, None), {}).final_states()
+
+    _, files = store.restore()
+
+    loaded = {}
+    for index in vector.states:
+        for batch in stored_batches(files, f"{DIRECTORY}/1/{STATES}-{index}"):
+            for record in records_of(batch):
+                change = change_of(record)
+                assert change is not None and change.value is not None
+                loaded[change.transactional_id] = change.value._replace(last_epoch=-1)
+    assert loaded == {name: state._replace(last_epoch=-1) for name, state in expected.items()}
+
+
+def test_the_directories_are_those_of_nodes_that_were_formatted() -> None:
+    _, _, store = history(1)
+    _, files = store.restore()
+
+    assert files.list_directory(DIRECTORY) == ["1", "2"]
+    identities = [read_meta_properties(files, f"{DIRECTORY}/{node}") for node in NODES]
+    assert [each.node_id for each in identities if each is not None] == [1, 2]
+    assert {each.cluster_id for each in identities if each is not None} == {CLUSTER}
+    directory_ids = {each.node_id: each.directory_id for each in identities if each is not None}
+    metadata = f"{DIRECTORY}/2/__cluster_metadata-0"
+    (name,) = files.list_directory(metadata)
+    (snapshot_id,) = snapshots_in([name])
+    loaded = load_snapshot(files.read(f"{metadata}/{name}"), snapshot_id)
+    assert snapshot_id == (50, 3) and loaded.quorum.voters is not None
+    assert loaded.quorum.voters.by_id[1].directory_id == directory_ids[1]
+    partition = loaded.replay.image.topics.partition("in", 0)
+    assert partition is not None
+    assert partition.directories == (directory_ids[1], directory_ids[2])
+    assert partition.leader_epoch == 2, "that of the last batch, which is above that of the metadata"
+
+
+def test_the_coordinators_next_epoch_is_above_that_of_every_marker() -> None:
+    """The markers of the history have the coordinator's epoch 3, its log in this backup ends in epoch 3 too: so take a
+    backup whose log of states is empty."""
+    world, _, store = history(1)
+    logs = {key: log.batches for key, log in world.logs.items()}
+    store = Store({**logs, (STATES, 0): []}, store.manifest.began_ms, store.manifest.asked_ms)
+    _, files = store.restore()
+
+    name = files.list_directory(f"{DIRECTORY}/1/__cluster_metadata-0")[0]
+    (snapshot_id,) = snapshots_in([name])
+    image = load_snapshot(files.read(f"{DIRECTORY}/1/__cluster_metadata-0/{name}"), snapshot_id).replay.image
+    partition = image.topics.partition(STATES, 0)
+    assert partition is not None and partition.leader_epoch == 3
+
+
+def test_checkpoints_name_the_ends() -> None:
+    _, vector, store = history(1)
+    report, files = store.restore()
+
+    ends = read_offsets(files, f"{DIRECTORY}/1", "replication-offset-checkpoint")
+    appended = {partition: len(changes.markers) for partition, changes in report.settlement.logs.items()}
+    for partition, end in vector.ends.items():
+        if partition != OFFSETS:
+            assert ends[partition] == end + appended.get(partition, 0)
+
+
+def commit(group: str, topic: str, partition: int, offset: int, *, at: int) -> bytes:
+    record = offset_record(
+        OffsetChange(group, topic, partition, CommittedOffset(offset, 1, "note", START_MS)), START_MS
+    )
+    return build_batch([record], base_offset=at)
+
+
+def plain(*stamps: int) -> list[bytes]:
+    return [build_batch([Record(None, b"v", stamp)], base_offset=at) for at, stamp in enumerate(stamps)]
+
+
+def offsets_in(files: MemoryFiles) -> dict[tuple[str, str, int], CommittedOffset | None]:
+    found: dict[tuple[str, str, int], CommittedOffset | None] = {}
+    for batch in stored_batches(files, f"{DIRECTORY}/1/__consumer_offsets-0"):
+        for record in records_of(batch):
+            change = read_offset(record)
+            found[change.group_id, change.topic, change.partition] = change.value
+    return found
+
+
+def small() -> Store:
+    """Three records of `in`, one each second; group g has read two of them, h three, x all of a topic that is gone."""
+    logs = {
+        ("in", 0): plain(START_MS, START_MS + 1000, START_MS + 2000),
+        OFFSETS: [
+            commit("g", "in", 0, 2, at=0),
+            commit("h", "in", 0, 3, at=1),
+            commit("x", "gone", 0, 9, at=2),
+            commit("y", "in", 0, 4, at=3),
+        ],
+    }
+    return Store(logs, START_MS + 5000, START_MS + 5001)
+
+
+def test_offsets_of_groups_beyond_the_end_go_back_to_it() -> None:
+    report, files = small().restore()
+
+    found = offsets_in(files)
+    assert found["g", "in", 0] == CommittedOffset(2, 1, "note", START_MS)
+    assert found["h", "in", 0] == CommittedOffset(3, 1, "note", START_MS)
+    assert found["y", "in", 0] == CommittedOffset(3, -1, "note", START_MS)
+    assert found["x", "gone", 0] is None
+    moved = [(each.group_id, each.before.offset, each.after) for each in report.moved]
+    assert sorted(moved) == [("x", 9, None), ("y", 4, 3)]
+
+
+def test_a_time_cuts_every_log_before_the_first_batch_that_is_later() -> None:
+    report, files = small().restore(RestoreRequest(time_ms=START_MS + 1500))
+
+    assert len(stored_batches(files, f"{DIRECTORY}/2/in-0")) == 2
+    (cut,) = report.cuts
+    assert cut == ("in", 0, 2, 3, START_MS + 2000)
+    found = offsets_in(files)
+    assert found["g", "in", 0] == CommittedOffset(2, 1, "note", START_MS)
+    assert found["h", "in", 0] == CommittedOffset(2, -1, "note", START_MS)
+
+
+def test_a_batch_from_the_future_cuts_nothing() -> None:
+    store = Store({("in", 0): plain(START_MS, START_MS + 10**10, START_MS + 1)}, START_MS + 5000, START_MS + 5001)
+    _, files = store.restore(RestoreRequest(time_ms=START_MS + 500))
+    assert len(stored_batches(files, f"{DIRECTORY}/1/in-0")) == 3
+
+
+def test_a_log_whose_records_are_all_later_ends_at_its_start() -> None:
+    store = Store({("in", 0): plain(START_MS + 1000), ("out", 0): plain(START_MS)}, START_MS + 5000, START_MS + 5001)
+    _, files = store.restore(RestoreRequest(time_ms=START_MS + 500))
+    assert files.list_directory(f"{DIRECTORY}/1/in-0") == ["00000000000000000000.log", "partition.metadata"]
+    assert files.file_size(f"{DIRECTORY}/1/in-0/00000000000000000000.log") == 0
+
+
+def test_a_time_before_everything() -> None:
+    check_refused(small(), RestoreRequest(time_ms=START_MS - 500), "nothing is as old as 2023-11-14T22:13:19.500Z")
+
+
+def test_an_empty_log_keeps_its_offset() -> None:
+    store = small()
+    topic = store.manifest.topics[1]
+    empty = PartitionBackup(0, 700, 700, -1, ())
+    store.manifest = replace(store.manifest, topics=(store.manifest.topics[0], topic._replace(partitions=(empty,))))
+    _, files = store.restore()
+    assert "00000000000000000700.log" in files.list_directory(f"{DIRECTORY}/1/in-0")
+
+
+def test_a_log_that_begins_within_its_first_piece_says_so() -> None:
+    store = small()
+    topic = store.manifest.topics[1]
+    begun = topic.partitions[0]._replace(start_offset=1)
+    store.manifest = replace(store.manifest, topics=(store.manifest.topics[0], topic._replace(partitions=(begun,))))
+    _, files = store.restore()
+    assert read_offsets(files, f"{DIRECTORY}/2", "log-start-offset-checkpoint") == {("in", 0): 1}
+
+
+def test_some_topics_under_another_name_on_one_node() -> None:
+    placement = Placement(single_node=5, topics=frozenset({"in"}), renames={"in": "in.before"})
+    report, files = small().restore(RestoreRequest(placement=placement))
+
+    assert files.list_directory(DIRECTORY) == ["5"]
+    assert "in.before-0" in files.list_directory(f"{DIRECTORY}/5")
+    assert "__consumer_offsets-0" not in files.list_directory(f"{DIRECTORY}/5")
+    assert (report.topic_count, report.nodes) == (1, [5])
+
+
+def test_the_report_has_every_change_as_json_and_as_text() -> None:
+    _, _, store = history(4, pause=40)
+    report, _ = store.restore()
+
+    fields = json.loads(json.dumps(report.fields()))
+    assert fields["backup_id"] == store.manifest.backup_id
+    assert len(fields["undone_transactions"]) == len(report.settlement.undone) > 0
+    assert len(fields["appended_markers"]) == len(report.settlement.ended) > 0
+    text = "\n".join(report.lines())
+    for undone in report.settlement.undone:
+        assert f"transactional id {undone.decision.transactional_id}: the transaction that was committed at" in text
+
+
+def test_a_dry_run_reports_the_same_and_writes_nothing() -> None:
+    _, _, store = history(4, pause=40)
+    written, _ = store.restore()
+    storage, _ = simulated(bucket=store.bucket)
+
+    report = asyncio.run(restore(storage, store.manifest, RestoreRequest(), None, store.manifest.ended_ms))
+
+    assert report.fields() == written.fields()
+
+
+# What is refused
+
+
+def check_refused(store: Store, request: RestoreRequest, message: str, files: MemoryFiles | None = None) -> None:
+    """The restore is refused with this message, and changes nothing."""
+    files = files if files is not None else memory()
+    before = tree(files)
+    with pytest.raises((RestoreRefused, CorruptObject), match=message):
+        store.restore(request, files)
+    assert tree(files) == before
+
+
+def tree(files: MemoryFiles, path: str = DIRECTORY) -> list[str]:
+    if not files.exists(path):
+        return []
+    names = [f"{path}/{name}" for name in files.list_directory(path)]
+    return names + [found for name in names if files.is_directory(name) for found in tree(files, name)]
+
+
+def test_a_directory_that_is_not_empty() -> None:
+    files = memory()
+    files.make_directories(f"{DIRECTORY}/1")
+    check_refused(small(), RestoreRequest(), "is not empty", files)
+
+
+def test_what_an_ended_restore_has_left_is_removed() -> None:
+    files = memory()
+    files.make_directories(f"{DIRECTORY}/.restoring/1/in-0")
+    small().restore(files=files)
+    assert files.list_directory(DIRECTORY) == ["1", "2"]
+
+
+def test_topics_that_the_backup_does_not_have() -> None:
+    check_refused(small(), RestoreRequest(placement=Placement(topics=frozenset({"other"}))), "has no topic other")
+
+
+@pytest.mark.parametrize(
+    ("renames", "message"),
+    [
+        ({"other": "a"}, "has no topic other"),
+        ({"__consumer_offsets": "b"}, "is to be renamed, and is not restored"),
+        ({"in": "a/b"}, "in cannot be renamed: Topic name is invalid"),
+    ],
+)
+def test_names_that_cannot_be_given(renames: dict[str, str], message: str) -> None:
+    placement = Placement(topics=frozenset({"in"}), renames=renames)
+    check_refused(small(), RestoreRequest(placement=placement), message)
+
+
+def test_two_topics_of_one_name() -> None:
+    placement = Placement(renames={"in": "__consumer_offsets"})
+    check_refused(small(), RestoreRequest(placement=placement), "two topics would have the name __consumer_offsets")
+
+
+def test_a_damaged_piece() -> None:
+    store = small()
+    (key, content), *_ = [each for each in store.bucket.contents().items() if "-00000000000000000003-" in each[0]]
+    data = bytearray(content)
+    data[70] ^= 1
+    store.bucket.store(key, bytes(data))
+    check_refused(store, RestoreRequest(), "checksum is wrong")
