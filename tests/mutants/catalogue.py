@@ -20,6 +20,7 @@ from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.restores import RESTORE_MUTANTS
 from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
 from tests.mutants.sent_files import SENT_FILE_MUTANTS
 from tests.mutants.share_records import SHARE_RECORD_MUTANTS
@@ -702,6 +703,7 @@ MUTANTS: Final = (
     *COMPACTION_MUTANTS,
     *CONSOLE_MUTANTS,
     *ERASURE_MUTANTS,
+    *RESTORE_MUTANTS,
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,

@@ -278,8 +278,9 @@ FIRST_STORIES: Final = (
     "tests/unit/broker/metadata/test_active_controller.py",
     "tests/unit/broker/replicas/test_roles_in_turns.py",
     "tests/unit/broker/console/test_search.py",
+    *(f"tests/unit/backup/test_{name}.py" for name in ("settling", "restoring", "cluster_image")),
 )
-"""One second each, those of derived files and of the search five."""
+"""One second each, those of derived files, of the search and of settling five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (
