@@ -59,6 +59,7 @@ SUBCOMMANDS: Final = (
     Subcommand("random-uuid", "make an id for a cluster or a directory", "moldau.broker.cli.random_uuid"),
     Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "moldau.broker.cli.dump_log"),
     Subcommand("backup", "back up a cluster, list and verify its backups", "moldau.broker.cli.backups.backup"),
+    Subcommand("restore", "make log directories from a backup", "moldau.broker.cli.backups.restore"),
     Subcommand("tier", "look after remote storage: status, verify, sweep", "moldau.broker.cli.tier"),
     Subcommand("read", "print the rows of a topic, or of a query over topics", "moldau.broker.cli.read"),
     Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),

@@ -1,1 +1,1 @@
-"""What `moldau backup` does: taking, listing and verifying backups."""
+"""What `moldau backup` and `moldau restore` do."""

@@ -88,6 +88,11 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
         action = list_backups
     elif arguments.verify is not None:
         action = verify
+    return run_action(action, arguments, invocation)
+
+
+def run_action(action: Action, arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Do one thing with the store that the arguments name. Returns the exit status. Raises `CommandError`."""
     with failures(arguments.store):
         return asyncio.run(_run(action, arguments, invocation))
 
