@@ -13,6 +13,7 @@ from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.lag_history import LagHistory
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
 from moldau.broker.coordinators.marker_writer import MarkerWriter
+from moldau.broker.coordinators.node_status import NodeStatus
 from moldau.broker.coordinators.registry import CoordinatorRegistry
 from moldau.broker.coordinators.share_coordinator import ShareCoordinator
 from moldau.broker.coordinators.share_state_persister import ShareStatePersister
@@ -91,5 +92,6 @@ class Services:
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     lag_history: LagHistory = field(default_factory=LagHistory)
     """The lags of the groups that this broker coordinates, in the last hour."""
+    node_status: NodeStatus = field(default_factory=NodeStatus)
     has_authorizer: bool = False
     """Whether an authorizer decides what clients may do."""

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from moldau import __version__
 from moldau.broker.console.kafka_client import Unanswered
+from moldau.broker.console.nodes import (
+    LogDirectory,
+    NodeState,
+    Traffic,
+    log_directories,
+    states_of,
+    traffic_of,
+    worst_lags,
+)
 from moldau.broker.console.page import SLICE, Page, Refusal, Visit, decimal, error_name, gather
+from moldau.broker.coordinators.node_status import WorstLag
 from moldau.broker.release import KAFKA_VERSION
 from moldau.kraft.features import METADATA_VERSION_NAMES
 from moldau.kraft.image.topics import NO_LEADER
@@ -17,7 +28,6 @@ from moldau.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -42,6 +52,7 @@ SOURCES: Final = {
 }
 """Where a setting comes from, by the number of its source in DescribeConfigs."""
 DEFAULT_SOURCE: Final = 5
+NOT_TOLD: Final = NodeState()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -85,6 +96,7 @@ class BrokerRow:
     state: str
     leaders: int
     replicas: int
+    told: NodeState
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -105,6 +117,12 @@ class ClusterOverview:
     kafka: str
     metadata_offset: int
     counts: PartitionCounts
+    traffic: Traffic
+    used_bytes: int | None
+    """Of all replicas; None if the user may not know it."""
+    free_bytes: int | None
+    lags: list[WorstLag]
+    """The groups that lag most, the one that lags most first."""
     brokers: list[BrokerRow]
     racks: list[RackRow]
     """Empty if no rack has several brokers."""
@@ -122,6 +140,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
     brokers = []
     problems = []
     listener = visit.ports.listener.name
+    states = await states_of(visit, [each for each in image.cluster.brokers if visit.ports.cluster.is_alive(each)])
     for broker_id, broker in sorted(image.cluster.brokers.items()):
         endpoint = broker.endpoints.get(listener)
         state = "fenced" if broker.fenced else "stopping" if broker.in_controlled_shutdown else "active"
@@ -135,6 +154,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
                 state,
                 leaders.get(broker_id, 0),
                 replicas.get(broker_id, 0),
+                states.get(broker_id, NOT_TOLD),
             )
         )
     if counts.offline:
@@ -150,6 +170,10 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
         KAFKA_VERSION,
         image.provenance.end_offset,
         counts,
+        traffic_of(states.values()),
+        total_of(each.used_bytes for each in states.values()),
+        total_of(each.free_bytes for each in states.values()),
+        worst_lags(visit, states.values()),
         brokers,
         racks_of(brokers),
         quorum,
@@ -157,6 +181,12 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
         METADATA_VERSION_NAMES.get(image.features.metadata_version),
         problems,
     )
+
+
+def total_of(sizes: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None if none is."""
+    known = [each for each in sizes if each is not None]
+    return sum(known) if known else None
 
 
 def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
@@ -253,17 +283,6 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LogDirectory:
-    path: str
-    error: str
-    total_bytes: int
-    usable_bytes: int
-    replicas: int
-    replicas_bytes: int
-    is_cordoned: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BrokerDescription:
     id: int
     endpoints: dict[str, str]
@@ -336,27 +355,6 @@ async def settings_of(
         for each in sorted(result.configs, key=lambda each: each.name)
     ]
     return rows, result.error_message or error_name(result.error_code)
-
-
-async def log_directories(visit: Visit, broker_id: int) -> list[LogDirectory]:
-    """The log directories of a broker with the sizes of its replicas. Raises `Unanswered`."""
-    answer = await visit.client.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, broker_id=broker_id)
-    found = []
-    for each in answer.results:
-        sizes = [partition.partition_size for topic in each.topics for partition in topic.partitions]
-        found.append(
-            LogDirectory(
-                each.log_dir,
-                error_name(each.error_code),
-                each.total_bytes,
-                each.usable_bytes,
-                len(sizes),
-                sum(sizes),
-                each.is_cordoned,
-            )
-        )
-        await asyncio.sleep(0)
-    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

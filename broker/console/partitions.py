@@ -31,6 +31,7 @@ from moldau.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from moldau.security.access import CLUSTER_NAME, AclOperation, ResourceKind
+from moldau.storage.log.log import Log
 
 Partition = tuple[str, int]
 EARLIEST: Final = -2
@@ -108,6 +109,30 @@ async def offsets_of(
 
     await ask_leaders(client, others, ask)
     return found
+
+
+async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], since_ms: int) -> dict[Partition, int]:
+    """The offset of the first record of each partition since a time, -1 if there is none; partitions whose leader does
+    not tell are left out. The logs of this broker whose newest record is older are not searched.
+    """
+    find = client.ports.services.replicas.find
+    found: dict[Partition, int] = {}
+    others: list[Partition] = []
+    for count, key in enumerate(partitions, 1):
+        partition = find(key)
+        is_idle = partition is not None and partition.leadership is not None and is_quiet(partition.log, since_ms)
+        if is_idle and client.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0]):
+            found[key] = -1
+        else:
+            others.append(key)
+        if count % SLICE == 0:
+            await asyncio.sleep(0)
+    return found | await offsets_of(client, others, since_ms)
+
+
+def is_quiet(log: Log, since_ms: int) -> bool:
+    """Whether a log has no record since a time, as far as its active segment tells without a read."""
+    return log.log_start_offset == log.end_offset or 0 <= log.active.max_timestamp < since_ms
 
 
 async def own_ends(

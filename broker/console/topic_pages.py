@@ -18,6 +18,7 @@ from moldau.broker.console.partitions import (
     LATEST_TIERED,
     READ_COMMITTED,
     offsets_of,
+    recent_offsets,
     replica_sizes,
 )
 from moldau.broker.console.topic_readers import TopicReaders, readers_of
@@ -28,7 +29,7 @@ from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 INTERNAL: Final = "__"
 POLICY: Final = "cleanup.policy"
-SORTS: Final = ("name", "size", "records")
+SORTS: Final = ("name", "size", "records", "rate")
 SORTED_MAX: Final = 1_000
 """The most topics that are compared for one page."""
 TIERED: Final = "remote.storage.enable"
@@ -48,6 +49,8 @@ class TopicRow:
     """Of all replicas; None if no broker has told it."""
     offsets: int | None
     """From the first offset to the end of each log; None if a leader does not tell it."""
+    records_a_second: float | None
+    """Over the last `RATE_MS`, by the timestamps of the records; None if a leader does not tell it."""
     policy: str
     """What removes its records: delete, compact."""
     is_internal: bool
@@ -84,7 +87,7 @@ async def describe_topics(visit: Visit) -> TopicList:
             next_page = visit.link(skip=end)
         elif next_page is not None:
             next_page = visit.link(skip=None, after=names[-1])
-        key = size_of if sort == "size" else offsets_in
+        key = {"size": size_of, "records": offsets_in, "rate": rate_of}[sort]
         rows = heapq.nsmallest(end, rows, key=lambda each: (-key(each), each.name))[skipped:]
     return TopicList(visit.field("q"), internal, sort, Rows(rows, total, next_page), compared)
 
@@ -97,11 +100,18 @@ def offsets_in(row: TopicRow) -> int:
     return row.offsets or 0
 
 
+def rate_of(row: TopicRow) -> float:
+    return row.records_a_second or 0
+
+
 async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
     sizes: dict[str, int] = {}
     for (name, _, _), size in (await replica_sizes(visit.client, topics)).items():
         sizes[name] = sizes.get(name, 0) + size
-    ends = await ends_of(visit.client, [(each.name, index) for each in topics for index in each.partitions])
+    all_keys = [(each.name, index) for each in topics for index in each.partitions]
+    ends = await ends_of(visit.client, all_keys)
+    since = visit.ports.environment.wall_ms() - RATE_MS
+    recent = await recent_offsets(visit.client, all_keys, since)
     configs = visit.ports.cluster.image.configs
     default = visit.ports.services.settings.config.entries("log.cleanup.policy")
     rows = []
@@ -118,6 +128,7 @@ async def _rows(visit: Visit, topics: Sequence[Topic]) -> list[TopicRow]:
                 sum(len(each.isr) < len(each.replicas) for each in partitions),
                 sizes.get(topic.name),
                 sum(ends.last[key] - ends.first[key] for key in keys) if is_known else None,
+                total(rate(recent.get(key), ends.last.get(key)) for key in keys),
                 configs.of(ResourceType.TOPIC, topic.name).get(POLICY) or ",".join(default),
                 topic.name.startswith(INTERNAL),
             )

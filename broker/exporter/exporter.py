@@ -18,10 +18,12 @@ from typing import Final, NamedTuple
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.coordinators.lag_history import PERIOD_MS
+from moldau.broker.coordinators.node_status import POINT_MS, TrafficPoint, WorstLag
 from moldau.broker.exporter.bounds import Partition
 from moldau.broker.exporter.counting import Counter
 from moldau.broker.exporter.sample import GroupLag, take
 from moldau.broker.metrics.exposition import Labels, Page
+from moldau.broker.replicas.replicas import Traffic
 from moldau.security.access import Unrestricted
 
 log = logging.getLogger("moldau.broker")
@@ -31,6 +33,8 @@ BEGIN_S: Final = 1.0
 """From the start of the node to the first sample (s)."""
 PIECE: Final = 200
 """Rows that are written in one iteration of the event loop."""
+PARTITIONS: Final = 2_000
+"""Partitions whose traffic is added in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"
 
 
@@ -73,7 +77,14 @@ class LagExporter:
         self._sampling = asyncio.Lock()
 
     def start(self) -> None:
+        self._ports.services.node_status.started_ms = self._ports.environment.wall_ms()
         self._ports.services.spawn(self._keep_last_hour(), "lags of groups")
+        self._ports.services.spawn(self._keep_traffic(), "traffic of the node")
+
+    async def _keep_traffic(self) -> None:
+        while True:
+            self._ports.services.node_status.add_point(await traffic_of(self._ports))
+            await asyncio.sleep(POINT_MS / 1000)
 
     async def _keep_last_hour(self) -> None:
         await asyncio.sleep(BEGIN_S)
@@ -91,6 +102,7 @@ class LagExporter:
             try:
                 groups = await take(self._client, self._counter, self._turn)
                 self._ports.services.lag_history.add(began_ms, {group.id: group.records for group in groups})
+                self._ports.services.node_status.set_lags(map(worst_lag, groups))
                 await self._make_rows(groups)
             except Exception:  # A sample that is missing must not stop the broker, as the failure of a task does.
                 log.exception("the lags of groups cannot be found")
@@ -172,3 +184,28 @@ def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: i
         page.add(name, 0, labels)
     elif first_ms is not None:
         page.add(name, max(now_ms - first_ms, 0) / 1000, labels)
+
+
+def worst_lag(group: GroupLag) -> WorstLag:
+    """The partition of a group that is furthest behind; without records if none is."""
+    places = group.bounds.furthest(1)
+    if not places:
+        return WorstLag(group.id, "", -1, 0)
+    return WorstLag(group.id, *group.bounds.keys[places[0]], group.bounds.lags[places[0]])
+
+
+async def traffic_of(ports: ConsolePorts) -> TrafficPoint:
+    """The records and bytes in and out of this broker since its start, with those of replicas that are gone."""
+    replicas = ports.services.replicas
+    sums = Traffic()
+    for number, partition in enumerate(tuple(replicas)):
+        sums.add(partition)
+        if number % PARTITIONS == PARTITIONS - 1:
+            await asyncio.sleep(0)
+    gone = replicas.gone
+    return TrafficPoint(
+        ports.environment.monotonic_ms(),
+        sums.messages_in + gone.messages_in,
+        sums.bytes_in + gone.bytes_in,
+        sums.bytes_out + gone.bytes_out,
+    )

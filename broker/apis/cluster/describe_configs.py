@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, Verdict, need_of_settings
 from moldau.broker.apis.lists import one_pass
-from moldau.broker.apis.needs import elements_rule, on_group, on_topic
+from moldau.broker.apis.needs import elements_rule, on_group
 from moldau.broker.apis.parts import cut
 from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
@@ -29,9 +29,11 @@ from moldau.broker.config.describing import (
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
 from moldau.broker.config.topics import topic_defaults
+from moldau.broker.coordinators.group_history import told_history
 from moldau.broker.coordinators.lag_history import LAG_SETTING
+from moldau.broker.coordinators.node_status import STATUS_MEANS, STATUS_SETTING
 from moldau.broker.network.route import RequestContext
-from moldau.broker.reasons.facts import HISTORY_SETTING, History
+from moldau.broker.reasons.facts import HISTORY_SETTING
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
@@ -46,14 +48,10 @@ from moldau.protocol.messages.describe_configs import (
 from moldau.security.access import AclOperation, ResourceKind
 
 if TYPE_CHECKING:
-    from moldau.coordinator.shard.shard import GroupShard
+    pass
 
 RECEIPT_PREFIX: Final = "moldau.erase."
 """Settings of a topic that begin so are the receipts of erase orders."""
-PARTITIONS_MAX: Final = 250
-"""The most partitions whose commits are told in the history of a group."""
-MEMBERS_MAX: Final = 250
-"""The most members whose last heartbeat is told in it."""
 REMEMBERED: Final = {
     HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
     LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
@@ -114,7 +112,7 @@ def _describe(
         case ResourceType.TOPIC:
             return _topic(services, resource)
         case ResourceType.BROKER:
-            return _broker(services, name)
+            return _broker(services, context, resource)
         case value if value == BROKER_LOGGER:
             return _loggers(services, name)
         case ResourceType.CLIENT_METRICS:
@@ -163,27 +161,10 @@ def _remembered(
         return runner
     values = {}
     if HISTORY_SETTING in wanted:
-        values[HISTORY_SETTING] = _history(services, context, runner.shard, group_id).to_json()
+        values[HISTORY_SETTING] = told_history(services.environment, runner.shard, group_id, context.access).to_json()
     if LAG_SETTING in wanted and context.access.decision_for_all(AclOperation.DESCRIBE, ResourceKind.TOPIC):
         values[LAG_SETTING] = json.dumps(services.lag_history.of(group_id))
     return [told_entry(name, value, REMEMBERED[name]) for name, value in values.items()]
-
-
-def _history(services: Services, context: RequestContext, shard: GroupShard, group_id: str) -> History:
-    environment = services.environment
-    now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
-    commits_ms = {
-        (topic, partition): commit_ms
-        for (topic, partition), commit_ms in shard.commit_times(group_id, PARTITIONS_MAX).items()
-        if on_topic(AclOperation.DESCRIBE, topic).is_met_quietly(context.access)
-    }
-    return History(
-        wall_ms,
-        shard.history.since_ms,
-        shard.history.of(group_id),
-        {each: wall_ms - (now_ms - heard_ms) for each, heard_ms in shard.heard(group_id, MEMBERS_MAX).items()},
-        commits_ms,
-    )
 
 
 def _topic(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry] | Verdict:
@@ -205,12 +186,19 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
     return entries
 
 
-def _broker(services: Services, name: str) -> list[ConfigEntry] | Verdict:
+def _broker(
+    services: Services, context: RequestContext, resource: DescribeConfigsResource
+) -> list[ConfigEntry] | Verdict:
     settings = services.settings
-    if not name:
+    if not resource.resource_name:
         return describe_broker_defaults(settings.layers)
-    refusal = _other_broker(services, name, "or empty string, ")
-    return refusal or describe_broker(settings.config, settings.layers)
+    refusal = _other_broker(services, resource.resource_name, "or empty string, ")
+    if refusal is not None:
+        return refusal
+    entries = describe_broker(settings.config, settings.layers)
+    if STATUS_SETTING in (resource.configuration_keys or ()):
+        entries.append(told_entry(STATUS_SETTING, services.node_status.told_to(context.access), STATUS_MEANS))
+    return entries
 
 
 def _loggers(services: Services, name: str) -> list[ConfigEntry] | Verdict:

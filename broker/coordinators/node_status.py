@@ -1,0 +1,115 @@
+"""What a broker tells of itself: its release, its start, its traffic, and the groups on it that lag most.
+
+    a point of the traffic every `POINT_MS`, the lags of each sample ──▶ NodeStatus ──▶ JSON ──▶ the console of any node
+
+The lag exporter takes the points. They are lost with the node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
+
+from moldau import __version__
+from moldau.security.access import Access, AclOperation, ResourceKind
+
+STATUS_SETTING: Final = "moldau.node"
+"""The name under which DescribeConfigs of a broker gives its status, if the request names it."""
+STATUS_MEANS: Final = "Release, start and traffic of the broker, and what lags most on it: JSON, for the console."
+POINT_MS: Final = 15_000
+POINTS: Final = 5
+"""The points that are kept: rates are those of the last minute."""
+LAGS_MAX: Final = 5
+
+
+class TrafficPoint(NamedTuple):
+    """The totals since the start of a broker at a time (ms) of the monotonic clock."""
+
+    at_ms: int
+    records_in: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorstLag:
+    """A partition of a group, and the records that the group has not read."""
+
+    group: str
+    topic: str
+    partition: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToldStatus:
+    """The status of a broker as it tells it. Rates are a second's, and None before the second point."""
+
+    version: str
+    started_ms: int
+    """By the wall clock; 0 if it is not known."""
+    records_in: float | None
+    bytes_in: float | None
+    bytes_out: float | None
+    lags: Sequence[WorstLag]
+    """The partitions that are furthest behind, one of each group, the furthest first."""
+
+    @classmethod
+    def from_json(cls, text: str) -> ToldStatus:
+        """Read what a broker has told."""
+        told = json.loads(text)
+        return cls(**{**told, "lags": [WorstLag(**each) for each in told["lags"]]})
+
+
+class NodeStatus:
+    """The status of this broker."""
+
+    def __init__(self) -> None:
+        self.started_ms = 0
+        self._points: deque[TrafficPoint] = deque(maxlen=POINTS)
+        self._lags: Sequence[WorstLag] = ()
+
+    def add_point(self, point: TrafficPoint) -> None:
+        """Take the totals at a time."""
+        self._points.append(point)
+
+    def set_lags(self, lags: Iterable[WorstLag]) -> None:
+        """Take the lags of a sample: of each group the partition that is furthest behind."""
+        self._lags = sorted((each for each in lags if each.records), key=lambda each: -each.records)
+
+    def told_to(self, access: Access) -> str:
+        """The status as the value of `STATUS_SETTING`, with the lags that a user may see.
+
+        DIVERGES: Apache Kafka has no such setting. It is given only to a request that names it, as the history of a
+        group is.
+        """
+
+        def may(kind: ResourceKind, name: str) -> bool:
+            return access.is_unrestricted or access.allows(AclOperation.DESCRIBE, kind, name, logs_denied=False)
+
+        lags: list[WorstLag] = []
+        for each in self._lags:
+            if len(lags) == LAGS_MAX:
+                break
+            if may(ResourceKind.GROUP, each.group) and may(ResourceKind.TOPIC, each.topic):
+                lags.append(each)
+        return json.dumps(asdict(ToldStatus(__version__, self.started_ms, *self._rates(), lags)))
+
+    def _rates(self) -> tuple[float | None, float | None, float | None]:
+        """Records in, bytes in and bytes out a second."""
+        if len(self._points) < 2:
+            return None, None, None
+        first, last = self._points[0], self._points[-1]
+        seconds = max(last.at_ms - first.at_ms, 1) / 1000
+
+        def rate(begin: int, end: int) -> float:
+            return round((end - begin) / seconds, 2)
+
+        return (
+            rate(first.records_in, last.records_in),
+            rate(first.bytes_in, last.bytes_in),
+            rate(first.bytes_out, last.bytes_out),
+        )
