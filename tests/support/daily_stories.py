@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.daily_command import DailyCommand
+from tests.support.daily_command import DailyCommand, Said
 from tests.support.daily_members import classic_member, member
 
 Facts = dict[str, Any]
@@ -266,6 +266,84 @@ def settings_and_status(run: DailyCommand, name: str) -> Facts:
 def setting_of(run: DailyCommand, kind: str, *words: str) -> str | None:
     said = run("config", "get", kind, *words, "--json")
     return said.rows[0]["value"] if said.status == 0 and said.rows else None
+
+
+def users_and_quotas(run: DailyCommand, name: str) -> Facts:
+    """Users made, changed, listed and deleted; quotas set, listed and removed; and each mistake."""
+    facts: Facts = {}
+    facts["made"] = run.done("user", "create", name, given="secret\n")
+    facts["again"] = failed(run("user", "create", name, given="secret\n"))
+    facts["second mechanism"] = run.done("user", "update", name, "--mechanism", "scram-sha-256", given="secret\n")
+    facts["listed"] = until(lambda: [row["mechanism"] for row in run.rows("user", "list", name)], BOTH)
+    facts["no password"] = failed(run("user", "create", f"{name}-2", given="\n"))
+    facts["no user"] = failed(run("user", "update", f"{name}x", given="secret\n"))
+    facts["no mechanism"] = failed(run("user", "create", f"{name}-2", "--mechanism", "PLAIN", given="secret\n"))
+    facts["few iterations"] = failed(run("user", "create", f"{name}-2", "--iterations", "1", given="secret\n"))
+    facts["would go"] = run.rows("user", "delete", name)
+    facts["one gone"] = run.rows("user", "delete", name, "--mechanism", "SCRAM-SHA-256", "--execute")
+    facts["one left"] = until(lambda: [row["mechanism"] for row in run.rows("user", "list", name)], BOTH[1:])
+    run.done("user", "delete", name, "--execute")
+    facts["none left"] = until(lambda: run("user", "list", name).status, 3)
+
+    of = ("--user", name)
+    facts["set"] = run.done("quota", "set", *of, "producer_byte_rate=1048576", "request_percentage=12.5")
+    run.done("quota", "set", *of, "--client-id", "loader", "consumer_byte_rate=5")
+    run.done("quota", "set", "--default-client-id", "controller_mutation_rate=10")
+    run.done("quota", "set", "--ip", "10.0.0.7", "connection_creation_rate=20")
+    facts["quotas"] = until(lambda: len(run.rows("quota", "list")), 5) and run.rows("quota", "list")
+    facts["shown"] = run.done("quota", "list", *of, "--client-id", "loader").splitlines()
+    facts["checked"] = run.done("quota", "set", *of, "producer_byte_rate=1", "--dry-run")
+    facts["unset"] = run.done("quota", "unset", *of, "producer_byte_rate", "request_percentage")
+    run.done("quota", "unset", *of, "--client-id", "loader", "consumer_byte_rate")
+    run.done("quota", "unset", "--default-client-id", "controller_mutation_rate")
+    run.done("quota", "unset", "--ip", "10.0.0.7", "connection_creation_rate")
+    facts["no quotas"] = until(lambda: run.rows("quota", "list"), [])
+    mistakes = {
+        "of nobody": ("producer_byte_rate=1",),
+        "no number": (*of, "producer_byte_rate=much"),
+        "unknown quota": (*of, "byte_rate=1"),
+        "two of a kind": (*of, "--default-user", "producer_byte_rate=1"),
+        "address and user": (*of, "--ip", "10.0.0.7", "connection_creation_rate=1"),
+        "no rate": (*of, "producer_byte_rate=-1"),
+    }
+    for mistake, words in mistakes.items():
+        said = run("quota", "set", *words)
+        facts[mistake] = [said.status, said.err.splitlines()[-1]]
+    return facts
+
+
+BOTH = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def placement(run: DailyCommand, name: str) -> Facts:
+    """What is said of moves and elections on a cluster of one broker."""
+    facts: Facts = {}
+    run.done("topic", "create", name, "-p", "2", "-r", "1")
+    until(lambda: len(run.rows("topic", "list", name)), 1)
+    (broker,) = (str(row["broker"]) for row in run.rows("cluster-status")[0]["brokers"])
+    facts["nothing moves"] = [run.done("reassign", "list"), run.done("reassign", "cancel")]
+    facts["there already"] = run.done("reassign", "move", name, "--brokers", broker)
+    facts["elected"] = run.done("elect", "preferred", name)
+    facts["has a leader"] = run.done("elect", "unclean", f"{name}:0")
+    mistakes = {
+        "too few brokers": ("reassign", "move", name, "--brokers", broker, "-r", "2"),
+        "unknown broker": ("reassign", "move", name, "--brokers", "77"),
+        "no ids": ("reassign", "move", name, "--brokers", "one"),
+        "no topic": ("reassign", "move", f"{name}x", "--brokers", broker),
+        "no partition": ("elect", "preferred", f"{name}:9"),
+        "nothing named": ("reassign", "move"),
+        "no file": ("reassign", "move", "--from-file", "/no/such/file"),
+        "no index": ("elect", "unclean", f"{name}:first"),
+    }
+    for mistake, words in mistakes.items():
+        facts[mistake] = failed(run(*words))
+    run.done("topic", "delete", name, "--execute")
+    return facts
+
+
+def failed(said: Said) -> list[object]:
+    """The exit status of a command that fails, and its sentence."""
+    return [said.status, said.failure]
 
 
 def until(look: Callable[[], Any], wanted: Any) -> Any:

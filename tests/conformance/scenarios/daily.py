@@ -38,10 +38,20 @@ def settings(box: Toolbox) -> None:
     box.facts |= daily_stories.settings_and_status(DailyCommand(box.bootstrap), box.name())
 
 
+def users(box: Toolbox) -> None:
+    box.facts |= daily_stories.users_and_quotas(DailyCommand(box.bootstrap), box.name())
+
+
+def placement(box: Toolbox) -> None:
+    box.facts |= daily_stories.placement(DailyCommand(box.bootstrap), box.name())
+
+
 DAILY_TOOL_SCENARIOS: Final = (
     ToolScenario("moldau-topics", "moldau topic makes, shows, alters, deletes; each mistake is one sentence", topics),
     ToolScenario("moldau-groups", "moldau group tells lag and resets groups of four kinds", groups),
     ToolScenario("moldau-records", "moldau produce and consume: formats, filters, ends, a group", records),
+    ToolScenario("moldau-users", "moldau user and quota: made, listed, removed; each mistake", users),
+    ToolScenario("moldau-placement", "moldau reassign and elect on one broker; each mistake", placement),
     ToolScenario("moldau-settings", "moldau config and cluster-status", settings),
 )
 

@@ -80,7 +80,12 @@ def test_the_story_of_the_readme(kafka: Namespace, tmp_path: Path) -> None:
 def test_the_commands_of_the_page_run_in_their_order(kafka: Namespace, tmp_path: Path) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     (tmp_path / "orders.csv").write_text(ORDERS)
-    places = {"orders.csv": str(tmp_path / "orders.csv"), "before.csv": str(tmp_path / "before.csv")}
+    (tmp_path / "password.txt").write_text("secret\n")
+    places = {
+        "password.txt": str(tmp_path / "password.txt"),
+        "orders.csv": str(tmp_path / "orders.csv"),
+        "before.csv": str(tmp_path / "before.csv"),
+    }
     first, groups, records, rest = re.split(r"\n## (?:Groups|Records|Settings.*)\n", PAGE.split("\n## What all")[0])
     (topic_made, *topics) = commands_of(first)
     run.done(*topic_made)

@@ -1,0 +1,1 @@
+"""What `moldau reassign` and `moldau elect` do: replicas and leaders of partitions."""

@@ -1,0 +1,219 @@
+"""What `moldau reassign` lists and changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from moldau.broker.cli.daily.client import Client, Partition
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, unknown, wrong
+from moldau.broker.cli.daily.placement.named import by_topic, named_partitions
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.broker.reasons.words import plural
+from moldau.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from moldau.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+)
+
+SHOWN: Final = ("topic", "partition", "replicas", "new_replicas")
+ONGOING: Final = ("topic", "partition", "replicas", "adding", "removing")
+LOOK_S: Final = 1.0
+"""The time (s) between two looks at the progress."""
+Plan = Mapping[Partition, Sequence[int] | None]
+"""The replicas of each partition, the preferred leader first; None cancels a move."""
+
+
+def list_moves(session: Session) -> int:
+    """`reassign list`."""
+    keys = list(named_partitions(session.client, session.arguments.names)) if session.arguments.names else None
+    rows = [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            "replicas": list(each.replicas),
+            "adding": list(each.adding_replicas),
+            "removing": list(each.removing_replicas),
+        }
+        for key, each in sorted(moves_of(session.client, keys).items())
+    ]
+    session.output.rows(rows, ONGOING, empty="no replica is moving")
+    return 0
+
+
+def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition, OngoingPartitionReassignment]:
+    """The moves that are not done, of some partitions or of all. Raises `Failure`."""
+    topics = None
+    if keys is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+            for name, indexes in by_topic(keys).items()
+        ]
+    request = ListPartitionReassignmentsRequest(timeout_ms=client.settings.request_timeout_ms, topics=topics)
+    reply = client.ask(request, ListPartitionReassignmentsResponse)
+    check(reply.error_code, reply.error_message, "the moves")
+    return {(topic.name, each.partition_index): each for topic in reply.topics for each in topic.partitions}
+
+
+def move(session: Session) -> int:
+    """`reassign move`: shows the plan, and begins it with `--execute`."""
+    given, client = session.arguments, session.client
+    if given.from_file is not None:
+        if given.names or given.brokers or given.replication_factor is not None:
+            wrong("--from-file has topics, brokers and replicas: leave out the others")
+        plan = plan_of_file(given.from_file)
+        found = named_partitions(client, [f"{name}:{index}" for name, index in plan]) if plan else {}
+    else:
+        if not given.names or not given.brokers:
+            wrong("name topics and --brokers, or give --from-file")
+        found = named_partitions(client, given.names)
+        brokers = _known_brokers(client, given.brokers)
+        replicas = {key: list(each.replica_nodes) for key, each in found.items()}
+        plan = spread(replicas, brokers, given.replication_factor)
+    now = {key: list(each.replica_nodes) for key, each in found.items()}
+    changes: Plan = {key: wanted for key, wanted in plan.items() if now.get(key) != wanted}
+    rows = [
+        {"topic": name, "partition": index, "replicas": now.get((name, index)), "new_replicas": wanted}
+        for (name, index), wanted in sorted(changes.items())
+    ]
+    session.output.rows(rows, SHOWN, empty="all replicas are there already")
+    if not given.execute:
+        session.note(DRY)
+        return 0
+    if changes:
+        _alter(client, changes)
+        session.output.say(f"{plural(len(changes), 'partition')}: the move has begun")
+        if given.wait:
+            _wait(session, list(changes))
+    return 0
+
+
+def cancel(session: Session) -> int:
+    """`reassign cancel`: shows the moves, and cancels them with `--execute`."""
+    given, client = session.arguments, session.client
+    keys = list(named_partitions(client, given.names)) if given.names else None
+    moves = moves_of(client, keys)
+    rows = [
+        {
+            "topic": name,
+            "partition": index,
+            "replicas": list(each.replicas),
+            "new_replicas": [broker for broker in each.replicas if broker not in each.adding_replicas],
+        }
+        for (name, index), each in sorted(moves.items())
+    ]
+    session.output.rows(rows, SHOWN, empty="no replica is moving")
+    if moves and given.execute:
+        _alter(client, dict.fromkeys(moves))
+    elif moves:
+        session.note(DRY)
+    return 0
+
+
+def _alter(client: Client, plan: Plan) -> None:
+    """Begin moves, or cancel them. Raises `Failure`, after those that the cluster takes have begun."""
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=client.settings.request_timeout_ms,
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[_reassigned(index, plan[name, index]) for index in indexes],
+            )
+            for name, indexes in by_topic(sorted(plan)).items()
+        ],
+    )
+    reply = client.ask(request, AlterPartitionReassignmentsResponse)
+    check(reply.error_code, reply.error_message, "the move")
+    all_of(
+        [
+            refused(each.error_code, each.error_message, f"partition {topic.name}:{each.partition_index}")
+            for topic in reply.responses
+            for each in topic.partitions
+            if each.error_code
+        ]
+    )
+
+
+def _reassigned(index: int, replicas: Sequence[int] | None) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
+
+
+def _wait(session: Session, keys: Sequence[Partition]) -> None:
+    """Say how many moves are done until all are. Ctrl-C ends the waiting, and not the moves."""
+    told = -1
+    while True:
+        done = len(keys) - len(moves_of(session.client, keys))
+        if done != told:
+            session.note(f"{done:,} of {plural(len(keys), 'partition')} moved")
+            told = done
+        if done == len(keys):
+            return
+        time.sleep(LOOK_S)
+
+
+def _known_brokers(client: Client, text: str) -> list[int]:
+    """Brokers of the cluster by their ids. Raises `WrongArguments` and `Failure`."""
+    try:
+        wanted = list(dict.fromkeys(int(each) for each in text.split(",")))
+    except ValueError:
+        raise WrongArguments(f"--brokers {text} are not ids such as 1,2,3") from None
+    for each in wanted:
+        if each not in client.brokers:
+            raise unknown("broker", str(each), map(str, client.brokers))
+    return wanted
+
+
+def spread(
+    replicas: Mapping[Partition, Sequence[int]], brokers: Sequence[int], factor: int | None
+) -> dict[Partition, list[int]]:
+    """The replicas of each partition on some brokers, `factor` of them or as many as there are.
+
+    Those that are on one of the brokers stay. The others go to the brokers with the fewest, and so does the preferred
+    leader. Raises `WrongArguments`.
+    """
+    counts = dict.fromkeys(brokers, 0)
+    leaders = dict.fromkeys(brokers, 0)
+    plan = {}
+    for key, now in replicas.items():
+        wanted = len(now) if factor is None else factor
+        if not 0 < wanted <= len(brokers):
+            raise WrongArguments(f"{key[0]}:{key[1]} cannot have {wanted} replicas on {plural(len(brokers), 'broker')}")
+        kept = sorted((each for each in now if each in counts), key=counts.__getitem__)[:wanted]
+        rest = sorted((each for each in brokers if each not in kept), key=counts.__getitem__)
+        chosen = [*kept, *rest[: wanted - len(kept)]]
+        chosen.sort(key=lambda broker: now.index(broker) if broker in now else len(now))
+        first = min(chosen, key=lambda broker: leaders[broker])
+        if now and now[0] in chosen and leaders[now[0]] == leaders[first]:
+            first = now[0]
+        chosen.remove(first)
+        plan[key] = [first, *chosen]
+        leaders[first] += 1
+        for each in plan[key]:
+            counts[each] += 1
+    return plan
+
+
+def plan_of_file(path: str) -> dict[Partition, list[int]]:
+    """The plan in a file of kafka-reassign-partitions.sh. Raises `WrongArguments`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+        plan = {
+            (str(each["topic"]), int(each["partition"])): [int(broker) for broker in each["replicas"]]
+            for each in told["partitions"]
+        }
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise WrongArguments(f"--from-file {path} is not a plan of kafka-reassign-partitions.sh: {problem}") from None
+    if len(plan) < len(told["partitions"]):
+        raise Failure(f"--from-file {path} names a partition twice")
+    return plan

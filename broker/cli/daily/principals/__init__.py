@@ -1,0 +1,1 @@
+"""What `moldau user` and `moldau quota` do."""

@@ -1,0 +1,167 @@
+"""What `moldau user` lists and changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moldau.broker.cli.daily.client import Client
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, check, unknown, wrong
+from moldau.broker.cli.daily.session import Session
+from moldau.broker.cli.daily.topic_changes import DRY
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from moldau.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+from moldau.security.sasl.scram.credential import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_MECHANISMS,
+    ScramMechanism,
+    new_salt,
+    salted_password,
+)
+
+SHOWN: Final = ("user", "mechanism", "iterations")
+
+
+def credentials_of(client: Client, names: list[str]) -> dict[str, dict[str, int]]:
+    """The iterations by mechanism of users, of all users for no name; a user without credentials is left out."""
+    users = [UserName(name=each) for each in dict.fromkeys(names)] or None
+    reply = client.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)
+    check(reply.error_code, reply.error_message, "the users")
+    found = {}
+    for each in reply.results:
+        if each.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+            continue
+        check(each.error_code, each.error_message, f"user {each.user}")
+        found[each.user] = {_name_of(info.mechanism): info.iterations for info in each.credential_infos}
+    return found
+
+
+def _name_of(code: int) -> str:
+    return next((name for name, each in SCRAM_MECHANISMS.items() if each == code), str(code))
+
+
+def list_users(session: Session) -> int:
+    """`user list`."""
+    names = session.arguments.names
+    found = credentials_of(session.client, names)
+    for name in names:
+        if name not in found:
+            raise unknown("user", name, credentials_of(session.client, []))
+    rows = [
+        {"user": user, "mechanism": mechanism, "iterations": iterations}
+        for user, credentials in sorted(found.items())
+        for mechanism, iterations in sorted(credentials.items())
+    ]
+    session.output.rows(rows, SHOWN, empty="there are no users: 'moldau user create NAME' makes one")
+    return 0
+
+
+def create(session: Session) -> int:
+    """`user create`."""
+    name = session.arguments.name
+    if name in credentials_of(session.client, [name]):
+        raise Failure(f"user {name} is there already: 'moldau user update {name}' changes the password")
+    return _upsert(session, "made")
+
+
+def update(session: Session) -> int:
+    """`user update`."""
+    name = session.arguments.name
+    if name not in credentials_of(session.client, [name]):
+        raise unknown("user", name, credentials_of(session.client, []))
+    return _upsert(session, "changed")
+
+
+def _upsert(session: Session, done: str) -> int:
+    given = session.arguments
+    mechanism = mechanism_of(given.mechanism)
+    if not ITERATIONS_MIN <= given.iterations <= ITERATIONS_MAX:
+        wrong(f"--iterations {given.iterations} must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    from os import urandom
+
+    salt = new_salt(urandom)
+    password = password_of(session)
+    upsertion = ScramCredentialUpsertion(
+        name=given.name,
+        mechanism=mechanism,
+        iterations=given.iterations,
+        salt=salt,
+        salted_password=salted_password(mechanism, password.encode(), salt, given.iterations),
+    )
+    _alter(session, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+    row = {"user": given.name, "mechanism": mechanism.mechanism_name, "iterations": given.iterations}
+    session.output.say(f"user {given.name} {done}: {mechanism.mechanism_name}, {given.iterations} iterations")
+    session.output.object(row)
+    return 0
+
+
+def delete(session: Session) -> int:
+    """`user delete`: shows the credentials, and deletes them with `--execute`."""
+    given = session.arguments
+    found = credentials_of(session.client, [given.name]).get(given.name)
+    if found is None:
+        raise unknown("user", given.name, credentials_of(session.client, []))
+    wanted = sorted(found)
+    if given.mechanism is not None:
+        wanted = [mechanism_of(given.mechanism).mechanism_name]
+        if wanted[0] not in found:
+            raise unknown("credential", f"{wanted[0]} of user {given.name}", found)
+    rows = [{"user": given.name, "mechanism": each, "iterations": found[each]} for each in wanted]
+    if given.execute:
+        deletions = [ScramCredentialDeletion(name=given.name, mechanism=SCRAM_MECHANISMS[each]) for each in wanted]
+        _alter(session, AlterUserScramCredentialsRequest(deletions=deletions))
+    session.output.rows(rows, SHOWN)
+    if not given.execute:
+        session.note(DRY)
+    return 0
+
+
+def _alter(session: Session, request: AlterUserScramCredentialsRequest) -> None:
+    reply = session.client.ask(request, AlterUserScramCredentialsResponse)
+    for each in reply.results:
+        check(each.error_code, each.error_message, f"user {each.user}")
+
+
+def mechanism_of(name: str) -> ScramMechanism:
+    """A mechanism by its name in any spelling. Raises `WrongArguments`."""
+    found = SCRAM_MECHANISMS.get(name.upper().replace("_", "-"))
+    if found is None:
+        raise WrongArguments(f"--mechanism {name}: the mechanisms are {', '.join(SCRAM_MECHANISMS)}")
+    return found
+
+
+def password_of(session: Session) -> str:
+    """The password: the first line of the file or of standard input, or what a terminal is asked for. Raises
+    `WrongArguments`.
+    """
+    import sys
+
+    path = session.arguments.password_file
+    if path is not None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                password = file.readline()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise WrongArguments(f"--password-file {path} cannot be read: {problem}") from None
+    elif sys.stdin.isatty():
+        from getpass import getpass
+
+        password = getpass("Password: ")
+        if getpass("Again: ") != password:
+            raise WrongArguments("the passwords differ")
+    else:
+        password = sys.stdin.readline()
+    password = password.rstrip("\r\n")
+    if not password:
+        raise WrongArguments("the password is empty: give it in the first line of --password-file or of standard input")
+    return password
