@@ -27,7 +27,8 @@ class MetadataLog:
         self._replay, self._quorum = Replay(), QuorumDescription()
         if data is not None:
             self._replay, self._quorum = load_snapshot(data, snapshot)
-        self.end_offset, self._epoch = snapshot
+        self.end_offset, self.epoch = snapshot
+        """The end, and the epoch of the last record before it."""
         self._last_ms = 0
 
     @property
@@ -59,11 +60,11 @@ class MetadataLog:
             image.snapshot_records(),
             self._quorum,
             metadata_version=image.features.metadata_version,
-            epoch=self._epoch,
+            epoch=self.epoch,
             last_contained_ms=self._last_ms,
             now_ms=now_ms,
         )
-        return MetadataSnapshot(self.end_offset, self._epoch, b"".join(batches))
+        return MetadataSnapshot(self.end_offset, self.epoch, b"".join(batches))
 
     def _replay_batch(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         records = records_of(data, position, header)
@@ -74,5 +75,5 @@ class MetadataLog:
             values = (decode_record(record.value) for record in records if record.value is not None)
             end = Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
             self._replay.replay(values, end)
-        self.end_offset, self._epoch = header.next_offset, header.partition_leader_epoch
+        self.end_offset, self.epoch = header.next_offset, header.partition_leader_epoch
         self._last_ms = max(self._last_ms, header.max_timestamp)

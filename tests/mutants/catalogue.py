@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.access import ACCESS_MUTANTS
+from tests.mutants.backups import BACKUP_MUTANTS
 from tests.mutants.compaction import COMPACTION_MUTANTS
 from tests.mutants.console import CONSOLE_MUTANTS
 from tests.mutants.conversions import CONVERSION_MUTANTS
@@ -704,6 +705,7 @@ MUTANTS: Final = (
     *CONSOLE_MUTANTS,
     *ERASURE_MUTANTS,
     *RESTORE_MUTANTS,
+    *BACKUP_MUTANTS,
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,

@@ -17,12 +17,15 @@ EPILOG: Final = f"""\
 examples:
   moldau backup /backups/prod --path /var/lib/moldau
   moldau backup s3://bucket/prod --path /data/1,/data/2,/data/3 --keep 14 --max-bytes-per-second 50000000
+  moldau backup /backups/prod -b broker1:9092 --command-config admin.properties
   moldau backup /backups/prod --list
   moldau backup /backups/prod --verify
   moldau backup /backups/prod --verify 20261129T221701Z-1
 
 --path names log directories of Moldau or of Apache Kafka, of running or stopped nodes: enough that each partition and
-the metadata log are in one of them. They are read, never written. A backup that was killed goes on when it is taken
+the metadata log are in one of them. They are read, never written. Without it the brokers are asked, and the leader of
+the controllers for the metadata: the user needs READ on all topics, DESCRIBE and CLUSTER_ACTION on the cluster. A
+backup that was killed goes on when it is taken
 again. {EXIT_STATUSES}"""
 
 
@@ -34,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--list", action="store_true", help="show the backups in the store")
     action.add_argument(
         "--verify", nargs="?", const="latest", metavar="ID", help="read and check all of a backup (default: the newest)"
+    )
+    parser.add_argument(
+        "--bootstrap-controller",
+        metavar="HOST:PORT",
+        help="controllers of the cluster, if the brokers do not say how they are reached",
     )
     taking = parser.add_argument_group("taking a backup")
     taking.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N backups afterwards")

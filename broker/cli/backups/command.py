@@ -21,6 +21,7 @@ from moldau.broker.cli.daily.failures import (
     EXIT_UNREACHABLE,
     Failure,
     WrongArguments,
+    refused,
 )
 from moldau.broker.cli.daily.output import Output
 from moldau.broker.cli.invocation import Invocation
@@ -35,6 +36,7 @@ from moldau.storage.tiered.port import (
     StorageUnavailable,
     WrongCluster,
 )
+from moldau.tables.client.cluster import RefusedByBroker
 from moldau.tables.refusals import Refused
 
 STATUSES: Final[dict[type[Exception], int]] = {
@@ -116,6 +118,8 @@ def failures(store: str) -> Iterator[None]:
         yield
     except RemoteStorageError as problem:
         raise Failure(f"{store}: {problem}{REMEDIES.get(type(problem), '')}", status=_status_of(problem)) from None
+    except RefusedByBroker as problem:
+        raise refused(problem.code, None, problem.what) from None
     except (Refused, CorruptCheckpoint, MalformedMessage, DamagedLog) as problem:
         raise Failure(str(problem)) from None
     except OSError as problem:

@@ -12,7 +12,10 @@ from moldau.backup.throttle import Throttle
 from moldau.broker.cli.backups.command import BackupCommand, positive
 from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import size_text
+from moldau.broker.cli.daily.settings import client_properties
 from moldau.broker.reasons.words import duration_text, plural
+from moldau.tables.client.settings import Address, address_of
+from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     from moldau.backup.sources.port import Source
@@ -47,12 +50,34 @@ async def take(command: BackupCommand) -> int:
 def _source(command: BackupCommand) -> Source:
     given = command.arguments
     if given.path is None:
-        raise WrongArguments("say what to back up: --path names the log directories")
+        return _cluster(command)
+    if given.bootstrap_server is not None or given.bootstrap_controller is not None:
+        raise WrongArguments("--path reads directories and asks no broker: leave out --bootstrap-server")
     from moldau.backup.sources.directories import DirectorySource
     from moldau.storage.files.local_files import LocalFiles
 
     paths = [each.rstrip("/") or "/" for each in given.path.split(",") if each]
     return DirectorySource(LocalFiles(), paths, command.now_ms)
+
+
+def _cluster(command: BackupCommand) -> Source:
+    """The running cluster that the arguments name. Raises `Failure`, which says why it cannot be reached."""
+    from moldau.backup.sources.cluster import ClusterSource
+    from moldau.broker.cli.daily.client import Client
+
+    settings = client_properties(command.arguments, command.invocation)
+    with Client(settings) as client:
+        client.repeated("the cluster", lambda: client.topics([]))
+    controllers = [address(each) for each in (command.arguments.bootstrap_controller or "").split(",") if each]
+    return ClusterSource(settings, controllers, command.now_ms)
+
+
+def address(text: str) -> Address:
+    """An address of `--bootstrap-controller`. Raises `WrongArguments`."""
+    try:
+        return address_of(text.strip())
+    except Refused:
+        raise WrongArguments(f"--bootstrap-controller {text} is not of the form host:port") from None
 
 
 def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[Progress], None]:

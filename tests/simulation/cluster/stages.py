@@ -278,9 +278,20 @@ FIRST_STORIES: Final = (
     "tests/unit/broker/metadata/test_active_controller.py",
     "tests/unit/broker/replicas/test_roles_in_turns.py",
     "tests/unit/broker/console/test_search.py",
-    *(f"tests/unit/backup/test_{name}.py" for name in ("settling", "restoring", "cluster_image")),
+    *(
+        f"tests/unit/backup/{name}.py"
+        for name in (
+            "test_cutting",
+            "test_taking",
+            "test_keeping",
+            "sources/test_directories",
+            "test_settling",
+            "test_restoring",
+            "test_cluster_image",
+        )
+    ),
 )
-"""One second each, those of derived files, of the search and of settling five."""
+"""One second each, those of derived files, of the search, of log directories and of settling five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (

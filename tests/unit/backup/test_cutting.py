@@ -33,8 +33,9 @@ def test_the_pieces_have_the_bytes_of_the_log(read_size: int, piece_size: int) -
         assert (each.piece.size, each.piece.crc32c) == (len(data), crc32c(data, 0))
 
 
-def test_nothing_beyond_the_end_is_taken() -> None:
-    log = MemoryLog("t", batches(0, 40))
+@pytest.mark.parametrize("read_size", [1, 1 << 20])
+def test_nothing_beyond_the_end_is_taken(read_size: int) -> None:
+    log = MemoryLog("t", batches(0, 40), read_size=read_size)
     for end in range(0, 40, 2):
         assert content(cut(log, 0, end)) == b"".join(batches(0, end))
 

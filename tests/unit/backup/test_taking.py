@@ -69,11 +69,15 @@ def test_a_topic_that_was_made_again_is_copied_anew() -> None:
 
 
 def test_a_log_whose_history_changed_is_copied_anew() -> None:
-    """After an unclean election other batches are at offsets that an earlier backup has."""
-    bucket = SimulatedBucket()
-    backed_up(bucket, MemoryLog("orders", [*batches(0, 40), *batches(40, 60, epoch=1)]))
-    log = MemoryLog("orders", [*batches(0, 40), *batches(40, 80, epoch=2, value=b"other")])
-    assert restored(bucket, backed_up(bucket, log).manifest)["orders-0"] == log.log
+    """After an unclean election other batches are at offsets that an earlier backup has: of the epoch that it has last,
+    the log has nothing or less.
+    """
+    for shared in (40, 44):
+        bucket = SimulatedBucket()
+        backed_up(bucket, MemoryLog("orders", [*batches(0, 40), *batches(40, 60, epoch=1)]))
+        same = [*batches(0, 40), *batches(40, shared, epoch=1)]
+        log = MemoryLog("orders", [*same, *batches(shared, 80, epoch=2, value=b"other")])
+        assert restored(bucket, backed_up(bucket, log).manifest)["orders-0"] == log.log
 
 
 def test_a_log_that_is_shorter_now_keeps_what_it_has() -> None:

@@ -138,6 +138,9 @@ def test_each_mistake_is_one_sentence(cluster: Cluster, run: DailyCommand, store
     assert "there are no backups here" in refused(3, str(store), "--list")
     assert "there are no backups here" in refused(3, str(store), "--verify")
     assert "no node has formatted" in refused(1, str(store), "--path", str(tmp_path))
+    assert "leave out --bootstrap-server" in refused(2, str(store), "--path", given, "-b", "127.0.0.1:1")
+    assert "no broker answers at 127.0.0.1:1" in refused(5, str(store), "-b", "127.0.0.1:1")
+    assert "--bootstrap-controller x is not" in refused(2, str(store), "--bootstrap-controller", "x")
     assert "--keep 0 is not a number above 0" in refused(2, str(store), "--path", given, "--keep", "0")
     assert not list(store.iterdir())
 

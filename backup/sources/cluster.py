@@ -1,0 +1,151 @@
+"""A running cluster as the source of a backup: its leaders are asked over Kafka's protocol, as a consumer asks that
+reads everything, aborted transactions and markers too.
+
+    Fetch ─▶ stored bytes      ListOffsets ─▶ log start, high watermark      OffsetForLeaderEpoch ─▶ does an earlier
+    backup still agree         the quorum ─▶ metadata (quorum.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moldau.backup.manifest import PartitionKey
+from moldau.backup.sources.order import rounds_of
+from moldau.backup.sources.port import Asked, LogStartMoved
+from moldau.backup.sources.quorum import QuorumClient
+from moldau.kraft.image.topics import TopicsImage
+from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from moldau.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from moldau.tables.client.cluster import EARLIEST, LATEST, Cluster, RefusedByBroker, TransientError, check_error
+from moldau.tables.client.settings import Address, ConnectionSettings
+from moldau.tables.refusals import DataLost, Refused
+
+FETCH_SIZE: Final = 4 << 20
+"""Bytes of a reply; one batch may be larger."""
+FETCH_VERSION: Final = 17
+BY_ID: Final = 13
+"""The first version of Fetch that names the ids of topics."""
+WAIT_MS: Final = 500
+CONSUMER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLog:
+    """The `SourceLog` of a partition, and its `LogReader`."""
+
+    cluster: Cluster
+    key: PartitionKey
+    start_offset: int
+    end_offset: int
+
+    @property
+    def place(self) -> str:
+        return f"the leader of {self.key}"
+
+    def has(self, epoch: int, end_offset: int) -> bool:
+        if epoch < 0:
+            return False
+        found = self.cluster.retry(str(self.key), lambda: self._ask_epoch(epoch))
+        return found.leader_epoch == epoch and found.end_offset >= end_offset
+
+    def open(self) -> ClusterLog:
+        return self
+
+    def close(self) -> None:
+        """Do nothing: the connection is that of all logs."""
+
+    def read(self, offset: int, taken: int) -> bytes:
+        """See `LogReader.read`. Raises `Refused` too, `DataLost` if the log is shorter than it was."""
+        return self.cluster.retry(str(self.key), lambda: self._fetch(offset))
+
+    def _fetch(self, offset: int) -> bytes:
+        leader = self.cluster.leader_of((self.key.topic, self.key.partition))
+        partition = FetchPartition(partition=self.key.partition, fetch_offset=offset, partition_max_bytes=FETCH_SIZE)
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_SIZE,
+            topics=[FetchTopic(topic=self.key.topic, topic_id=self.key.topic_id, partitions=[partition])],
+        )
+        reply = leader.ask(request, FetchResponse, FETCH_VERSION, wait_ms=WAIT_MS)
+        check_error(reply.error_code, str(self.key))
+        return self._records(offset, reply.responses[0].partitions[0])
+
+    def _records(self, offset: int, answer: PartitionData) -> bytes:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            place = (self.key.topic, self.key.partition)
+            start_offset = self.cluster.offsets_at([place], EARLIEST)[place]  # The answer need not tell it.
+            if offset < start_offset:
+                raise LogStartMoved(start_offset)
+            raise DataLost(f"{self.key}: the log ends before offset {offset} now: an unclean election cut it")
+        check_error(answer.error_code, str(self.key))
+        records = answer.records
+        if isinstance(records, bytes | bytearray | memoryview) and records:
+            return bytes(records)
+        if answer.high_watermark < self.end_offset:
+            raise TransientError(f"{self.key}: the high watermark is {answer.high_watermark} yet")
+        return b""
+
+    def _ask_epoch(self, epoch: int) -> EpochEndOffset:
+        leader = self.cluster.leader_of((self.key.topic, self.key.partition))
+        wanted = OffsetForLeaderPartition(partition=self.key.partition, leader_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic=self.key.topic, partitions=[wanted])
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=[topic])
+        reply = leader.ask(request, OffsetForLeaderEpochResponse, 4)
+        answer = reply.topics[0].partitions[0]
+        check_error(answer.error_code, str(self.key))
+        return answer
+
+
+class ClusterSource:
+    """The `Source` of a running cluster."""
+
+    readers_max = 1
+    """A client has one request in flight."""
+
+    def __init__(self, settings: ConnectionSettings, controllers: Sequence[Address], now_ms: Callable[[], int]) -> None:
+        """Raises `Refused` if no broker answers."""
+        self._cluster = Cluster(settings)
+        self._quorum = QuorumClient(self._cluster, controllers)
+        self._now_ms = now_ms
+        self._cluster.topics(())
+        if self._cluster.cluster_id is None:
+            raise Refused("the brokers have no cluster id")
+        self.cluster_id = self._cluster.cluster_id
+
+    def ask(self) -> Asked:
+        """See `Source.ask`. Raises `Refused` and `MalformedMessage`."""
+        began_ms = self._now_ms()
+        metadata = self._quorum.metadata()
+        topics = metadata.image.topics
+        logs: list[ClusterLog] = []
+        for names in rounds_of(topic.name for topic in topics.by_id.values()):
+            logs += self._logs(topics, names)
+        return Asked(began_ms, self._now_ms(), metadata.snapshot(began_ms), logs)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def _logs(self, topics: TopicsImage, names: Sequence[str]) -> list[ClusterLog]:
+        if not names:
+            return []
+        missing = [name for name in names if name not in self._cluster.topics(names)]
+        if missing:
+            raise RefusedByBroker(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {missing[0]} cannot be described")
+        found = [topic for name in names if (topic := topics.by_name(name)) is not None]
+        keys = [(topic.name, number) for topic in found for number in sorted(topic.partitions)]
+        starts, ends = (self._cluster.offsets_at(keys, each) for each in (EARLIEST, LATEST))
+        ids = {topic.name: topic.id for topic in found}
+        return [
+            ClusterLog(self._cluster, PartitionKey(name, ids[name], number), starts[name, number], ends[name, number])
+            for name, number in keys
+        ]
