@@ -17,14 +17,14 @@ from moldau.protocol.messages.offset_commit import (
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.security.access import AclOperation, ResourceKind, Unrestricted
 from tests.support.console_client import SETTINGS, get, json_of
+from tests.support.coordinators import until_coordinated
 from tests.support.node import Client, Node, serve_and
-from tests.support.transactional_producer import coordinator
 
 BROKER = 4
 
 
 async def commit(client: Client, group: str, topic: str, offset: int) -> None:
-    await coordinator(client, group, 0)
+    await until_coordinated(client.ask, group)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = OffsetCommitRequest(
         group_id=group,
