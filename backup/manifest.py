@@ -7,14 +7,15 @@ expects, and raises `CorruptObject` if it differs. Fields that this version does
      "ended_ms": …, "metadata": {"end_offset": …, "epoch": …, "size": …, "crc32c": "…"},
      "topics": [{"name": "orders", "topic_id": "…", "partitions": [
         {"partition": 0, "start_offset": …, "end_offset": …, "last_epoch": …,
-         "pieces": [[first offset, end offset, size, "crc32c", largest timestamp], …]}]}]}
+         "pieces": [[first offset, end offset, size, "crc32c", largest timestamp], …]}]}],
+     "decided": {"0": …}}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike
@@ -102,6 +103,9 @@ class Manifest:
     metadata: MetadataPiece
     topics: tuple[TopicBackup, ...]
     """By name."""
+    decided: Mapping[int, int] = field(default_factory=dict)
+    """The ends of the partitions of `__transaction_state` before any other log was asked for its own: what was decided
+    below them has all its records in the backup. Empty if the source could not ask for them first."""
 
     def partitions(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
         """All partitions, in order."""
@@ -133,6 +137,7 @@ class Manifest:
                 }
                 for topic in self.topics
             ],
+            "decided": {str(partition): offset for partition, offset in self.decided.items()},
         }
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
@@ -148,6 +153,7 @@ def decode_manifest(key: str, data: BytesLike) -> Manifest:
         ended_ms=fields.get("ended_ms", number_of),
         metadata=fields.get("metadata", _metadata_of),
         topics=fields.get("topics", _topics_of),
+        decided=fields.optional("decided", _decided_of, {}),
     )
     for partition, each in manifest.partitions():
         problem = _problem_of(each)
@@ -207,6 +213,10 @@ def _piece_of(value: Any) -> Piece:
 def _metadata_of(fields: Any) -> MetadataPiece:
     end_offset, epoch, size = (number_of(fields[name]) for name in ("end_offset", "epoch", "size"))
     return MetadataPiece(end_offset, epoch, size, _crc_of(fields["crc32c"]))
+
+
+def _decided_of(fields: Any) -> dict[int, int]:
+    return {int(partition): number_of(offset) for partition, offset in fields.items()}
 
 
 def _list_of(value: object) -> list[Any]:

@@ -273,7 +273,7 @@ class _Restoring:
         partition = key.topic, key.partition
         observed: ObservedLog | ObservedStates
         if key.topic == STATES_TOPIC:
-            decided = backup.end_offset if self._is_sure else None
+            decided = backup.end_offset if self._is_sure else self._manifest.decided.get(key.partition)
             observed = self._states[key.partition] = ObservedStates(
                 key.partition, backup.end_offset, decided, self._moment
             )

@@ -221,6 +221,7 @@ class _Run:
             self._shell.now_ms(),
             self._metadata,
             tuple(topics),
+            asked.decided,
         )
 
     def _progress(self) -> Progress:

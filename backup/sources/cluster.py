@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.backup.manifest import PartitionKey
-from moldau.backup.sources.order import rounds_of
+from moldau.backup.sources.order import TRANSACTIONS, rounds_of
 from moldau.backup.sources.port import Asked, LogStartMoved
 from moldau.backup.sources.quorum import QuorumClient
 from moldau.kraft.image.topics import TopicsImage
@@ -127,15 +127,17 @@ class ClusterSource:
         began_ms = self._now_ms()
         metadata = self._quorum.metadata()
         topics = metadata.image.topics
+        decided = {log.key.partition: log.end_offset for log in self._logs(topics, [TRANSACTIONS])}
         logs: list[ClusterLog] = []
         for names in rounds_of(topic.name for topic in topics.by_id.values()):
             logs += self._logs(topics, names)
-        return Asked(began_ms, self._now_ms(), metadata.snapshot(began_ms), logs)
+        return Asked(began_ms, self._now_ms(), metadata.snapshot(began_ms), logs, decided)
 
     def close(self) -> None:
         self._cluster.close()
 
     def _logs(self, topics: TopicsImage, names: Sequence[str]) -> list[ClusterLog]:
+        names = [name for name in names if topics.by_name(name) is not None]
         if not names:
             return []
         missing = [name for name in names if name not in self._cluster.topics(names)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from moldau.backup.manifest import PartitionKey
@@ -74,6 +75,8 @@ class Asked(NamedTuple):
     asked_ms: int
     metadata: MetadataSnapshot
     logs: Sequence[SourceLog]
+    decided: Mapping[int, int] = MappingProxyType({})
+    """See `Manifest.decided`."""
 
 
 class Source(Protocol):

@@ -120,6 +120,11 @@ class JsonFields:
         except (ValueError, TypeError, KeyError, AttributeError):
             raise CorruptObject(f"{self._key}: the field {name} is {self._fields[name]!r:.80}") from None
 
+    def optional(self, name: str, convert: Callable[[object], T], default: T) -> T:
+        """The field, or this value if there is none."""
+        is_there = isinstance(self._fields, dict) and name in self._fields
+        return self.get(name, convert) if is_there else default
+
 
 def number_of(value: object) -> int:
     """Converter of a number, for `JsonFields.get`; it raises ValueError, as the other converters do."""

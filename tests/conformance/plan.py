@@ -20,6 +20,7 @@ from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
 from tests.conformance.scenarios.release_directories import RELEASE_DIRECTORY_SCENARIOS
+from tests.conformance.scenarios.restored_directories import RESTORED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
 from tests.conformance.scenarios.secured_changes import SECURED_CHANGE_SCENARIOS
 from tests.conformance.scenarios.secured_clusters import SECURED_CLUSTER_SCENARIOS
@@ -47,6 +48,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *DIRECTORY_SCENARIOS,
     *RELEASE_DIRECTORY_SCENARIOS,
     *TRANSACTION_DIRECTORY_SCENARIOS,
+    *RESTORED_DIRECTORY_SCENARIOS,
     *COMPACTED_DIRECTORY_SCENARIOS,
     *TIERED_DIRECTORY_SCENARIOS,
     *COMPACTED_TIER_SCENARIOS,

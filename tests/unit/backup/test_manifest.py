@@ -35,6 +35,7 @@ MANIFEST = Manifest(
             ),
         ),
     ),
+    decided={0: 44},
 )
 
 
@@ -44,6 +45,10 @@ def with_partition(partition: PartitionBackup) -> Manifest:
 
 def test_what_is_written_is_read() -> None:
     assert decode_manifest("k", MANIFEST.encode()) == MANIFEST
+
+
+def test_a_manifest_of_a_source_that_could_not_ask_first_decides_nothing() -> None:
+    assert decode_manifest("k", MANIFEST.encode().replace(b'"decided"', b'"other"')).decided == {}
 
 
 def test_the_size_is_that_of_all_objects() -> None:

@@ -136,14 +136,20 @@ def snapshot(logs: dict[TopicPartition, list[bytes]]) -> Iterator[bytes]:
     )
 
 
-def history(seed: int, pause: int = 12) -> tuple[World, Vector, Store]:
+def history(seed: int, pause: int = 12, *, asks_first: bool = False) -> tuple[World, Vector, Store]:
     world = World(seed)
     world.run(250)
     vector = ask(world, pause)
     world.run(30)
     logs = {key: list(batches_below(world.logs[key], end)) for key, end in vector.ends.items()}
     logs |= {(STATES, index): list(batches_below(world.states[index], end)) for index, end in vector.states.items()}
-    return world, vector._replace(decided=dict.fromkeys(vector.states)), Store(logs, vector.first_ms, vector.last_ms)
+    store = Store(logs, vector.first_ms, vector.last_ms)
+    if asks_first:
+        store.manifest = replace(
+            store.manifest, decided={index: end for index, end in vector.decided.items() if end is not None}
+        )
+        return world, vector, store
+    return world, vector._replace(decided=dict.fromkeys(vector.states)), store
 
 
 def stored_batches(files: MemoryFiles, directory: str) -> list[bytes]:
@@ -156,9 +162,10 @@ def stored_batches(files: MemoryFiles, directory: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.parametrize("asks_first", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_every_replica_has_the_settled_log(seed: int) -> None:
-    world, vector, store = history(seed)
+def test_every_replica_has_the_settled_log(seed: int, asks_first: bool) -> None:
+    world, vector, store = history(seed, asks_first=asks_first)
     expected = Restored(world, vector, moment_of(store.manifest, None), {})
 
     report, files = store.restore()
