@@ -21,6 +21,7 @@ from tests.mutants.log_transactions import LOG_TRANSACTION_MUTANTS
 from tests.mutants.metadata import METADATA_MUTANTS
 from tests.mutants.mutant import Hunt as Hunt
 from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.other_brokers import OTHER_BROKER_MUTANTS
 from tests.mutants.restores import RESTORE_MUTANTS
 from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
 from tests.mutants.sent_files import SENT_FILE_MUTANTS
@@ -709,6 +710,7 @@ MUTANTS: Final = (
     *TIERING_MUTANTS,
     *ACCESS_MUTANTS,
     *SECURITY_RECORD_MUTANTS,
+    *OTHER_BROKER_MUTANTS,
     *UNSEEN_MUTANTS,
     *FILE_MUTANTS,
     *TURN_MUTANTS,

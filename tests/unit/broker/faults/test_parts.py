@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from moldau.broker.faults.fault import Scope
 from moldau.broker.faults.parts import part_of
+from moldau.broker.faults.requests import refused_named
+from moldau.broker.network.route import RequestContext
+from moldau.broker.runtime.pending import when_ready
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from moldau.protocol.messages.delete_groups import DeleteGroupsRequest
+from moldau.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from moldau.protocol.messages.describe_groups import DescribeGroupsRequest
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
@@ -88,3 +93,24 @@ def test_elements_with_topics_inside_are_divided() -> None:
 
     assert told(X) == [[("x", ["t", "u"])], [("y", ["u"])]]
     assert told(Scope(topic="t")) == [[("x", ["t"])], [("x", ["u"]), ("y", ["u"])]]
+
+
+def test_only_the_rest_of_a_request_has_its_effect() -> None:
+    handled: list[list[str]] = []
+
+    def handle(context: RequestContext, request: object) -> object:
+        assert isinstance(request, DeleteGroupsRequest)
+        handled.append(request.groups_names)
+        return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name) for name in request.groups_names])
+
+    answers: list[Any] = []
+    context = cast("RequestContext", SimpleNamespace(version=2))
+    request = DeleteGroupsRequest(groups_names=["g", "h"])
+    answer = refused_named(G, ErrorCode.NOT_COORDINATOR, handle, context, request, lambda topic_id: None)
+    when_ready(answer, answers.append)
+    assert handled == [["h"]]
+    (response,) = answers
+    assert [(each.group_id, each.error_code) for each in response.results] == [
+        ("h", ErrorCode.NONE),
+        ("g", ErrorCode.NOT_COORDINATOR),
+    ]
