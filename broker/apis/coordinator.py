@@ -116,8 +116,8 @@ def describe_groups(
     not_described: Callable[[str, ErrorCode], Any],
     refuse: Callable[[str, ErrorCode], Any] | None = None,
 ) -> Pending[Any]:
-    """Describe each group of a request by its machine, if the feature is on. `refuse`: the description if the machine
-    is not here, if that is another one.
+    """Describe each group of a request by its machine, if the feature is on. The reply waits for the writes before it.
+    `refuse`: the description if the machine is not here, if that is another one.
     """
     is_on = services.cluster.image.features.levels.get(feature, 0) > 0
 

@@ -5,6 +5,8 @@ AlterConfigs (API key 33, versions 0-2; KIP-133): replaces all overrides of a re
 1: throttled replies come before the wait (KIP-219) · 2: tagged fields (KIP-482).
 IncrementalAlterConfigs (API key 44, versions 0-1; KIP-339, KIP-412): sets, deletes and extends single settings.
 1: tagged fields (KIP-482).
+
+DIVERGES: Apache Kafka 4.3.1 treats two alterations of one resource in another way; here both are refused.
 """
 
 from __future__ import annotations

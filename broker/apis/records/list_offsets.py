@@ -196,7 +196,7 @@ def _answer(
         end_offset = partition.last_stable_offset if is_committed else partition.high_watermark
     answer = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
     # The high watermark counts also if the consumer reads to the last stable offset: a transaction may stay open.
-    # A new leader does not know yet up to where its log is committed: an offset from it could later decrease.
+    # A new leader does not know yet how much of its log is committed: an offset from it could later decrease.
     is_behind = is_consumer and partition.high_watermark < leadership.epoch_start_offset
     if requested.timestamp == LATEST and is_behind:
         return _refused(requested, ErrorCode.OFFSET_NOT_AVAILABLE)

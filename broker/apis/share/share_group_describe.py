@@ -1,7 +1,4 @@
-"""ShareGroupDescribe (API key 77, version 1; KIP-932): members, epochs and assignments of share groups.
-
-The reply tells only what is committed: it waits for the writes before it.
-"""
+"""ShareGroupDescribe (API key 77, version 1; KIP-932): members, epochs and assignments of share groups."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from moldau.broker.config.log_levels import LOGGERS
+from moldau.protocol.messages import alter_configs as altering
 from moldau.protocol.messages import describe_configs as describing
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -134,10 +135,25 @@ def test_answers_of_node_and_controller_keep_the_order_of_the_request() -> None:
 
 
 def test_a_resource_named_twice_is_refused_twice() -> None:
+    twice = (42, "Each resource must appear at most once.")
+
     async def story(node: Node) -> None:
         client = await node.connect()
         once = Asked(LOGGER, "1", [(QUORUM, SET, "ERROR")])
-        assert await alter(client, once, once) == [(42, "Each resource must appear at most once.")] * 2
+        assert await alter(client, once, once) == [twice] * 2
+        for name in "tu":
+            await client.create(name)
+        t, u = (Asked(TOPIC, name, [("retention.ms", SET, "70000")]) for name in "tu")
+        assert await alter(client, t, u, t) == [twice, (0, None), twice]
+        other_broker = Asked(BROKER, "9", [("log.retention.ms", SET, "70000")])
+        assert await alter(client, other_broker, other_broker) == [twice] * 2
+        # Apache Kafka 4.3.1 differs.
+        replaced = [
+            altering.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[])
+            for name in ("t", "u", "t")
+        ]
+        reply = await client.ask(altering.AlterConfigsRequest(resources=replaced, validate_only=False), 2)
+        assert [(each.error_code, each.error_message) for each in reply.responses] == [twice, (0, None), twice]
 
     serve_and(story)
 
