@@ -1,4 +1,4 @@
-"""The brokers that are measured, side by side: this checkout's, and Apache Kafka where Java and its jars are."""
+"""The brokers that are measured side by side: this checkout's, and Apache Kafka if Java and its jars are installed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DESCRIPTION: Final = """\
 Run a node until SIGTERM or Ctrl-C.
 
 Without a file: a ready node of one, broker and controller, on 127.0.0.1:9092 (controller on 9093). It formats its own
-directory where that is empty. Started on a terminal, it has a console on http://127.0.0.1:9464.
+directory if that is empty. Started on a terminal, it has a console on http://127.0.0.1:9464.
 With a file: the node that the file describes; its directories must have been prepared with 'moldau format'.
 With --cores: so many broker processes in place of one, of consecutive ids and ports (docs/cores.md).
 
@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--greeting",
         choices=("text", "json", "none"),
-        help="what to say when the node serves: text (the default where the log goes to a terminal), one JSON object on"
+        help="what to say when the node serves: text (the default if the log goes to a terminal), one JSON object on"
         " the standard output (its fields: docs/start.md), or none",
     )
     parser.add_argument("--log-format", choices=("text", "json"), help="the form of the log; moldau.log.format")
@@ -335,7 +335,7 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
         yield "quorum", addresses_text(report.controller_listeners)
     yield "data", ", ".join(report.data)
     yield "metrics", report.metrics or "off (--override moldau.http.listener=http://127.0.0.1:9464 turns them on)"
-    yield "console", report.console or "off (--override moldau.console=true turns it on, where the metrics are on)"
+    yield "console", report.console or "off (--override moldau.console=true turns it on, if the metrics are on)"
     yield "found", f"{recovery_text(report)}; serving after {duration(report.start_ms / 1000)}"
     first = next(iter(report.listeners.values()), None)
     if first is not None:

@@ -256,7 +256,7 @@ def add_audit(jobs: Jobs) -> None:
         "offsets and those that are missing, the indexes beside the segment, the objects against their manifests, and "
         "the batches of a remote segment against the local ones. Replicas of different histories, indexes and objects "
         "without their segment, and partitions that are in no place are reported too. Offsets that compaction has "
-        "cleaned are not compared between the tiers. The exit status is 0 where all is well, and 1 where something is "
+        "cleaned are not compared between the tiers. The exit status is 0 if all is well, and 1 if something is "
         "wrong or the audit could not be carried out.",
     )
     audit.add_argument("--path", required=True, metavar="PLACE[,PLACE]", help="log directories and tiered storages")

@@ -34,7 +34,7 @@ def add_isolation(arguments: argparse._ActionsContainer) -> None:
         action="store_const",
         const="read_committed",
         default="read_committed",
-        help="leave out aborted transactions, and end where one is open (default)",
+        help="leave out aborted transactions, and end at the first open one (default)",
     )
     chosen.add_argument(
         "--read-uncommitted",

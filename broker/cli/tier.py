@@ -23,8 +23,8 @@ examples:
   moldau tier verify --storage /mnt/archive
   moldau tier sweep --bootstrap 127.0.0.1:9092 --config server.properties --dry-run
 
-The exit status is 0 where all is well, 1 where objects are missing or damaged or the command could not be carried out,
-2 where its arguments are wrong. 'sweep --dry-run' ends with 3 where it found orphans."""
+The exit status is 0 if all is well, 1 if objects are missing or damaged or the command could not be carried out, 2 if
+its arguments are wrong. 'sweep --dry-run' ends with 3 if it found orphans."""
 
 ACTIONS: Final = ("status", "verify", "sweep")
 DEFAULT_AGE_HOURS: Final = 24.0

@@ -146,7 +146,7 @@ def piece_of(
 
 
 def not_decoded(offset: int, ended: WorkEnded) -> str:
-    """What a page says where the process ended."""
+    """What a page says if the process that decodes has ended."""
     return f"what is stored from offset {offset} on was not decoded: {ended}"
 
 

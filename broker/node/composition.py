@@ -555,7 +555,7 @@ class NodeParts:
         return Metrics(observed, address, self.loop, self.tasks.spawn, pages, FORM_SIZE_MAX, guard, others, lags)
 
     def _http_address(self) -> HttpAddress | LocalAddress | None:
-        """Where metrics and health are served: a further process of a machine serves them to the first one alone."""
+        """The address of metrics and health: a further process of a machine serves them to the first one alone."""
         if self.place is not None and self.place.sockets and not self.place.is_first(self.node_id):
             return LocalAddress(self.place.socket_of(self.node_id))
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")

@@ -35,7 +35,7 @@ FORMAT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is replayed where; a run that continues has the plan of the first run."""
+    """What is replayed, and its target; a run that continues has the plan of the first run."""
 
     replay_id: str
     topic: str

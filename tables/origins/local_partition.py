@@ -242,8 +242,8 @@ def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegmen
 
 
 def former_log_start(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
-    """The offset at which the log began when its files were whole: that of the first segment, or an earlier one where
-    the first leader epoch begins, because whatever moves the start of a log cuts its leader epochs. Between the two are
+    """The offset at which the log began when its files were whole: that of the first segment, or of the first leader
+    epoch if that is earlier, because whatever moves the start of a log cuts its leader epochs. Between the two are
     the segments of a tier, or segments that are missing.
 
     Retention renames segments a moment before the broker writes the epochs: while the renamed files are there, the

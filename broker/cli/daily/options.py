@@ -7,8 +7,8 @@ from typing import Final
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 EXIT_STATUSES: Final = """\
-The exit status is 0 where it was done, 1 where it failed, 2 where the arguments are wrong, 3 where there is no such
-thing, 4 where the user has no right or cannot log in, 5 where no broker can be reached."""
+The exit status is 0 if it was done, 1 if it failed, 2 if the arguments are wrong, 3 if there is no such thing, 4 if the
+user has no right or cannot log in, 5 if no broker can be reached."""
 
 
 def add_action(

@@ -9,7 +9,7 @@ ALIVE_NS = 1_500_000_000
 
 
 class DeadAreFenced:
-    """The session counts anew with each controller, and where a late request of a broker that is gone, or of the next
+    """The session counts anew with each controller, and when a late request of a broker that is gone, or of the next
     one on its way, has unfenced it. A controller that commits nothing, as it is alone, or its disk full, decides
     nothing; nor does one that was not looked at for long."""
 

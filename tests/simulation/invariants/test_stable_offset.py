@@ -1,4 +1,4 @@
-"""Where the last stable offset of a compacted log may lie: where cleaning leaves room."""
+"""The last stable offset of a compacted log may lie at an offset that cleaning has removed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def consume(session: Session) -> int:
 
 
 class Printing:
-    """What is printed, how many there were, and up to where."""
+    """What is printed, how many records there were, and the offsets that were reached."""
 
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
@@ -89,7 +89,7 @@ class Printing:
 
 
 class Reading:
-    """The positions of the partitions, and where each ends."""
+    """The positions of the partitions, and their ends."""
 
     def __init__(self, session: Session, positions: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
         self._session = session

@@ -18,7 +18,7 @@ CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value
 
 
 class Place(NamedTuple):
-    """A record and where it is."""
+    """A record and its place."""
 
     topic: str
     partition: int

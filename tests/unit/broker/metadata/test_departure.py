@@ -1,4 +1,4 @@
-"""A broker that leaves: which replicas it moves where."""
+"""A broker that leaves: which replicas it moves to which brokers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class MeetingValue(NamedTuple):
 
 @dataclass
 class Meeting:
-    """A kind of group that exists only here: a group is where it meets."""
+    """A kind of group that exists only here: a group has a place at which it meets."""
 
     group_id: str
     place: str = ""

@@ -1,4 +1,4 @@
-"""Planning a read: which records, cut where, into which tasks."""
+"""Planning a read: which records, cut at which offsets, into which tasks."""
 
 from __future__ import annotations
 

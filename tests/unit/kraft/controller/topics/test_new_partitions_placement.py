@@ -1,4 +1,4 @@
-"""Where replicas go."""
+"""The brokers of new replicas."""
 
 from __future__ import annotations
 
