@@ -7,12 +7,15 @@ from asyncio import to_thread
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moldau.testing.clients.port import Headers, Partition, Record, Text
 from moldau.testing.cluster import Cluster
 from moldau.testing.conveniences import TIMEOUT_S
 from moldau.testing.node import Node
+
+if TYPE_CHECKING:
+    from moldau.testing.faults import Clock
 
 
 class AsyncNode:
@@ -126,9 +129,22 @@ class AsyncCluster:
         key: Text | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> Record:
         """As `Cluster.produce`."""
-        return await to_thread(self.cluster.produce, topic, value, key=key, headers=headers, partition=partition)
+        return await to_thread(
+            self.cluster.produce,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def replay(self, topic: str, into: str, *, speed: float | None = None, clock: Clock | None = None) -> int:
+        """As `Cluster.replay`."""
+        return await to_thread(self.cluster.replay, topic, into, speed=speed, clock=clock)
 
     async def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
         """As `Cluster.records`."""

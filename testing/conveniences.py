@@ -6,10 +6,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moldau.testing.clients.port import Client, Headers, Partition, Record, Text, as_bytes, header_list
 from moldau.testing.settings import texts_of
+
+if TYPE_CHECKING:
+    from moldau.testing.faults import Clock
 
 TIMEOUT_S: Final = 10.0
 """How long the conveniences wait for records."""
@@ -67,10 +70,13 @@ class Conveniences(ABC):
         key: Text | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> Record:
-        """Write a record, and wait until it is acknowledged. Returns it with its place. Texts are written in UTF-8."""
+        """Write a record, and wait until it is acknowledged. Returns it with its place. Texts are written in UTF-8.
+        Without a timestamp it gets that of the client's clock.
+        """
         return self.client.produce(
-            topic, as_bytes(value, "the value"), as_bytes(key, "the key"), header_list(headers), partition
+            topic, as_bytes(value, "the value"), as_bytes(key, "the key"), header_list(headers), partition, timestamp_ms
         )
 
     def records(self, topic: str, count: int | None = None, *, timeout_s: float = TIMEOUT_S) -> list[Record]:
@@ -82,6 +88,29 @@ class Conveniences(ABC):
                 f"the count is {count!r}: a number is needed, or nothing for the records that are there now"
             )
         return self._records_from(topic, {}, count, timeout_s)
+
+    def replay(self, topic: str, into: str, *, speed: float | None = None, clock: Clock | None = None) -> int:
+        """Write the committed records of a topic into another one with as many partitions, in the order of their times,
+        with their keys, headers, partitions and timestamps. Returns their number.
+
+        `speed`: how many of their seconds pass in a second; without it they follow one another at once. `clock`: that
+        of the cluster, `kafka.cluster.clock`, which moves on from record to record as they did. Raises ValueError.
+        """
+        if speed is not None and not speed > 0:
+            raise ValueError(f"speed is {speed!r}: a number above 0 is needed, such as 60 for a minute a second")
+        records = sorted(self.records(topic), key=lambda record: record.timestamp_ms)
+        reached_ms = records[0].timestamp_ms if records else 0
+        for record in records:
+            step_s = (record.timestamp_ms - reached_ms) / 1000
+            reached_ms = record.timestamp_ms
+            if step_s and speed is not None:
+                time.sleep(step_s / speed)
+            if step_s and clock is not None:
+                clock.advance(seconds=step_s)
+            self.client.produce(
+                into, record.value, record.key, list(record.headers), record.partition, record.timestamp_ms
+            )
+        return len(records)
 
     @contextmanager
     def assert_produces(

@@ -65,9 +65,10 @@ class AiokafkaClient:
         key: bytes | None,
         headers: list[tuple[str, bytes | None]],
         partition: int | None,
+        timestamp_ms: int | None,
     ) -> Record:
         try:
-            written = self._run(self._produce(topic, value, key, headers, partition), WRITING_S)
+            written = self._run(self._produce(topic, value, key, headers, partition, timestamp_ms), WRITING_S)
         except (KafkaTimeoutError, RequestTimedOutError, TimeoutError):
             raise not_acknowledged(topic) from None
         return Record(topic, written.partition, written.offset, value, key, tuple(headers), written.timestamp)
@@ -125,11 +126,12 @@ class AiokafkaClient:
         key: bytes | None,
         headers: list[tuple[str, bytes | None]],
         partition: int | None,
+        timestamp_ms: int | None,
     ) -> Any:
         async with self._starting:
             if self._producer is None:
                 self._producer = await _started(AIOKafkaProducer(**self._settings, **WRITING))
-        return await self._producer.send_and_wait(topic, value, key, partition, headers=headers)
+        return await self._producer.send_and_wait(topic, value, key, partition, timestamp_ms, headers)
 
     async def _ends(self, topic: str) -> dict[int, int]:
         if topic not in await self._topics():

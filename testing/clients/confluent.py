@@ -105,6 +105,7 @@ class ConfluentClient:
         key: bytes | None,
         headers: list[tuple[str, bytes | None]],
         partition: int | None,
+        timestamp_ms: int | None,
     ) -> Record:
         if self._producer is None:
             self._producer = Producer({**self._settings, **WRITING})
@@ -117,6 +118,7 @@ class ConfluentClient:
             key,
             headers=list(headers),
             partition=place,
+            timestamp=timestamp_ms or 0,
             on_delivery=lambda error, message: reports.append((error, message)),
         )
         producer.flush(WRITING_S)

@@ -65,13 +65,14 @@ class KafkaPythonClient:
         key: bytes | None,
         headers: list[tuple[str, bytes | None]],
         partition: int | None,
+        timestamp_ms: int | None,
     ) -> Record:
         with self._lock:
             if self._producer is None:
                 self._producer = KafkaProducer(**self._settings, **WRITING)
             producer = self._producer
         try:
-            written = producer.send(topic, value, key, list(headers), partition).get(WRITING_S)
+            written = producer.send(topic, value, key, list(headers), partition, timestamp_ms).get(WRITING_S)
         except KafkaTimeoutError:
             # A producer of 3.0 that gave a record up sends no other one to that node.
             with self._lock:

@@ -53,6 +53,7 @@ class Client(Protocol):
         key: bytes | None,
         headers: list[tuple[str, bytes | None]],
         partition: int | None,
+        timestamp_ms: int | None,
     ) -> Record:
         """Write a record, and wait until all in-sync replicas have it."""
 

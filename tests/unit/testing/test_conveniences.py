@@ -55,6 +55,30 @@ def test_records_are_waited_for(kafka: Cluster) -> None:
         kafka.records("late", 3, timeout_s=0.1)
 
 
+def test_records_are_replayed_in_the_order_of_their_times(kafka: Cluster) -> None:
+    kafka.create_topic("once", 2)
+    kafka.create_topic("again", 2)
+    for value, partition, timestamp_ms in (("b", 0, 2_000), ("c", 1, 3_000), ("a", 1, 1_000)):
+        kafka.produce("once", value, key="k", headers={"h": value}, partition=partition, timestamp_ms=timestamp_ms)
+    moved: list[float] = []
+
+    class Clock:
+        def advance(self, *, seconds: float) -> None:
+            moved.append(seconds)
+
+    assert kafka.replay("once", "again", speed=1_000, clock=Clock()) == 3  # type: ignore[arg-type]
+    found = [(each.partition, each.value, each.timestamp_ms, each.headers) for each in kafka.records("again", 3)]
+    assert found == [
+        (0, b"b", 2_000, (("h", b"b"),)),
+        (1, b"a", 1_000, (("h", b"a"),)),
+        (1, b"c", 3_000, (("h", b"c"),)),
+    ]
+    assert moved == [1.0, 1.0]
+    assert kafka.replay("again", "once") == 3
+    with pytest.raises(ValueError, match="above 0"):
+        kafka.replay("once", "again", speed=0)
+
+
 def test_a_topic_that_does_not_exist_has_no_records_and_is_not_made(kafka: Cluster) -> None:
     assert kafka.records("never") == []
     assert "never" not in kafka.topics()
