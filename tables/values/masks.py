@@ -9,7 +9,6 @@ Without FIELD the whole part is changed, as it is if it cannot be parsed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -86,7 +85,9 @@ class Masks:
         for rule in rules:
             if not rule.path:
                 return _whole(rule.change, data)
-        from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
+        import json  # A node reads the rules at its start, and masks nothing there.
+
+        from moldau.tables.values.bounds import HostileValue, parse_json
 
         try:
             value = parse_json(data)
