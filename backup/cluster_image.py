@@ -22,7 +22,6 @@ from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import Address, VoterNode, VoterSet
-from moldau.kraft.topic_names import may_collide, metric_name
 from moldau.protocol.schema import ZERO_UUID
 
 UNKNOWN_EPOCH: Final = -1
@@ -150,21 +149,15 @@ def _restored_topics(
     directories: Mapping[int, bytes],
     last_epochs: Mapping[TopicPartition, int],
 ) -> TopicsImage:
-    kept = {}
+    kept = []
     for topic in topics.by_id.values():
         if placement.has(topic.name):
             partitions = {
                 index: _restored_partition(each, placement, directories, last_epochs.get((topic.name, index), -1))
                 for index, each in topic.partitions.items()
             }
-            kept[topic.id] = Topic(placement.name_of(topic.name), topic.id, partitions)
-    empty = TopicsImage()
-    names = [topic.name for topic in kept.values()]
-    return TopicsImage(
-        empty.by_id.updated(kept),
-        empty.ids.updated({topic.name: topic.id for topic in kept.values()}),
-        empty.metric_names.updated({metric_name(name): name for name in names if may_collide(name)}),
-    )
+            kept.append(Topic(placement.name_of(topic.name), topic.id, partitions))
+    return TopicsImage.of(kept)
 
 
 def _restored_partition(

@@ -64,6 +64,7 @@ SUBCOMMANDS: Final = (
     Subcommand("dump-log", "show log files, indexes and checkpoints as JSON lines", "moldau.broker.cli.dump_log"),
     Subcommand("backup", "back up a cluster, list and verify its backups", "moldau.broker.cli.backups.backup"),
     Subcommand("restore", "make log directories from a backup", "moldau.broker.cli.backups.restore"),
+    Subcommand("capture", "take a window of topics into a file, for tests", "moldau.broker.cli.backups.capture"),
     Subcommand("tier", "look after remote storage: status, verify, sweep", "moldau.broker.cli.tier"),
     Subcommand("read", "print the rows of a topic, or of a query over topics", "moldau.broker.cli.read"),
     Subcommand("spark", "run a job over the segments of a topic", "moldau.broker.cli.spark"),

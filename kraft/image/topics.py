@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from moldau.kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
@@ -145,6 +145,18 @@ class TopicsImage(NamedTuple):
     ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
     metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
     """Maps each name that could be a topic's metric name to that topic."""
+
+    @classmethod
+    def of(cls, topics: Iterable[Topic]) -> TopicsImage:
+        """The image of some topics."""
+        by_id = {topic.id: topic for topic in topics}
+        names = [topic.name for topic in by_id.values()]
+        empty = cls()
+        return cls(
+            empty.by_id.updated(by_id),
+            empty.ids.updated({topic.name: topic.id for topic in by_id.values()}),
+            empty.metric_names.updated({metric_name(name): name for name in names if may_collide(name)}),
+        )
 
     def by_name(self, name: str) -> Topic | None:
         topic_id = self.ids.get(name)

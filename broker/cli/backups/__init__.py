@@ -1,1 +1,1 @@
-"""What `moldau backup` and `moldau restore` do."""
+"""What `moldau backup`, `moldau restore` and `moldau capture` do."""

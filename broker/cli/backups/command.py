@@ -31,6 +31,7 @@ from moldau.storage.tiered.object_options import ObjectStoreOptions
 from moldau.storage.tiered.opening import open_storage
 from moldau.storage.tiered.port import (
     AccessRefused,
+    RemoteStorage,
     RemoteStorageError,
     StorageMissing,
     StorageUnavailable,
@@ -100,15 +101,25 @@ def run_action(action: Action, arguments: argparse.Namespace, invocation: Invoca
 
 
 async def _run(action: Action, arguments: argparse.Namespace, invocation: Invocation) -> int:
-    url = arguments.store if "://" in arguments.store else str(Path(arguments.store).absolute())
-    options = ObjectStoreOptions(endpoint=arguments.endpoint, region=arguments.region)
-    storage = open_storage(url, random.Random(), asyncio.sleep, options=options)
+    storage = _opened(arguments)
     output = Output(invocation.out, is_json=arguments.json)
     try:
         return await action(BackupCommand(arguments, invocation, BackupStore(storage), output))
     finally:
         invocation.errors.erase()
         await storage.close()
+
+
+def _opened(arguments: argparse.Namespace) -> RemoteStorage:
+    """The store: a directory, the URL of an object store, or the file of a capture. Raises `RemoteStorageError`."""
+    path = Path(arguments.store)
+    if path.is_file():
+        from moldau.backup.capture.packed import PackedStore
+
+        return PackedStore.read(path)
+    url = arguments.store if "://" in arguments.store else str(path.absolute())
+    options = ObjectStoreOptions(endpoint=arguments.endpoint, region=arguments.region)
+    return open_storage(url, random.Random(), asyncio.sleep, options=options)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ its first batch with a later timestamp, and groups and transactions are those of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("store", metavar="STORE", help="the directory or URL that 'moldau backup' wrote to")
+    parser.add_argument("store", metavar="STORE", help="what 'moldau backup' wrote to, or a file of 'moldau capture'")
     parser.add_argument("--to", metavar="DIR", help="a directory that is empty or does not exist")
     what = parser.add_argument_group("what is restored")
     what.add_argument("--backup", metavar="ID", help="this backup (default: the newest; with --at the first after it)")

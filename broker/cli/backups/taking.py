@@ -29,7 +29,7 @@ async def take(command: BackupCommand) -> int:
     keep = positive("--keep", given.keep)
     rate = positive("--max-bytes-per-second", given.max_bytes_per_second)
     loop = asyncio.get_running_loop()
-    source = await asyncio.to_thread(_source, command)
+    source = await asyncio.to_thread(source_of, command)
     shell = Shell(
         command.now_ms, asyncio.to_thread, Throttle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
     )
@@ -47,7 +47,8 @@ async def take(command: BackupCommand) -> int:
     return 0
 
 
-def _source(command: BackupCommand) -> Source:
+def source_of(command: BackupCommand) -> Source:
+    """What the arguments say to read: log directories, or a running cluster. Raises `CommandError`."""
     given = command.arguments
     if given.path is None:
         return _cluster(command)

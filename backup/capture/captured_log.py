@@ -1,0 +1,128 @@
+"""What a capture takes of one partition's log: the records of a window of time, sampled and masked.
+
+The window is a run of offsets: from the first record at or after its begin up to the first one at or after its end, as
+ListOffsets finds them, whatever timestamps lie between. Records keep offsets, timestamps, producers and sequences.
+
+| of a transaction                      | in the capture                                         |
+|---------------------------------------|--------------------------------------------------------|
+| it ends after the window              | its marker follows the last record, at its own offset  |
+| it is open at the end of the log      | an abort marker follows the last record                |
+| it has no record that was taken       | no marker                                              |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from moldau.protocol.control_records import end_transaction_marker
+from moldau.protocol.primitives import BytesLike
+from moldau.protocol.record_batch import BatchHeader, TimestampType
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.record_reader import records_of
+from moldau.storage.log_config import INT64_MAX
+from moldau.tables.values.masks import Masks
+
+SAMPLE_BITS: Final = 64
+EXPANDED_SIZE_MAX: Final = 1 << 30
+"""The largest records of a batch, decompressed (bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Which records of a topic are taken."""
+
+    from_ms: int = -1
+    """The first record at or after this time (ms since 1970) is the first one."""
+    to_ms: int = INT64_MAX
+    """The first record at or after this time is not taken, nor is any behind it."""
+    share: float = 1.0
+    """The share of the keys that are taken, the same ones in every topic; of records without a key, of these."""
+    masks: Masks
+
+
+class CapturedLog:
+    """Goes through the batches of a log, in their order."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._has_begun = False
+        self._open: dict[int, BatchHeader] = {}
+        """The last batch of each transaction that has records in the capture and no end yet, by producer id."""
+        self.end_offset: int | None = None
+        """The offset of the first record behind the window; None while none was met."""
+        self.start_offset: int | None = None
+        """The offset of the first record of the window; None while none was met."""
+        self.record_count = 0
+        """The records that were taken."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no later batch is needed."""
+        return self.end_offset is not None and not self._open
+
+    def taken(self, header: BatchHeader, batch: BytesLike) -> bytes | None:
+        """What the capture has of a batch; None for nothing. Raises `MalformedMessage`."""
+        if header.is_control:
+            ended = self._open.pop(header.producer_id, None)
+            return None if ended is None else bytes(batch)
+        if self.end_offset is not None or (not self._has_begun and header.max_timestamp < self._window.from_ms):
+            return None
+        kept = list(self._selected(header, batch))
+        if not kept:
+            return None
+        self.record_count += len(kept)
+        if header.is_transactional:
+            self._open[header.producer_id] = header
+        if len(kept) == header.records_count and not self._window.masks:
+            return bytes(batch)
+        masks = self._window.masks
+        append_ms = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+        return build_batch(
+            [masks.applied(record) for record in kept] if masks else kept,
+            base_offset=header.base_offset,
+            codec=header.codec,
+            log_append_time_ms=append_ms,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            partition_leader_epoch=header.partition_leader_epoch,
+            last_offset=header.last_offset,
+        )
+
+    def aborts(self, offset: int) -> Iterator[bytes]:
+        """The markers of the transactions that are open at the end of the log, from an offset on."""
+        for place, (producer_id, last) in enumerate(self._open.items()):
+            yield end_transaction_marker(
+                commits=False,
+                producer_id=producer_id,
+                producer_epoch=last.producer_epoch,
+                coordinator_epoch=0,
+                timestamp=last.max_timestamp,
+                base_offset=offset + place,
+                partition_leader_epoch=last.partition_leader_epoch,
+            )
+
+    def _selected(self, header: BatchHeader, batch: BytesLike) -> Iterator[Record]:
+        window = self._window
+        for record in records_of(batch, 0, header, size_max=EXPANDED_SIZE_MAX, record_size_max=EXPANDED_SIZE_MAX):
+            if self._has_begun and record.timestamp >= window.to_ms:
+                self.end_offset = record.offset
+                return
+            if not self._has_begun:
+                if record.timestamp < window.from_ms:
+                    continue
+                if record.timestamp >= window.to_ms:
+                    self.start_offset = self.end_offset = record.offset
+                    return
+                self._has_begun, self.start_offset = True, record.offset
+            if window.share >= 1 or _is_sampled(record, window.share):
+                yield record
+
+
+def _is_sampled(record: Record, share: float) -> bool:
+    drawn = record.offset.to_bytes(8) if record.key is None else record.key
+    return int.from_bytes(blake2b(drawn, digest_size=SAMPLE_BITS // 8).digest()) < share * (1 << SAMPLE_BITS)

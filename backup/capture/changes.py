@@ -1,0 +1,104 @@
+"""What a capture does to the parts of records that its rules name.
+
+    --mask 'orders*:value.customer=hash'      RULE=CHANGE, with RULE as in moldau.console.masks
+
+| change  | makes of a value                                                        | equal values stay equal |
+|---------|-------------------------------------------------------------------------|-------------------------|
+| replace | `***`                                                                   |                         |
+| hash    | 32 hexadecimal digits; of a number, a number of up to 15 digits         | yes                     |
+| shape   | other letters, of the same case, and other digits; all else stays       | yes                     |
+| drop    | nothing: the field or the header is gone, a whole key or value is empty |                         |
+
+`hash` and `shape` depend on a key: a reader that has it can tell whether a guess is right, and compute no value.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from hashlib import shake_256
+from math import isfinite
+from typing import Final
+
+from moldau.tables.values.masks import DROPPED, Change, MaskRule, hidden, mask_rule
+
+HASHED_SIZE: Final = 16
+"""Bytes of a hash."""
+NUMBER_SIZE: Final = 6
+"""Bytes of a hashed number: it is exact in every reader of JSON."""
+KEY_SIZE: Final = 32
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+class MaskChanges:
+    """The changes, with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._named: dict[str, Change] = {
+            "replace": hidden,
+            "hash": self.hashed,
+            "shape": self.shaped,
+            "drop": lambda _: DROPPED,
+        }
+
+    def rule(self, text: str) -> MaskRule:
+        """The rule in a text such as `orders*:value.customer=hash`. Raises ValueError."""
+        rule, separator, name = text.rpartition("=")
+        if not separator:
+            rule, name = text, "replace"
+        change = self._named.get(name)
+        if change is None:
+            raise ValueError(f"{text}: {name} is not one of {', '.join(self._named)}")
+        return mask_rule(rule, change)
+
+    def hashed(self, value: object) -> object:
+        """The keyed hash of a value; null stays."""
+        if value is None:
+            return None
+        digest = hmac.digest(self._key, _bytes_of(value), "sha256")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return int.from_bytes(digest[:NUMBER_SIZE])
+        text = digest[:HASHED_SIZE].hex()
+        return text.encode() if isinstance(value, bytes) else text
+
+    def shaped(self, value: object) -> object:
+        """A value of the same shape; null stays. Bytes that are not text are replaced, as are true, false, lists and
+        objects."""
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return self._shaped(value, _other_letter)
+        if isinstance(value, bytes):
+            try:
+                return self._shaped(value.decode(), _other_letter).encode()
+            except UnicodeDecodeError:
+                return hidden(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return hidden(value)
+        shaped = self._shaped(repr(value), _other_digit)
+        if isinstance(value, int):
+            return int(shaped)
+        return float(shaped) if isfinite(float(shaped)) else 0.0
+
+    def _shaped(self, text: str, other: Callable[[str, int], str]) -> str:
+        seed = hmac.digest(self._key, _bytes_of(text), "sha256")
+        return "".join(map(other, text, shake_256(seed).digest(len(text))))
+
+
+def _bytes_of(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else repr(value)).encode("utf-8", "surrogatepass")
+
+
+def _other_letter(letter: str, number: int) -> str:
+    if not letter.isalpha():
+        return _other_digit(letter, number)
+    other = LETTERS[number % len(LETTERS)]
+    return other.upper() if letter.isupper() else other
+
+
+def _other_digit(digit: str, number: int) -> str:
+    """Never 0: the number keeps its length."""
+    return str(1 + number % 9) if digit.isdigit() else digit

@@ -1,0 +1,271 @@
+"""Taking a capture: a backup of one window of some topics, changed on its way, in one file.
+
+source.ask ─▶ topics ─▶ each log: batches ─▶ window, sample, masks ─▶ pieces ─┐
+                 └────▶ __consumer_offsets ─▶ positions, commits ─────────────┴▶ metadata, capture.json, manifest
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from moldau.backup.capture.captured_log import CapturedLog, Window
+from moldau.backup.capture.commits import Commits
+from moldau.backup.capture.metadata import OFFSETS_TOPIC, captured_metadata
+from moldau.backup.cutting import CutPiece, Cutter
+from moldau.backup.manifest import Manifest, PartitionBackup, PartitionKey, Piece, TopicBackup
+from moldau.backup.sources.port import Asked, LogStartMoved, Source, SourceLog
+from moldau.backup.store import BackupStore
+from moldau.backup.taking import DamagedLog, Offload
+from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.kraft.snapshot.batches import load_snapshot
+from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
+from moldau.protocol.record_batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader, parse_header
+from moldau.storage.log_config import INT64_MAX
+from moldau.tables.values.masks import MaskRule, Masks
+
+CAPTURE: Final = "capture.json"
+"""The object that says what was captured, and what groups committed meanwhile."""
+FORMAT_VERSION: Final = 1
+READ_SIZE: Final = 4 << 20
+PIECE_SIZE: Final = 16 << 20
+COMMITS_MAX: Final = 1_000_000
+"""The most commits of a window that are written down."""
+INTERNAL: Final = "__"
+SCHEMAS_TOPIC: Final = "_schemas"
+"""The topic of a schema registry is captured whole, unless it is among the topics that are asked for."""
+
+
+class NothingToCapture(Exception):
+    """No topic, or no record, is what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRules:
+    """What a capture has."""
+
+    topics: Sequence[str]
+    """Names with wildcards; internal topics are never among them."""
+    from_ms: int = -1
+    """The begin of the window in ms since 1970; without one it is that of each log, and groups have no positions."""
+    to_ms: int = INT64_MAX
+    """Its end (exclusive)."""
+    share: float = 1.0
+    """The share of the keys that are taken."""
+    masks: Sequence[MaskRule] = ()
+    mask_texts: Sequence[str] = ()
+    """The rules as they were given, for a reader of the capture."""
+
+    def means(self, topic: str) -> bool:
+        """Whether a topic is captured by name."""
+        return not topic.startswith(INTERNAL) and any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+    def window_of(self, topic: str) -> Window:
+        """What is taken of a topic."""
+        if not self.means(topic):
+            return Window(masks=Masks((), topic))
+        return Window(from_ms=self.from_ms, to_ms=self.to_ms, share=self.share, masks=Masks(self.masks, topic))
+
+
+class Captured(NamedTuple):
+    """A capture that was taken."""
+
+    manifest: Manifest
+    record_count: int
+    commit_count: int
+    position_count: int
+    """Positions of groups at the begin of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureShell:
+    """What a capture needs of its process."""
+
+    now_ms: Callable[[], int]
+    offload: Offload
+    report: Callable[[int, int], None]
+    """Gets the bytes that were read, and those that were taken."""
+
+
+async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, shell: CaptureShell) -> Captured:
+    """Write a capture into an empty store. Raises `NothingToCapture`, `DamagedLog`, `RemoteStorageError`, and what the
+    source raises."""
+    asked = await shell.offload(source.ask)
+    image = await shell.offload(lambda: _image(asked))
+    logs = [log for log in asked.logs if rules.means(log.key.topic) or log.key.topic == SCHEMAS_TOPIC]
+    topics = frozenset(log.key.topic for log in logs if rules.means(log.key.topic))
+    if not topics:
+        raise NothingToCapture(f"no topic of the cluster is named {' or '.join(rules.topics)}")
+    run = _Run(store, rules, shell)
+    await store.claim(source.cluster_id)
+    for log in sorted(logs, key=lambda each: each.key):
+        await run.capture(log)
+    if not run.record_count:
+        raise NothingToCapture("no record is in the window")
+    commits = Commits(topics, rules.from_ms, rules.to_ms)
+    offset_logs = [log for log in asked.logs if log.key.topic == OFFSETS_TOPIC]
+    for log in offset_logs:
+        await shell.offload(lambda log=log: _note_commits(commits, log))  # type: ignore[misc]
+    batch = commits.batch_of_positions(asked.asked_ms)
+    if batch is not None:
+        await run.add_positions(offset_logs[0].key, batch)
+    await store.storage.put(CAPTURE, description(rules, commits))
+    names = sorted({key.topic for key in run.parts})
+    metadata = await store.put_metadata(captured_metadata(image, names, asked.asked_ms))
+    manifest = Manifest(
+        await store.new_id(asked.began_ms),
+        source.cluster_id,
+        asked.began_ms,
+        asked.asked_ms,
+        shell.now_ms(),
+        metadata,
+        _topics_of(run.parts),
+    )
+    await store.put_manifest(manifest)
+    return Captured(manifest, run.record_count, len(commits.in_window), len(commits.positions()))
+
+
+def description(rules: CaptureRules, commits: Commits) -> bytes:
+    """The object `capture.json`. Commits are in the order of time: time, group, topic, partition, offset."""
+    fields = {
+        "format_version": FORMAT_VERSION,
+        "topics": list(rules.topics),
+        "from_ms": None if rules.from_ms < 0 else rules.from_ms,
+        "to_ms": None if rules.to_ms == INT64_MAX else rules.to_ms,
+        "share": rules.share,
+        "masks": list(rules.mask_texts),
+        "commits": sorted(commits.in_window)[:COMMITS_MAX],
+    }
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+class _Run:
+    """One run."""
+
+    def __init__(self, store: BackupStore, rules: CaptureRules, shell: CaptureShell) -> None:
+        self._store = store
+        self._rules = rules
+        self._shell = shell
+        self._read_size = self._taken_size = 0
+        self.record_count = 0
+        self.parts: dict[PartitionKey, PartitionBackup] = {}
+
+    async def capture(self, log: SourceLog) -> None:
+        """Capture what the rules say of a log."""
+        captured = CapturedLog(self._rules.window_of(log.key.topic))
+        pieces = cut_batches(captured_batches(log, captured, self._note_read))
+        parts = []
+        try:
+            while (cut := await self._shell.offload(lambda: next(pieces, None))) is not None:
+                await self._put(log.key, cut)
+                parts.append(cut)
+        except MalformedMessage as malformed:
+            raise DamagedLog(f"{log.key} in {log.place}: {malformed}") from None
+        except LogStartMoved:
+            raise DamagedLog(f"{log.key}: retention removed its begin meanwhile: try again") from None
+        finally:
+            pieces.close()
+        offset = captured.start_offset if captured.start_offset is not None else log.end_offset
+        self._note(log.key, parts, offset)
+        if self._rules.means(log.key.topic):
+            self.record_count += captured.record_count
+
+    async def add_positions(self, key: PartitionKey, batch: bytes) -> None:
+        """Add the positions of groups, the only partition of `__consumer_offsets`."""
+        cuts = list(cut_batches(iter([batch])))
+        key = key._replace(partition=0)
+        for cut in cuts:
+            await self._put(key, cut)
+        self._note(key, cuts, 0)
+
+    async def _put(self, key: PartitionKey, cut: CutPiece) -> None:
+        await self._store.put_piece(key, cut)
+        self._taken_size += cut.size
+        self._shell.report(self._read_size, self._taken_size)
+
+    def _note(self, key: PartitionKey, cuts: Sequence[CutPiece], offset: int) -> None:
+        """`offset`: the begin and end of a partition of which nothing was taken."""
+        first = cuts[0].piece.first_offset if cuts else offset
+        end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
+        self.parts[key] = PartitionBackup(key.partition, first, end, epoch, tuple(cut.piece for cut in cuts))
+
+    def _note_read(self, size: int) -> None:
+        self._read_size += size
+
+
+def captured_batches(
+    log: SourceLog, captured: CapturedLog, note_read: Callable[[int], None]
+) -> Generator[bytes, None, None]:
+    """What a capture has of a log, batch by batch. It blocks for the reads of the source. Raises `MalformedMessage`,
+    and what the source raises."""
+    batches = stored_batches(log, note_read)
+    try:
+        while not captured.is_complete and (stored := next(batches, None)) is not None:
+            taken = captured.taken(*stored)
+            if taken is not None:
+                yield taken
+    finally:
+        batches.close()
+    yield from captured.aborts(log.end_offset)
+
+
+def stored_batches(
+    log: SourceLog, note_read: Callable[[int], None]
+) -> Generator[tuple[BatchHeader, BytesLike], None, None]:
+    """The batches of a log. It blocks and raises as `captured_batches` does."""
+    reader = log.open()
+    try:
+        cutter = Cutter(reader, log.start_offset, log.end_offset, READ_SIZE)
+        while (cut := cutter.next_piece()) is not None:
+            note_read(cut.size)
+            for part in cut.parts:
+                view = memoryview(part)
+                for position, header in iterate_batches(part):
+                    yield header, view[position : position + header.size]
+    finally:
+        reader.close()
+
+
+def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece, None, None]:
+    """Pieces of some batches, which are in the order of their offsets."""
+    following: int | None = None
+    parts: list[bytes] = []
+    size, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH
+    first = 0
+    for batch in batches:
+        header = parse_header(batch, 0, True)
+        if not parts:
+            first = header.base_offset if following is None else following
+        parts.append(batch)
+        size, crc = size + len(batch), crc32c(batch, crc)
+        max_timestamp, epoch = max(max_timestamp, header.max_timestamp), header.partition_leader_epoch
+        following = header.next_offset
+        if size >= PIECE_SIZE:
+            yield CutPiece(Piece(first, following, size, crc, max_timestamp), parts, epoch)
+            parts, size, crc, max_timestamp = [], 0, 0, NO_TIMESTAMP
+    if parts and following is not None:
+        yield CutPiece(Piece(first, following, size, crc, max_timestamp), parts, epoch)
+
+
+def _note_commits(commits: Commits, log: SourceLog) -> None:
+    for header, batch in stored_batches(log, lambda _: None):
+        commits.note(header, batch)
+    commits.end_log()
+
+
+def _image(asked: Asked) -> MetadataImage:
+    end_offset, epoch, data = asked.metadata
+    return load_snapshot(data, SnapshotId(end_offset, epoch)).replay.image
+
+
+def _topics_of(parts: Mapping[PartitionKey, PartitionBackup]) -> tuple[TopicBackup, ...]:
+    return tuple(
+        TopicBackup(name, topic_id, tuple(part for _, part in each))
+        for (name, topic_id), each in groupby(sorted(parts.items()), key=lambda item: item[0][:2])
+    )

@@ -1,0 +1,111 @@
+"""Taking a capture: `moldau capture FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Final
+
+from moldau.backup.capture.changes import KEY_SIZE, MaskChanges
+from moldau.backup.capture.packed import PackedStore, TooLarge
+from moldau.backup.capture.taking import Captured, CaptureRules, CaptureShell, NothingToCapture, take_capture
+from moldau.backup.store import BackupStore
+from moldau.broker.cli.backups.command import BackupCommand, failures, positive
+from moldau.broker.cli.backups.taking import source_of
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments
+from moldau.broker.cli.daily.output import Output, size_text
+from moldau.broker.cli.daily.times import time_ms
+from moldau.broker.cli.invocation import Invocation
+from moldau.broker.reasons.words import plural
+from moldau.storage.log_config import INT64_MAX
+
+REPORTED_EVERY_S: Final = 0.2
+
+
+def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
+    """Take a capture. Returns the exit status. Raises `CommandError`."""
+    path, size_max = Path(arguments.file), positive("--max-bytes", arguments.max_bytes)
+    assert size_max is not None
+    try:
+        with failures(arguments.file), PackedStore.new(path, size_max) as store:
+            output = Output(invocation.out, is_json=arguments.json)
+            command = BackupCommand(arguments, invocation, BackupStore(store), output)
+            captured = asyncio.run(_capture(command))
+            size = store.finish()
+    except TooLarge as problem:
+        raise Failure(f"{problem}: take a shorter time, fewer topics, --sample or --max-bytes") from None
+    except NothingToCapture as problem:
+        raise Failure(str(problem), status=EXIT_UNKNOWN) from None
+    finally:
+        invocation.errors.erase()
+    _show(command, captured, size)
+    return 0
+
+
+async def _capture(command: BackupCommand) -> Captured:
+    source = await asyncio.to_thread(source_of, command)
+    rules = _rules(command.arguments, command.now_ms())
+    return await take_capture(command.store, source, rules, _shell(command))
+
+
+def _rules(given: argparse.Namespace, now_ms: int) -> CaptureRules:
+    begin = -1 if given.begin is None else time_ms(given.begin, "--from", now_ms)
+    end = INT64_MAX if given.end is None else time_ms(given.end, "--to", now_ms)
+    if begin >= end:
+        raise WrongArguments(f"--from {given.begin} is not before --to {given.end}")
+    if not 0 < given.sample <= 1:
+        raise WrongArguments(f"--sample {given.sample:g} is not a share of the keys, above 0 and at most 1")
+    changes = MaskChanges(_mask_key(given.mask_key))
+    try:
+        masks = tuple(changes.rule(text) for text in given.mask)
+    except ValueError as problem:
+        raise WrongArguments(f"--mask {problem}") from None
+    return CaptureRules(
+        topics=given.topic, from_ms=begin, to_ms=end, share=given.sample, masks=masks, mask_texts=given.mask
+    )
+
+
+def _mask_key(file: str | None) -> bytes:
+    if file is None:
+        return secrets.token_bytes(KEY_SIZE)
+    try:
+        key = Path(file).read_bytes()
+    except OSError as problem:
+        raise WrongArguments(f"--mask-key {file} cannot be read: {problem.strerror}") from None
+    if len(key) < KEY_SIZE:
+        raise WrongArguments(f"--mask-key {file} has {plural(len(key), 'byte')}: it needs {KEY_SIZE} random ones")
+    return key
+
+
+def _shell(command: BackupCommand) -> CaptureShell:
+    now_s = asyncio.get_running_loop().time
+    shown_s = now_s()
+
+    def report(read_size: int, taken_size: int) -> None:
+        nonlocal shown_s
+        if now_s() - shown_s >= REPORTED_EVERY_S:
+            shown_s = now_s()
+            command.progress(f"{size_text(read_size)} read, {size_text(taken_size)} captured")
+
+    return CaptureShell(command.now_ms, asyncio.to_thread, report)
+
+
+def _show(command: BackupCommand, captured: Captured, size: int) -> None:
+    given, manifest = command.arguments, captured.manifest
+    topics = [topic.name for topic in manifest.topics if not topic.name.startswith("__")]
+    command.output.object(
+        {
+            "file": given.file,
+            "size": size,
+            "topics": topics,
+            "records": captured.record_count,
+            "positions": captured.position_count,
+            "commits": captured.commit_count,
+        }
+    )
+    command.output.say(
+        f"{given.file}: {size_text(size)}; {plural(captured.record_count, 'record')} of"
+        f" {plural(len(topics), 'topic')}, {plural(captured.position_count, 'position')} of groups"
+    )

@@ -1,0 +1,71 @@
+"""Masks of a capture: secrets are gone, equal values stay equal if that was asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moldau.backup.capture.changes import MaskChanges
+from moldau.protocol.record_builder import Record
+from moldau.tables.values.masks import Masks
+
+CHANGES = MaskChanges(bytes(32))
+OTHER = MaskChanges(b"\x01" * 32)
+SECRET = {"name": "Ada Lovelace", "age": 36, "rate": 1.5, "vip": True, "notes": ["x"], "gone": None}
+
+
+def changed(rule: str, record: Record, changes: MaskChanges = CHANGES) -> Record:
+    return Masks([changes.rule(rule)], "orders").applied(record)
+
+
+def fields(rule: str, changes: MaskChanges = CHANGES) -> dict[str, Any]:
+    value = changed(rule, Record(value=json.dumps(SECRET).encode()), changes).value
+    assert value is not None
+    found: dict[str, Any] = json.loads(value)
+    return found
+
+
+def test_replace_is_the_change_without_a_word() -> None:
+    assert fields("*:value.name") == fields("*:value.name=replace") == {**SECRET, "name": "***"}
+
+
+def test_drop_leaves_the_field_out() -> None:
+    assert fields("*:value.name=drop") == {key: each for key, each in SECRET.items() if key != "name"}
+
+
+def test_equal_values_have_equal_hashes_of_one_key_alone() -> None:
+    hashed = fields("*:value.*=hash")
+    assert hashed == fields("*:value.*=hash") != fields("*:value.*=hash", OTHER)
+    assert len(hashed["name"]) == 32
+    assert hashed["gone"] is None
+    assert {type(hashed[name]) for name in ("age", "rate")} == {int}
+    assert changed("*:key=hash", Record(key=b"ada")).key == changed("*:key=hash", Record(key=b"ada")).key != b"ada"
+
+
+def test_a_shape_keeps_length_case_and_punctuation() -> None:
+    shaped = fields("*:value.*=shape")
+    name = shaped["name"]
+    assert [letter.isupper() for letter in name] == [letter.isupper() for letter in SECRET["name"]]  # type: ignore[attr-defined]
+    assert (name[3], len(name), name != SECRET["name"]) == (" ", 12, True)
+    assert 10 < shaped["age"] < 100
+    assert (shaped["vip"], shaped["notes"], shaped["gone"]) == ("***", "***", None)
+    assert changed("*:value=shape", Record(value=b"a-1@b.org")).value != b"a-1@b.org"
+    assert changed("*:value=shape", Record(value=b"\xff\x00")).value == b"***"
+
+
+@given(st.floats())
+def test_the_shape_of_a_float_is_a_float(value: float) -> None:
+    shaped = CHANGES.shaped(value)
+    assert isinstance(shaped, float)
+    assert math.isfinite(shaped)
+
+
+@pytest.mark.parametrize("rule", ["orders:value=erase", "orders=hash", "orders:body=hash"])
+def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match="is not"):
+        CHANGES.rule(rule)
