@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from moldau.testing.captures import served_settings, unpacked
 from moldau.testing.clients.installed import client, library
 from moldau.testing.clients.port import Client
 from moldau.testing.conveniences import Conveniences
@@ -52,6 +53,7 @@ class Cluster(Conveniences):
         memory: bool | None = None,
         keep: bool | None = None,
         client: str | None = None,
+        capture: Path | str | None = None,
     ) -> None:
         """
         `port`: of node 1, and the other nodes have the next ones; without it free ports are chosen.
@@ -63,13 +65,17 @@ class Cluster(Conveniences):
         `memory`: whether a single node keeps everything in memory, as it does by default.
         `keep`: whether data and logs stay when the cluster ends; by default if the variable `MOLDAU_KEEP` is 1.
         `client`: the library for the conveniences, by the name that pip knows.
+        `capture`: a file of `moldau capture` whose topics and positions of groups the one node begins with.
         """
         if not isinstance(nodes, int) or nodes < 1:
             raise ValueError(f"nodes is {nodes!r}: a cluster has at least one node")
         if max_version is not None and nodes > 1:
             raise ValueError("max_version is for one node: the nodes of a cluster need newer versions among themselves")
         self._keep = os.environ.get(KEEP, "0") not in ("", "0") if keep is None else keep
-        self._in_memory = (nodes == 1 and not self._keep) if memory is None else memory
+        self._in_memory = (nodes == 1 and not self._keep and capture is None) if memory is None else memory
+        if capture is not None and (nodes > 1 or secure or memory):
+            raise ValueError("a capture is served by one node with data on disk, and has no users: leave these out")
+        self._capture = None if capture is None else Path(capture)
         if self._in_memory and nodes > 1:
             raise ValueError(
                 "several nodes in memory are not possible: one that restarts would have forgotten its votes"
@@ -88,6 +94,13 @@ class Cluster(Conveniences):
         self.directory: Path | None = None
         """The directory of data and logs; None for a node in memory."""
         self.nodes: list[Node] = []
+
+    @classmethod
+    def from_capture(cls, path: Path | str, **arguments: Any) -> Cluster:
+        """The cluster that a file of `moldau capture` describes, on one node: topics with their offsets and times, and
+        groups at their positions of the begin of the window. The arguments are those of `Cluster`.
+        """
+        return cls(capture=path, **arguments)
 
     # The life of the cluster
 
@@ -216,20 +229,29 @@ class Cluster(Conveniences):
         self._addresses = [f"{HOST}:{each.clients}" for each in ports]
         self._security = self._new_security()
         for node_id in range(1, self._node_count + 1):
-            words = ["--cluster-id", cluster_id]
-            words += ["--memory"] if self.directory is None else ["--data", str(self.directory / f"node-{node_id}")]
+            words = self._data_of(node_id, cluster_id)
             variables = {}
             if self._security is not None:
                 variables = self._security.node_variables()
             words += ["--control", f"{HOST}:0"] if self._has_control else []
             log_file = None if self.directory is None else self.directory / f"node-{node_id}.log"
             settings = node_settings(node_id, ports, self._security) | self._settings
+            if self._capture is not None:
+                settings = served_settings(settings, f"{HOST}:{ports[0].controller}")
             self.nodes.append(Node(node_id, settings, words, variables, lifeline, log_file))
         for node in self.nodes:
             node.begin()
         deadline = time.monotonic() + START_S
         for node in self.nodes:
             node.wait_until_serving(deadline)
+
+    def _data_of(self, node_id: int, cluster_id: str) -> list[str]:
+        """What `moldau serve` is told of the data of a node. Raises `NodeFailed` for a capture that is none."""
+        if self.directory is None:
+            return ["--memory", "--cluster-id", cluster_id]
+        if self._capture is not None:
+            return ["--data", str(unpacked(self._capture, self.directory))]
+        return ["--data", str(self.directory / f"node-{node_id}"), "--cluster-id", cluster_id]
 
     def _refuse_unknown_settings(self) -> None:
         warnings = self.nodes[0].greeting["warnings"]

@@ -1,0 +1,32 @@
+"""Captures in tests: `moldau restore` makes the data of a node of one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from moldau.testing.node import NodeFailed
+
+NODE: Final = "1"
+RESTORE: Final = (sys.executable, "-P", "-m", "moldau", "restore")
+OFFSETS_MINUTES: Final = str(2**31 - 1)
+"""The positions of groups are kept for so long: the test may run years after the capture."""
+
+
+def unpacked(capture: Path, directory: Path) -> Path:
+    """Make the data of a node in a directory. Raises `NodeFailed`."""
+    target = directory / "restored"
+    words = [*RESTORE, str(capture), "--to", str(target), "--single-node", NODE]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NodeFailed(f"{capture} cannot be served", done.stderr.strip())
+    return target / NODE
+
+
+def served_settings(settings: Mapping[str, str], controller: str) -> dict[str, str]:
+    """The settings of a node that serves a capture: its metadata names no voters."""
+    kept = {name: value for name, value in settings.items() if name != "controller.quorum.bootstrap.servers"}
+    return {"offsets.retention.minutes": OFFSETS_MINUTES} | kept | {"controller.quorum.voters": f"{NODE}@{controller}"}
