@@ -27,6 +27,8 @@ from moldau.protocol.schema import ZERO_UUID
 UNKNOWN_EPOCH: Final = -1
 """The broker epoch that a node names as its former one if it has no file of a clean shutdown."""
 MIN_IN_SYNC: Final = "min.insync.replicas"
+DYNAMIC_QUORUM: Final = 1
+"""The kraft.version from which on records name the voters."""
 DEFAULT_LISTENER: Final = "CONTROLLER"
 TopicPartition = tuple[str, int]
 
@@ -99,19 +101,23 @@ def restored_image(
 def restored_quorum(
     quorum: QuorumDescription, placement: Placement, directories: Mapping[int, bytes]
 ) -> QuorumDescription:
-    """The quorum of the restored cluster. With kraft.version 0 the configuration of its nodes names the voters."""
-    if quorum.voters is None:
+    """The quorum of the restored cluster: its voters, with the ids of their new directories.
+
+    With kraft.version 0 the configuration of the nodes names the voters. A single node is a quorum of its own, which no
+    configuration of the old nodes names: it gets kraft.version 1.
+    """
+    node, known = placement.single_node, quorum.voters.by_id if quorum.voters is not None else {}
+    if node is None and quorum.voters is None:
         return quorum
-    node = placement.single_node
-    kept = quorum.voters.by_id if node is None else {node: quorum.voters.by_id.get(node, VoterNode(node))}
-    listeners = [name for voter in quorum.voters.by_id.values() for name, _ in voter.endpoints]
+    kept = known if node is None else {node: known.get(node, VoterNode(node))}
+    listeners = dict.fromkeys(name for voter in known.values() for name, _ in voter.endpoints)
     voters = []
     for node_id, voter in kept.items():
         endpoints, address = voter.endpoints, placement.voters.get(node_id)
         if address is not None:
-            endpoints = tuple((name, address) for name in dict.fromkeys(listeners or [DEFAULT_LISTENER]))
+            endpoints = tuple((name, address) for name in listeners or [DEFAULT_LISTENER])
         voters.append(voter._replace(directory_id=directories[node_id], endpoints=endpoints))
-    return quorum._replace(voters=VoterSet.of(voters))
+    return QuorumDescription(max(quorum.kraft_version, DYNAMIC_QUORUM), VoterSet.of(voters))
 
 
 def lowered_settings(image: MetadataImage, placement: Placement) -> list[tuple[ConfigResource, str]]:

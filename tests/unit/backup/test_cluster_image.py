@@ -150,3 +150,9 @@ def test_voters_have_new_directories_and_the_addresses_that_are_given() -> None:
 
 def test_a_quorum_that_the_configuration_names_stays_so() -> None:
     assert restored_quorum(QuorumDescription(), Placement(), DIRECTORIES) == QuorumDescription()
+
+
+def test_a_single_node_is_a_quorum_of_its_own() -> None:
+    placement = Placement(single_node=7, voters={7: ("here", 2)})
+    voter = VoterNode(7, DIRECTORIES[7], (("CONTROLLER", ("here", 2)),))
+    assert restored_quorum(QuorumDescription(), placement, DIRECTORIES) == QuorumDescription(1, VoterSet.of([voter]))
