@@ -3,10 +3,12 @@
     python -m tests.lake --kills 100
     python -m tests.lake --kills 100 --readers
     python -m tests.lake --looks 1000
+    python -m tests.lake --looks 300 --rate 10
     python -m tests.lake --nested 200
 
 `--readers` fetches DuckDB and Spark in versions for which there is what they need for Iceberg.
-`--looks` compares a live table with a model so often, half of it by key, while its follower is killed.
+`--looks` compares live tables of several forms with a model so often, while their follower is killed; with `--rate`
+under a writer of so many MB/s.
 `--nested` tells so many stories of nested values whose schemas change, read by pyiceberg, Polars and DuckDB.
 """
 
@@ -19,7 +21,8 @@ from tempfile import TemporaryDirectory
 
 from tests.lake import nested
 from tests.lake.campaign import campaign
-from tests.lake.looks import Looks
+from tests.lake.looks import FORMS, Looks
+from tests.lake.paced_looks import PacedLooks
 from tests.lake.readers import readers
 from tests.support.lake_stage import LakeStage
 
@@ -31,6 +34,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--looks", type=int)
+    parser.add_argument("--rate", type=float)
     parser.add_argument("--nested", type=int)
     arguments = parser.parse_args()
     if arguments.nested is not None:
@@ -38,7 +42,10 @@ def main() -> None:
         print(f"{arguments.nested} stories of nested values: every reader had what was written")
         return
     if arguments.looks is not None:
-        look(arguments.looks, arguments.seed)
+        if arguments.rate is None:
+            look(arguments.looks, arguments.seed)
+        else:
+            look_paced(arguments.looks, arguments.rate, arguments.seed)
         return
     others = readers() if arguments.readers else ()
     for each in others:
@@ -63,12 +70,24 @@ def main() -> None:
 
 
 def look(count: int, seed: int) -> None:
-    """Look at tables of both kinds."""
+    """Look at tables of all forms."""
+    for form in FORMS:
+        with TemporaryDirectory() as directory:
+            looks = Looks(Path(directory), form, seed)
+            looks.look(count // len(FORMS), print)
+            print(
+                f"{form}: {count // len(FORMS)} looks were equal, {looks.kills} kills in {looks.runs} runs", flush=True
+            )
+
+
+def look_paced(count: int, rate: float, seed: int) -> None:
+    """Look at a table of records and one by key under a writer of so many MB/s."""
     for mode in ("append", "upsert"):
         with TemporaryDirectory() as directory:
-            looks = Looks(Path(directory), mode, seed)
-            looks.look(count // 2, print)
-            print(f"{mode}: {count // 2} looks were equal to the model, {looks.kills} kills in {looks.runs} runs")
+            looks = PacedLooks(Path(directory), mode, rate * 1e6, seed)
+            looks.look(count // 2, lambda line: print(line, flush=True))
+            told = f"{looks.writer.rate_reached / 1e6:.1f} MB/s written, {looks.kills} kills in {looks.runs} runs"
+            print(f"{mode}: {count // 2} looks were equal, {told}", flush=True)
 
 
 if __name__ == "__main__":

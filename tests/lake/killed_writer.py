@@ -105,15 +105,15 @@ def watch_pyiceberg(killer: Killer) -> None:
     setattr(SqlCatalog, "commit_table", asked)  # noqa: B010
 
 
-def run(choices: FollowChoices, step: str | None = None, occurrence: int = 1) -> int:
+def run(choices: FollowChoices, step: str | None = None, occurrence: int = 1, ended_s_max: float = ENDED_S_MAX) -> int:
     """Follow in a process of its own. Returns its exit code: -9 if it was killed."""
     RUNS.set_forkserver_preload([__name__])
     process = RUNS.Process(target=follow, args=(choices, step, occurrence))
     process.start()
-    process.join(ENDED_S_MAX)
+    process.join(ended_s_max)
     code = process.exitcode
     if code is None:
         process.kill()
         process.join()
-        raise AssertionError(f"the process has not ended within {ENDED_S_MAX} s")
+        raise AssertionError(f"the process has not ended within {ended_s_max} s")
     return code

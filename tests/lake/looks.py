@@ -6,13 +6,15 @@ missing, none twice, each with its value; and no end before what was written whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import moldau
+from moldau.lake.layout import ChosenLayout
 from moldau.protocol.record_builder import Record
 from tests.lake.killed_writer import STEPS, run
 from tests.support.lake_stage import START_MS, LakeStage
@@ -23,15 +25,70 @@ ROUND_SIZE: Final = 20_000
 """Bytes of segments in a commit: those of some looks, so that the follower keeps up and ends often."""
 
 
+class Form(NamedTuple):
+    """How keys and values are written, and what of a row they are."""
+
+    mode: str
+    chosen: Mapping[str, Any]
+    """Choices of the follower."""
+    key: Callable[[str], bytes]
+    value: Callable[[int | None], bytes | None]
+    """Of None what deletes the row of a key."""
+    columns: tuple[str, ...]
+    row: Callable[..., tuple[str, int]]
+    """The key and the value, from these columns."""
+
+
+def as_number(value: int | None) -> bytes | None:
+    return None if value is None else b"%d" % value
+
+
+def as_event(value: int | None) -> bytes:
+    if value is None:
+        return b'{"op": "d", "before": {"n": 0}, "after": null}'
+    return b'{"op": "u", "before": null, "after": {"n": %d}}' % value
+
+
+FORMS: Final[Mapping[str, Form]] = {
+    "append": Form(
+        "append", {}, str.encode, as_number, ("key", "value"), lambda key, value: (key.decode(), int(value))
+    ),
+    "upsert": Form(
+        "upsert", {}, str.encode, as_number, ("key", "value"), lambda key, value: (key.decode(), int(value))
+    ),
+    "flat, partitioned, sorted": Form(
+        "append",
+        {
+            "schema": "sample",
+            "key_type": "string",
+            "is_flat": True,
+            "layout": ChosenLayout(("of_kind",), ("number",)),
+        },
+        str.encode,
+        lambda value: json.dumps({"Number": value, "of": {"Kind": (value or 0) % 3}}).encode(),
+        ("key", "number"),
+        lambda key, number: (key, number),
+    ),
+    "debezium": Form(
+        "upsert",
+        {"schema": "sample", "key_type": "sample", "envelope": "debezium"},
+        lambda key: json.dumps({"id": key}).encode(),
+        as_event,
+        ("key", "value"),
+        lambda key, value: (key["id"], value["n"]),
+    ),
+}
+
+
 class Model:
     """What was written to each partition, in order."""
 
     def __init__(self) -> None:
-        self.written: dict[int, list[tuple[bytes, bytes | None]]] = {each: [] for each in range(PARTITIONS)}
+        self.written: dict[int, list[tuple[str, int | None]]] = {each: [] for each in range(PARTITIONS)}
 
-    def expected(self, ends: dict[int, int], *, by_key: bool) -> dict[object, bytes | None]:
+    def expected(self, ends: dict[int, int], *, by_key: bool) -> dict[object, int | None]:
         """The rows of a table up to these ends: by partition and offset, or by key."""
-        rows: dict[object, bytes | None] = {}
+        rows: dict[object, int | None] = {}
         for partition, end in ends.items():
             for offset, (key, value) in enumerate(self.written[partition][:end]):
                 if not by_key:
@@ -46,15 +103,17 @@ class Model:
 class Looks:
     """One story of looks at one table."""
 
-    def __init__(self, directory: Path, mode: str, seed: int) -> None:
+    def __init__(self, directory: Path, name: str, seed: int) -> None:
+        """`name` is one of `FORMS`."""
         self._stage = LakeStage(directory)
-        self._mode = mode
+        self._name, self._form = name, FORMS[name]
         self._dice = Random(seed)
         self._model = Model()
         self._ended = Event()
         self._problems: list[BaseException] = []
         self.kills = self.runs = 0
-        self._choices = self._stage.choices(mode=mode, round_size=ROUND_SIZE, compacts_from=3, unit=None)
+        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compacts_from": 3, "unit": None}
+        self._choices = self._stage.choices(**chosen, **self._form.chosen)
 
     def look(self, count: int, say: Callable[[str], None] = lambda _: None) -> None:
         """Look so often, while records are written and the follower is killed. Raises AssertionError."""
@@ -67,7 +126,7 @@ class Looks:
                 self._write()
                 self._compare()
                 if number % 100 == 99:
-                    say(f"{self._mode}: {number + 1} looks, {self.kills} kills in {self.runs} runs of the follower")
+                    say(f"{self._name}: {number + 1} looks, {self.kills} kills in {self.runs} runs of the follower")
         finally:
             self._ended.set()
             following.join()
@@ -76,25 +135,28 @@ class Looks:
 
     def _write(self) -> None:
         for partition in range(PARTITIONS):
-            records = []
+            written: list[tuple[str, int | None]] = []
             for _ in range(self._dice.randint(1, ROWS_MAX)):
-                key = b"%d-%d" % (partition, self._dice.randrange(50))
-                is_deletion = self._mode == "upsert" and self._dice.random() < 0.2
-                records.append(Record(key, None if is_deletion else b"%d" % self._dice.getrandbits(64), START_MS))
-            self._model.written[partition] += [(each.key or b"", each.value) for each in records]
-            self._stage.append(records, partition)
+                is_deletion = self._form.mode == "upsert" and self._dice.random() < 0.2
+                value = None if is_deletion else self._dice.getrandbits(62)
+                written.append((f"{partition}-{self._dice.randrange(50)}", value))
+            self._model.written[partition] += written
+            form = self._form
+            self._stage.append(
+                [Record(form.key(key), form.value(value), START_MS) for key, value in written], partition
+            )
 
     def _compare(self) -> None:
         begun = {partition: end for (_, partition), end in self._stage.ends.items()}
         found = moldau.table(self._stage.warehouse, "t", live=str(self._stage.logs))
         assert all(found.offsets[each] >= end for each, end in begun.items()), (found.offsets, begun)
-        by_key = self._mode == "upsert"
         rows = found.to_table()
-        columns = [rows[name].to_pylist() for name in ("key", "partition", "offset", "value")]
-        have = {
-            key if by_key else (partition, offset): value
-            for key, partition, offset, value in zip(*columns, strict=True)
-        }
+        places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+        made = [
+            self._form.row(*each) for each in zip(*(rows[name].to_pylist() for name in self._form.columns), strict=True)
+        ]
+        by_key = self._form.mode == "upsert"
+        have = {key if by_key else place: value for place, (key, value) in zip(places, made, strict=True)}
         expected = self._model.expected(dict(found.offsets), by_key=by_key)
         assert len(rows) == len(have) == len(expected), (len(rows), len(have), len(expected), found.table_offsets)
         assert have == expected

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
-from tests.lake.looks import Looks
+from tests.lake.looks import FORMS, Looks
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_each_look_has_what_was_written(tmp_path: Path, mode: str) -> None:
-    looks = Looks(tmp_path, mode, seed=5)
-    looks.look(40)
+@pytest.mark.parametrize("form", FORMS)
+def test_each_look_has_what_was_written(tmp_path: Path, form: str) -> None:
+    looks = Looks(tmp_path, form, seed=5)
+    looks.look(20)
     assert looks.runs

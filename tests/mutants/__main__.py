@@ -27,6 +27,7 @@ PACKAGES = (
     "broker",
     "backup",
     "tables",
+    "lake",
     "spark_jobs",
     "testing",
 )

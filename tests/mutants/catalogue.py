@@ -27,6 +27,7 @@ from tests.mutants.security_records import SECURITY_RECORD_MUTANTS
 from tests.mutants.sent_files import SENT_FILE_MUTANTS
 from tests.mutants.share_records import SHARE_RECORD_MUTANTS
 from tests.mutants.shell import SHELL_MUTANTS
+from tests.mutants.tables import TABLE_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
@@ -715,4 +716,5 @@ MUTANTS: Final = (
     *FILE_MUTANTS,
     *TURN_MUTANTS,
     *SENT_FILE_MUTANTS,
+    *TABLE_MUTANTS,
 )

@@ -10,16 +10,23 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+
+import pytest
 
 from tests.mutants.catalogue import MUTANTS, Hunt, Mutant
 from tests.simulation.cluster import stages
 from tests.simulation.cluster.campaign import run_one
 from tests.simulation.cluster.eager import eager_plan
-from tests.simulation.cluster.stages import Run, Runner
+from tests.simulation.cluster.stages import Lines, Report, Run, Runner
 
 MACHINE_S_MAX = 60.0
 REPLICA_SEEDS = 50
 """Beside each round of the scripts."""
+TABLES = "tables"
+TESTS_OF_TABLES = tuple(
+    f"tests/unit/lake/test_{name}.py" for name in ("layout", "keys", "flattening", "forms", "columns", "upsert")
+)
 UNTOLD = "--untold"
 TAILORED = "tailored"
 """The kind of run that is eager for what the catalogue says of the one bug."""
@@ -63,9 +70,31 @@ def runs_for(mutant: Mutant) -> Iterator[Run]:
                 yield from (Run(path, seed) for path in stages.FIRST_STORIES + stages.STORIES)
             case Hunt.SOCKETS:
                 yield Run(stages.REPLIES_OF_FILES, seed)
+            case Hunt.TABLES:
+                yield Run(TABLES, seed)
+                return
             case Hunt.SCENARIOS:
                 yield from (Run(script.__name__, seed) for script in stages.SCRIPTS)
                 yield from (Run(stages.REPLICAS, seed * REPLICA_SEEDS + each) for each in range(REPLICA_SEEDS))
+
+
+def of_tables(seed: int, lines: Lines) -> Report:
+    """The unit tests of tables, which need pyiceberg."""
+    failed = FirstFailure()
+    with redirect_stdout(sys.stderr):
+        pytest.main(["-x", "-q", "-p", "no:cacheprovider", *TESTS_OF_TABLES], plugins=[failed])
+    return Report(problems=failed.names)
+
+
+class FirstFailure:
+    """The names of the tests that have failed."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.names.append(report.nodeid)
 
 
 def untold_runs() -> Iterator[Run]:
@@ -74,7 +103,7 @@ def untold_runs() -> Iterator[Run]:
 
 
 def main() -> int:
-    kinds = dict(stages.KINDS)
+    kinds = {**stages.KINDS, TABLES: of_tables}
     if sys.argv[1] == UNTOLD:
         runs = untold_runs()
     else:

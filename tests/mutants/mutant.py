@@ -37,6 +37,8 @@ class Hunt(Enum):
     """Seeds of the client quotas of one broker."""
     SESSIONS = "sessions"
     """Seeds of clients that log in, renew their sessions, and stop."""
+    TABLES = "tables"
+    """The unit tests of tables."""
     WAITS = "waits"
     """Seeds of consumers that wait for records."""
     TURNS = "turns"

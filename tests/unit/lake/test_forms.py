@@ -1,5 +1,5 @@
 """Keys and values in their forms: as Kafka's serializers, Kafka Connect and Debezium write them, flat and nested, read
-back by pyiceberg and by Polars, over restarts and before the commit (a live table).
+back by pyiceberg, Polars and DuckDB, over restarts and before the commit (a live table).
 
 `facts/debezium_events.txt` was written by Envelope of debezium-core 3.3.1 and JsonConverter of Kafka 4.3.1.
 """
@@ -68,13 +68,25 @@ def put(stage: LakeStage, *records: tuple[bytes | None, bytes | None]) -> None:
 def by_polars(stage: LakeStage) -> list[dict[str, Any]]:
     """The rows as Polars reads them, in the order of their offsets."""
     polars = pytest.importorskip("polars", reason="the extra moldau[polars] is not installed")
-    return list(polars.scan_iceberg(stage.table()).collect().sort("partition", "offset").iter_rows(named=True))
+    rows: list[dict[str, Any]] = (
+        polars.scan_iceberg(stage.table()).collect().sort("partition", "offset").to_arrow().to_pylist()
+    )
+    return rows
+
+
+def by_duckdb(stage: LakeStage) -> list[dict[str, Any]]:
+    """The rows of the table alone as DuckDB has them, in the order of their offsets."""
+    pytest.importorskip("duckdb", reason="the extra moldau[sql] is not installed")
+    con = moldau.table(stage.warehouse, "t").duckdb()
+    rows: list[dict[str, Any]] = con.sql('select * from t order by partition, "offset"').to_arrow_table().to_pylist()
+    return rows
 
 
 def columns(stage: LakeStage, *names: str) -> list[tuple[Any, ...]]:
-    """Columns of the rows, as pyiceberg and Polars read them alike."""
+    """Columns of the rows, as pyiceberg, Polars and DuckDB read them alike."""
     found = [tuple(row[name] for name in names) for row in stage.rows()]
-    assert found == [tuple(row[name] for name in names) for row in by_polars(stage)]
+    for other in (by_polars, by_duckdb):
+        assert found == [tuple(row[name] for name in names) for row in other(stage)], other.__name__
     return found
 
 
@@ -107,7 +119,8 @@ def test_a_key_with_a_type(
 ) -> None:
     put(stage, *((key, b"1") for key in written))
     stage.follow(mode=mode, key_type=key_type)
-    assert [shown(row["key"]) for row in stage.rows()] == [shown(row["key"]) for row in by_polars(stage)] == values
+    for reader in (LakeStage.rows, by_polars, by_duckdb):
+        assert [shown(row["key"]) for row in reader(stage)] == values, reader.__name__
     put(stage, (written[0], b"2"), (written[1], None))
     expected = [(b"2", 2)] if mode == "upsert" else [(b"1", 0), (b"1", 1), (b"2", 2), (None, 3)]
     assert [(row["value"], row["offset"]) for row in live(stage)] == expected
@@ -158,11 +171,10 @@ def test_the_events_that_debezium_writes(stage: LakeStage, form: str) -> None:
     stage.follow(mode="auto", schema=schema, key_type=schema, envelope="debezium")
     (row,) = stage.rows()
     assert row["key"]["id"] == 1 and row["value"]["id"] == 1 and row["value"]["big"] == 9_007_199_254_740_993
-    (seen,) = by_polars(stage)
     value = {name: each for name, each in row["value"].items() if name != "ratio"}
-    assert {name: seen["value"][name] for name in ("id", "name", "big", "tags")} == {
-        name: value[name] for name in ("id", "name", "big", "tags")
-    }
+    for other in (by_polars, by_duckdb):
+        (seen,) = other(stage)
+        assert {name: each for name, each in seen["value"].items() if name != "ratio"} == value, other.__name__
     if form == "with schema":
         assert value == {
             "id": 1,

@@ -1,0 +1,96 @@
+"""Bugs in how records become rows of a table: forms, keys, change events, flat tables, layouts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+
+KEYS: Final = "lake/keys.py"
+FLATTENING: Final = "lake/flattening.py"
+DEBEZIUM: Final = "lake/debezium.py"
+LAYOUT: Final = "lake/layout.py"
+FORMS: Final = "lake/forms.py"
+
+TABLE_MUTANTS: Final = (
+    Mutant(
+        680,
+        "keys of several fields are one if their texts are, one behind the other",
+        KEYS,
+        "    parts = [part for leaf in leaves for part in _measured(leaf)]\n",
+        "    parts = [_measured(leaf)[1] for leaf in leaves]\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        681,
+        "a file whose least key is the greatest that has changed is not written anew",
+        KEYS,
+        "lower > most) or",
+        "lower >= most) or",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        682,
+        "a field of a value takes the column of a field of the key in a flat table",
+        FLATTENING,
+        'return f"value_{joined}" if joined in TAKEN or joined.startswith(PREFIX) else joined',
+        'return f"value_{joined}" if joined in TAKEN else joined',
+        Hunt.TABLES,
+    ),
+    Mutant(
+        683,
+        "the records within a map keep their names in a flat table, and so lose their values",
+        FLATTENING,
+        "    return [(key, _changed(change, each)) for key, each in pairs]\n",
+        "    return [(key, each) for key, each in pairs]\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        684,
+        "the rows of a snapshot of Debezium do not fit",
+        DEBEZIUM,
+        '_ROWS: Final = ("c", "r", "u")\n',
+        '_ROWS: Final = ("c", "u")\n',
+        Hunt.TABLES,
+    ),
+    Mutant(
+        685,
+        "a row that was deleted at the source is what it was before",
+        DEBEZIUM,
+        "        return DELETION\n",
+        '        return event.get("before")\n',
+        Hunt.TABLES,
+    ),
+    Mutant(
+        686,
+        "rows without a value in the field of a partition are in no file",
+        LAYOUT,
+        "        is_it = pc.equal(column, value) if value.is_valid else column.is_null()\n",
+        "        is_it = pc.equal(column, value)\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        687,
+        "rows with the text null are in the partition of those without a value",
+        LAYOUT,
+        '    if len(named) <= NAME_SIZE_MAX and named != "null":\n',
+        "    if len(named) <= NAME_SIZE_MAX:\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        688,
+        "a message within a schema has the column of the first one",
+        FORMS,
+        "            (schema_id, *path),\n",
+        "            (schema_id,),\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        689,
+        "each batch is a sample that gives the types anew",
+        FORMS,
+        "        if self.schema is None:\n            with suppress(NoSample):\n",
+        "        if True:\n            with suppress(NoSample):\n",
+        Hunt.TABLES,
+    ),
+)
