@@ -74,6 +74,7 @@ class BrokerCoordinators:
             cluster.partitions_count,
             current_image,
             self.share_persister,
+            ports.replicas.log_start_of,
         )
         ports.settings.subscribe(lambda in_force: self.groups.configure(group_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)

@@ -12,7 +12,7 @@ from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.coordinator.group.config import GroupConfig
-from moldau.coordinator.group.history import GroupHistory
+from moldau.coordinator.group.history import GroupHistory, no_log_start
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.protocol.errors import ErrorCode
 
@@ -42,13 +42,15 @@ class Groups:
         partitions_count: Callable[[str], int | None],
         current_image: Callable[[], CoordinatorImage],
         share_states: ShareStatePersister | None = None,
+        log_start_of: Callable[[str, int], int] = no_log_start,
     ) -> None:
+        """`log_start_of`: the log start offset of a partition as far as this broker knows it, else -1."""
         self.config = config
         self._current_image = current_image
         self._environment = environment
         self._spawn = spawn
         self._share_states = share_states
-        self._history = GroupHistory(environment.wall_ms())
+        self._history = GroupHistory(environment.wall_ms(), log_start_of=log_start_of)
         row = group_row(config, current_image, self._history, self._perform)
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 

@@ -107,6 +107,16 @@ class _Explainer:
                     f"moldau config get topic {each.topic} retention.ms --all",
                 )
 
+    def lost_before(self) -> Iterator[Sentence]:
+        for each in self.recent(Cause.RECORDS_LOST):
+            yield Sentence(
+                "records-lost",
+                f"{each.detail}: up to {plural(each.number, 'record')} were gone before the commit of "
+                f"{self.ago(each.last_ms)} went past them: retention or a deletion of records had overtaken the group. "
+                "If it had not read them by then, it lost them, and its consumer went on as auto.offset.reset says",
+                f"moldau config get topic {each.detail.rpartition('-')[0]} retention.ms --all",
+            )
+
     def beyond_the_end(self) -> Iterator[Sentence]:
         for each in self.facts.partitions:
             if each.committed is not None and each.end is not None and each.committed > each.end:
@@ -340,6 +350,7 @@ def _how(event: GroupEvent) -> str:
 
 SOURCES: Final[Sequence[Callable[[_Explainer], Iterator[Sentence]]]] = (
     _Explainer.lost_records,
+    _Explainer.lost_before,
     _Explainer.beyond_the_end,
     _Explainer.offsets_gone,
     _Explainer.went_back,

@@ -79,6 +79,11 @@ class Replicas:
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get(topic, {}).get(index)
 
+    def log_start_of(self, topic: str, index: int) -> int:
+        """The log start offset of a replica; -1 if it is not here."""
+        partition = self.get(topic, index)
+        return -1 if partition is None else partition.log.log_start_offset
+
     def of_log(self, its_log: Log) -> Partition | None:
         """The partition of a log; None if this broker does not serve the log any more."""
         partition = self.get(its_log.topic, its_log.partition)

@@ -9,6 +9,7 @@ a client that is refused again and again pushes out nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
@@ -51,6 +52,7 @@ class Cause(Enum):
     REBALANCE_ENDED = "rebalance-ended"
     COMMIT_REFUSED = "commit-refused"
     COMMIT_WENT_BACK = "commit-went-back"
+    RECORDS_LOST = "records-lost"
     OFFSETS_EXPIRED = "offsets-expired"
     OFFSETS_DELETED = "offsets-deleted"
     DELETED = "deleted"
@@ -126,6 +128,7 @@ TEXTS: Final = {
     Cause.REBALANCE_ENDED: "generation {number} begins with {detail} members",
     Cause.COMMIT_REFUSED: "a commit of member {member!r} is refused: {detail}",
     Cause.COMMIT_WENT_BACK: "the offset of {detail} went back by {number}",
+    Cause.RECORDS_LOST: "{number} records of {detail} were gone before a commit went past them",
     Cause.OFFSETS_EXPIRED: "{number} offsets expired",
     Cause.OFFSETS_DELETED: "{number} offsets were deleted by a request",
     Cause.DELETED: "the group was deleted by a request",
@@ -147,12 +150,24 @@ CAUSE_OF_REFUSAL: Final = {
 """What a refused heartbeat or join means to its client. Other errors are those of a client that is written wrongly."""
 
 
+def no_log_start(topic: str, partition: int) -> int:
+    """The log start offset of a partition of which no replica is here."""
+    return -1
+
+
 class GroupHistory:
     """The last events of the groups of a node, whichever partition keeps them."""
 
-    def __init__(self, since_ms: int = 0, events_max: int = NODE_EVENTS_MAX) -> None:
+    def __init__(
+        self,
+        since_ms: int = 0,
+        events_max: int = NODE_EVENTS_MAX,
+        log_start_of: Callable[[str, int], int] = no_log_start,
+    ) -> None:
+        """`log_start_of`: the log start offset of a partition, -1 if it is not known."""
         self.since_ms = since_ms
         """When the history begins (ms, wall clock)."""
+        self.log_start_of = log_start_of
         self.events_max = events_max
         self._rings: dict[str, list[GroupEvent]] = {}
         """The events of each group. The group that was silent for longest is first."""

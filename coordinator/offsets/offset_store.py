@@ -20,9 +20,11 @@ superseded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from moldau.coordinator.group.history import no_log_start
 from moldau.coordinator.group.records import (
     CommittedOffset,
     OffsetChange,
@@ -133,8 +135,21 @@ class WentBack(NamedTuple):
     commit_ms: int
 
 
+class WentOver(NamedTuple):
+    """A committed offset that goes over records that were gone: the offset before it was below the log start."""
+
+    group_id: str
+    topic: str
+    partition: int
+    by: int
+    """The offsets from the one before to the log start."""
+    commit_ms: int
+
+
 class OffsetStore:
-    def __init__(self) -> None:
+    def __init__(self, log_start_of: Callable[[str, int], int] = no_log_start) -> None:
+        """`log_start_of`: the log start offset of a partition, -1 if it is not known."""
+        self._log_start_of = log_start_of
         self._committed: dict[str, GroupOffsets] = {}
         self._uncommitted: UncommittedChanges[StoreChange] = UncommittedChanges()
         self._transactions: dict[int, dict[tuple[str, TopicPartition], None]] = {}
@@ -144,11 +159,11 @@ class OffsetStore:
         """Apply an appended change; its batch ends at `end_offset`."""
         self._uncommitted.add(change, end_offset)
 
-    def commit(self, committed_end_offset: int) -> list[WentBack]:
+    def commit(self, committed_end_offset: int) -> list[WentBack | WentOver]:
         """Make the changes in all batches up to this offset visible to readers. Returns the offsets, outside of
-        transactions, that are below the ones before.
+        transactions, that are below the ones before, or go over records that were gone.
         """
-        back: list[WentBack] = []
+        told: list[WentBack | WentOver] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
                 case OffsetChange(group_id, topic, partition, value, producer_id):
@@ -159,13 +174,18 @@ class OffsetStore:
                         self._forget_empty(group_id)
                     elif producer_id != NO_PRODUCER_ID:
                         self._transactions.setdefault(producer_id, {})[group_id, (topic, partition)] = None
-                    elif former is not None and value.offset < former.offset:
-                        back.append(WentBack(group_id, topic, partition, former.offset - value.offset, value.commit_ms))
+                    elif former is not None:
+                        by = former.offset - value.offset
+                        if by > 0:
+                            told.append(WentBack(group_id, topic, partition, by, value.commit_ms))
+                        elif former.offset < (start := self._log_start_of(topic, partition)) <= value.offset:
+                            lost = start - former.offset
+                            told.append(WentOver(group_id, topic, partition, lost, value.commit_ms))
                 case OffsetsLoaded():
                     self._commit_loaded(change)
                 case TransactionEnded():
                     self._end_transaction(change)
-        return back
+        return told
 
     def _commit_loaded(self, loaded: OffsetsLoaded) -> None:
         producer_id = loaded.producer_id

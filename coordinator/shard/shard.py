@@ -34,7 +34,7 @@ from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import end_transaction
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
-from moldau.coordinator.offsets.offset_store import OffsetStore
+from moldau.coordinator.offsets.offset_store import OffsetStore, WentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
@@ -113,7 +113,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         self._current_image = current_image
         self._rebalances = Rebalances()
         self._groups: dict[str, Group] = {}
-        self._offsets = OffsetStore()
+        self._offsets = OffsetStore(self.history.log_start_of)
         self._timers: RestorableTimers[TimerKey] = RestorableTimers()
 
     # Replaying
@@ -176,11 +176,14 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             self._timers.cancel(key)
 
     def commit(self) -> None:
-        """Make offsets visible. Those that are below the ones before are told, except while the log is loaded."""
-        for back in self._offsets.commit(self.committed_end_offset):
+        """Make offsets visible. Those that go back or over records that were gone are told, except while the log is
+        loaded.
+        """
+        for told in self._offsets.commit(self.committed_end_offset):
             if self.is_loaded:
-                event = GroupEvent(Cause.COMMIT_WENT_BACK, number=back.by, detail=f"{back.topic}-{back.partition}")
-                self.history.add(back.group_id, event, back.commit_ms)
+                cause = Cause.COMMIT_WENT_BACK if isinstance(told, WentBack) else Cause.RECORDS_LOST
+                event = GroupEvent(cause, number=told.by, detail=f"{told.topic}-{told.partition}")
+                self.history.add(told.group_id, event, told.commit_ms)
 
     # Deciding
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange, OffsetsLoaded, TransactionEnded
-from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange, WentBack
+from moldau.coordinator.offsets.offset_store import OffsetStore, StoreChange, WentBack, WentOver
 
 GROUPS = ("g", "h")
 PRODUCERS = (7, 8, 9)
@@ -127,6 +127,26 @@ def test_an_offset_below_the_one_before_is_returned_once_it_is_committed() -> No
     assert store.commit(2) == []
     assert store.commit(3) == [WentBack("g", "t", 0, 6, 3)]
     assert store.commit(5) == [], "the same offset again, and one of an open transaction"
+
+
+def test_an_offset_that_goes_over_records_that_were_gone_is_returned() -> None:
+    start = 0
+    store = OffsetStore(lambda topic, partition: start if (topic, partition) == ("t", 0) else -1)
+
+    def committed(offset: int, end_offset: int, partition: int = 0) -> list[object]:
+        store.append(OffsetChange("g", "t", partition, CommittedOffset(offset, commit_ms=end_offset)), end_offset)
+        return list(store.commit(end_offset))
+
+    assert committed(2, 1) == committed(4, 2) == []
+    start = 7
+    assert committed(5, 3) == [], "still below the start"
+    assert committed(9, 4) == [WentOver("g", "t", 0, 2, 4)]
+    assert committed(12, 5) == [], "once"
+    assert committed(0, 6, 1) == committed(50, 7, 1) == [], "no replica of it is here"
+    start = 12
+    assert committed(20, 8) == [], "what was gone had been committed"
+    assert committed(1, 9) == [WentBack("g", "t", 0, 19, 9)]
+    assert committed(12, 10) == [WentOver("g", "t", 0, 11, 10)], "the first offset that is left"
 
 
 def test_a_reading_of_the_latest_offsets_changes_nothing() -> None:

@@ -101,6 +101,21 @@ def test_records_that_were_deleted_before_the_group_read_them(kafka: Namespace) 
     assert f"{topic}-0: up to 5 records from offset 2 to 6 are gone" in found["records-lost"]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_skip_of_auto_offset_reset_is_remembered(kafka: Namespace, protocol: str) -> None:
+    topic, group = filled(kafka, f"skipped-{protocol}"), kafka.group()
+    with consumer(kafka, group, topic, **{"group.protocol": protocol}) as opened:
+        commit(opened, topic, 2)
+    DailyCommand(kafka.bootstrap_servers).done("topic", "delete-records", topic, "--before", "7", "--execute")
+    settings = {"group.protocol": protocol, "auto.commit.interval.ms": 100, "enable.auto.commit": True}
+    with consumer(kafka, group, topic, **settings) as opened:
+        ends = time.monotonic() + 30
+        while "records-lost" not in (found := symptoms(kafka, group)) or "went past" not in found["records-lost"]:
+            opened.poll(0.3)
+            assert time.monotonic() < ends, found
+    assert f"{topic}-0: up to 5 records were gone before the commit of" in found["records-lost"]
+
+
 def test_an_offset_beyond_the_end(kafka: Namespace) -> None:
     topic, group = filled(kafka, "again"), kafka.group()
     with consumer(kafka, group, topic) as opened:
