@@ -6,6 +6,7 @@ There may be 500,000 offsets in a sample, so what is done for each of them is do
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from operator import sub
@@ -23,9 +24,9 @@ class Bounds:
 
     def __init__(self) -> None:
         self.keys: list[Partition] = []
-        self.begins: list[int] = []
+        self.begins = array("q")
         """The next offset that the group reads of each."""
-        self.lags: list[int] = []
+        self.lags = array("q")
         """The offsets from there to the end of the log."""
 
     def add(
@@ -41,8 +42,8 @@ class Bounds:
         lags = list(map(sub, map(last.get, keys, repeat(UNKNOWN)), offsets))
         if min(lags, default=0) >= 0 and first.keys().isdisjoint(keys):
             self.keys += keys
-            self.begins += offsets
-            self.lags += lags
+            self.begins.extend(offsets)
+            self.lags.extend(lags)
             return
         for key, offset in zip(keys, offsets, strict=True):
             end = last.get(key)

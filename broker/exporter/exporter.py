@@ -20,8 +20,7 @@ from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
 from moldau.broker.coordinators.lag_history import PERIOD_MS
 from moldau.broker.coordinators.node_status import POINT_MS, TrafficPoint, WorstLag
 from moldau.broker.exporter.bounds import Partition
-from moldau.broker.exporter.counting import Counter
-from moldau.broker.exporter.sample import GroupLag, take
+from moldau.broker.exporter.sample import GroupLag, Sampler
 from moldau.broker.metrics.exposition import Labels, Page
 from moldau.broker.replicas.replicas import Traffic
 from moldau.security.access import Unrestricted
@@ -65,11 +64,10 @@ class LagExporter:
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
         self._client = KafkaClient(ports, Unrestricted(), "")
-        self._counter = Counter()
+        self._sampler = Sampler(self._client)
         self._patterns = ports.config.entries("moldau.metrics.lag.groups")
         self._partitions_max = ports.config.integer("moldau.metrics.lag.partitions.max")
         self._series_max = ports.config.integer("moldau.metrics.series.max")
-        self._turn = 0
         self._sampled_ms: int | None = None
         self._took_ms = 0
         self._rows: list[GroupRow] = []
@@ -100,13 +98,12 @@ class LagExporter:
             if self._sampled_ms is not None and began_ms - self._sampled_ms < FRESH_MS:
                 return
             try:
-                groups = await take(self._client, self._counter, self._turn)
-                self._ports.services.lag_history.add(began_ms, {group.id: group.records for group in groups})
+                groups = await self._sampler.take()
+                self._ports.services.lag_history.add(began_ms, {group.id: group.summed().records for group in groups})
                 self._ports.services.node_status.set_lags(map(worst_lag, groups))
                 await self._make_rows(groups)
             except Exception:  # A sample that is missing must not stop the broker, as the failure of a task does.
                 log.exception("the lags of groups cannot be found")
-            self._turn += 1
             self._sampled_ms = began_ms
             self._took_ms = clock() - began_ms
 
@@ -116,7 +113,7 @@ class LagExporter:
         self._rows = []
         left = self._partitions_max
         for group in chosen[: self._series_max]:
-            count = len(group.bounds.keys)
+            count, summary = len(group.bounds.keys), group.summed()
             is_whole = count <= left
             left -= count if is_whole else 0
             self._left_out += 0 if is_whole else count
@@ -124,10 +121,10 @@ class LagExporter:
                 GroupRow(
                     group.id,
                     group.kind,
-                    group.records,
-                    max(group.bounds.lags, default=0),
+                    summary.records,
+                    summary.most,
                     group.first_ms,
-                    group.uncounted,
+                    summary.uncounted,
                     partition_rows(group) if is_whole else (),
                 )
             )
@@ -188,10 +185,8 @@ def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: i
 
 def worst_lag(group: GroupLag) -> WorstLag:
     """The partition of a group that is furthest behind; without records if none is."""
-    places = group.bounds.furthest(1)
-    if not places:
-        return WorstLag(group.id, "", -1, 0)
-    return WorstLag(group.id, *group.bounds.keys[places[0]], group.bounds.lags[places[0]])
+    summary = group.summed()
+    return WorstLag(group.id, *(summary.worst or ("", -1)), summary.most)
 
 
 async def traffic_of(ports: ConsolePorts) -> TrafficPoint:

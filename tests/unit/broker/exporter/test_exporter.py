@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from moldau.broker.exporter import counting
+from moldau.broker.exporter.exporter import LagExporter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -162,5 +163,35 @@ def test_what_a_sample_may_not_read_is_an_upper_bound_and_counted_by_the_next_sa
             found.append((seen['sum_lag{group="g",kind="classic"}'], uncounted))
         assert found[0][0] > 6 and found[0][1] == 1, found
         assert found[-1] == (6, 0), found
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_group_that_stands_still_is_not_looked_at_again() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        await client.create("other")
+        for group, topic in (("a", "orders"), ("b", "other")):
+            await commit(client, group, 1, topic=topic)
+        await client.produce("orders", batch("x", "y"))
+        metrics = node.broker.metrics
+        exporter = None if metrics is None else metrics._lags
+        assert isinstance(exporter, LagExporter)
+        sampler = exporter._sampler
+
+        async def take() -> dict[str, tuple[int | None, int]]:
+            return {group.id: (group.summed().records, id(group.bounds)) for group in await sampler.take()}
+
+        first, second = await take(), await take()
+        assert first == second and first["a"][0] == 1
+        await client.produce("orders", batch("z"))
+        third = await take()
+        assert (third["a"][0], third["b"]) == (2, first["b"]) and third["a"][1] != first["a"][1]
+        await commit(client, "b", 0, topic="other")
+        fourth = await take()
+        assert fourth["a"] == third["a"] and fourth["b"][1] != third["b"][1]
+        await commit(client, "a", 3, topic="orders")
+        assert (await take())["a"][0] == 0
 
     serve_and(story, **SETTINGS)
