@@ -126,6 +126,12 @@ class RetryingStorage:
     async def close(self) -> None:
         await self._storage.close()
 
+    async def remove_uploads(self, before_ms: int) -> int:
+        """Remove what puts of processes that crashed before a time (ms since the epoch) left. Returns how many. Only a
+        directory has any: object stores remove parts of uploads by rules of their own."""
+        remove: Callable[[int], Awaitable[int]] | None = getattr(self._storage, "remove_uploads", None)
+        return 0 if remove is None else await self._repeat(lambda: remove(before_ms))
+
     async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
         policy = self._policy
         for attempt in range(1, policy.attempt_count_max):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from moldau.backup.retention import keep_newest
+from moldau.backup.retention import DAY_MS, keep_newest
 from moldau.backup.taking import Progress, Shell, Taken, take_backup
 from moldau.backup.throttle import Throttle
 from moldau.broker.cli.backups.command import BackupCommand, positive
@@ -38,6 +38,7 @@ async def take(command: BackupCommand) -> int:
     except asyncio.CancelledError:
         command.note("stopped: no backup was made, and the next one goes on from here", "yellow")
         raise
+    await command.storage.remove_uploads(command.now_ms() - DAY_MS)
     _show(command, taken)
     if keep is not None:
         dropped = await keep_newest(command.store, keep, command.now_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from random import Random
@@ -150,3 +151,16 @@ def test_a_damaged_manifest_is_not_taken_for_a_missing_one() -> None:
             await check_storage(storage, "ours", "1")
 
     run(story())
+
+
+def test_what_crashed_puts_left_is_removed_from_a_directory(tmp_path: Path) -> None:
+    pytest.importorskip("aiofiles")
+    storage = open_storage(str(tmp_path), Random(1), VirtualTime().sleep)
+    (tmp_path / ".uploads").mkdir()
+    for name, second in (("old", 10), ("new", 30)):
+        (tmp_path / ".uploads" / name).touch()
+        os.utime(tmp_path / ".uploads" / name, (second, second))
+    assert run(storage.remove_uploads(20_000)) == 1
+    assert [each.name for each in (tmp_path / ".uploads").iterdir()] == ["new"]
+    simulated_one, time = simulated()
+    assert run(RetryingStorage(simulated_one, time.sleep, Random(1)).remove_uploads(20_000)) == 0
