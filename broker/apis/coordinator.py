@@ -15,6 +15,7 @@ from moldau.broker.apis.needs import GROUP_OPERATIONS, Answer, Rule, change_resp
 from moldau.broker.apis.parts import Answering
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply, when_ready
+from moldau.coordinator.group.description import in_pieces
 from moldau.coordinator.group.group import AboutGroup
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.kraft.controller.apis import ENTRIES_MAX
@@ -116,7 +117,8 @@ def describe_groups(
     not_described: Callable[[str, ErrorCode], Any],
     refuse: Callable[[str, ErrorCode], Any] | None = None,
 ) -> Pending[Any]:
-    """Describe each group of a request by its machine, if the feature is on. The reply waits for the writes before it.
+    """Describe each group of a request by its machine, if the feature is on. The reply waits for the writes before it,
+    and the descriptions are made in slices.
     `refuse`: the description if the machine is not here, if that is another one.
     """
     is_on = services.cluster.image.features.levels.get(feature, 0) > 0
@@ -131,13 +133,17 @@ def describe_groups(
             partial(refuse or not_described, group_id),
         )
 
-    def response_of(groups: list[Any]) -> object:
+    def answering(parts: list[Any]) -> Answering:
+        groups = yield from in_pieces(parts)
         if request.include_authorized_operations:
             add_operations(context.access, groups)
         response: Any = response_class_of(type(request))
         return response(groups=groups)
 
-    return join_answers([describe(group_id) for group_id in request.group_ids], response_of)
+    reply: Pending[Any] = Pending(waits_for=COORDINATOR)
+    described: Pending[list[Any]] = join_answers([describe(group_id) for group_id in request.group_ids], list)
+    described.listen(lambda parts: reply.follow(services.long_requests.answer(context, answering(parts))))
+    return reply
 
 
 def add_operations(access: Access, described: Iterable[Any]) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from moldau.coordinator.consumer.assignors import NOTHING
 from moldau.coordinator.consumer.events import DescribeConsumerGroup
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.member import ConsumerMember
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.membership import answer_when_committed, no_group
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
+Partitions: TypeAlias = Mapping[bytes, Iterable[int]]
+"""The indexes of partitions by topic id."""
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 """The types of members in the response."""
@@ -21,6 +25,7 @@ CONSUMER_MEMBER = 1
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumerGroup) -> None:
     """Describe the group as it is now; the answer is sent once all of it is committed."""
+    described: DescribedGroup | GroupDescription[DescribedGroup]
     if not event.group_id:
         described = not_described(event.group_id, ErrorCode.INVALID_GROUP_ID)
     elif isinstance(group, ConsumerGroup):
@@ -30,15 +35,16 @@ def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumer
     answer_when_committed(step, event.waiter, described, lambda refusal: not_described(event.group_id, *refusal))
 
 
-def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: str) -> DescribedGroup:
-    return DescribedGroup(
+def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: str) -> GroupDescription[DescribedGroup]:
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor(default_assignor),
-        members=[_member(group, member, image) for member in group.members.values()],
+        members=[],
     )
+    return GroupDescription(described, _members(list(group.members.values()), {**group.targets}, image))
 
 
 def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
@@ -54,11 +60,34 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImage) -> Member:
+def _members(
+    members: Sequence[ConsumerMember], targets: Mapping[str, Partitions], image: CoordinatorImage
+) -> Iterator[Member | None]:
+    """The described members, and None after each topic."""
+    for member in members:
+        described, owned = _without_assignments(member), _owned(member)
+        for assignment, partitions in (
+            (described.assignment, owned),
+            (described.target_assignment, targets.get(member.member_id, NOTHING)),
+        ):
+            for topic_id, indexes in partitions.items():
+                topic = image.topic_of_id(topic_id)
+                if topic is not None:  # Topics that do not exist any more are left out.
+                    listed = TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=sorted(indexes))
+                    assignment.topic_partitions.append(listed)
+                yield None
+        yield described
+
+
+def _owned(member: ConsumerMember) -> Partitions:
     owned: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.revoking):
         for topic_id, epochs in partitions.items():
             owned.setdefault(topic_id, []).extend(epochs)
+    return owned
+
+
+def _without_assignments(member: ConsumerMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -68,19 +97,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: CoordinatorImag
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topics),
         subscribed_topic_regex=member.subscribed_regex,
-        assignment=_assignment(owned, image),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), image),
+        assignment=Assignment(topic_partitions=[]),
+        target_assignment=Assignment(topic_partitions=[]),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
-    )
-
-
-def _assignment(partitions: Mapping[bytes, Iterable[int]], image: CoordinatorImage) -> Assignment:
-    """Topics that do not exist any more are left out."""
-    found = [(image.topic_of_id(topic_id), indexes) for topic_id, indexes in partitions.items()]
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=sorted(indexes))
-            for topic, indexes in found
-            if topic is not None
-        ]
     )

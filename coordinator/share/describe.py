@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.share.assignor import NAME
 from moldau.coordinator.share.events import DescribeShareGroup
@@ -15,6 +19,7 @@ from moldau.protocol.messages.share_group_describe import Member as DescribedMem
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGroup) -> None:
     """Describe the group as it is now; the answer is sent once all of it is committed."""
+    described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, ShareGroup):
         described = describe(step, group)
     else:
@@ -35,29 +40,33 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
     )
 
 
-def describe(step: GroupStep, group: ShareGroup) -> DescribedGroup:
-    return DescribedGroup(
+def describe(step: GroupStep, group: ShareGroup) -> GroupDescription[DescribedGroup]:
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=NAME,
-        members=[describe_member(step, member) for member in group.members.values()],
+        members=[],
     )
+    return GroupDescription(described, described_members(list(group.members.values()), step.image))
 
 
-def describe_member(step: GroupStep, member: Member) -> DescribedMember:
-    assigned = [
-        TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=each.partitions)
-        for each in by_topic(member.assigned)
-        if (topic := step.image.topic_of_id(each.topic_id)) is not None
-    ]
-    return DescribedMember(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
-        assignment=Assignment(topic_partitions=assigned),
-    )
+def described_members(members: Sequence[Member], image: CoordinatorImage) -> Iterator[DescribedMember | None]:
+    """The described members, and None after each topic."""
+    for member in members:
+        assigned = []
+        for each in by_topic(member.assigned):
+            topic = image.topic_of_id(each.topic_id)
+            if topic is not None:
+                assigned.append(TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=each.partitions))
+            yield None
+        yield DescribedMember(
+            member_id=member.member_id,
+            rack_id=member.rack_id,
+            member_epoch=member.epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.topics),
+            assignment=Assignment(topic_partitions=assigned),
+        )

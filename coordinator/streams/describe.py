@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.membership import answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.streams.configured_topology import ConfiguredInternalTopic, ConfiguredTopology
@@ -30,6 +31,7 @@ from moldau.protocol.messages.streams_group_describe import Member as DescribedM
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsGroup) -> None:
     """Describe the group as it is now; the answer is sent once all of it is committed."""
+    described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, StreamsGroup):
         described = describe(group)
     else:
@@ -49,23 +51,23 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
     )
 
 
-def describe(group: StreamsGroup) -> DescribedGroup:
+def describe(group: StreamsGroup) -> GroupDescription[DescribedGroup]:
     topology = None
     if group.configured is not None and group.configured.is_ready:
         topology = configured_topology(group.configured)
     elif group.topology is not None:
         topology = raw_topology(group.topology)
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         topology=topology,
-        members=[
-            described_member(member, group.target_of(member_id)) for member_id, member in sorted(group.members.items())
-        ],
+        members=[],
         assignor_name=NAME,
     )
+    members = [(member, group.target_of(member_id)) for member_id, member in sorted(group.members.items())]
+    return GroupDescription(described, (described_member(member, target) for member, target in members))
 
 
 def configured_topology(topology: ConfiguredTopology) -> Topology:

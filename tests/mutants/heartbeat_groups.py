@@ -290,4 +290,20 @@ HEARTBEAT_GROUP_MUTANTS: Final = (
         "",
         Hunt.STREAMS_GROUPS,
     ),
+    Mutant(
+        694,
+        "the description of a large group is made at once",
+        "coordinator/group/description.py",
+        "            yield from part.pieces()\n",
+        "            part.whole()\n            yield\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        695,
+        "a description tells targets that came after the request",
+        "coordinator/consumer/describe.py",
+        "{**group.targets}, image)",
+        "group.targets, image)",
+        Hunt.STORIES,
+    ),
 )

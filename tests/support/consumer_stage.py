@@ -12,6 +12,7 @@ from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsum
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.regular_expressions import matching_topics
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.events import CommitOffsets, CommitTransactionalOffsets
 from moldau.coordinator.group.group import Group
 from moldau.coordinator.group.records import RecordChange
@@ -178,8 +179,9 @@ class ConsumerStage(GroupStage):
 
     def describe(self) -> DescribedGroup:
         response = self.ask(DescribeConsumerGroup(self.waiter(1), GROUP_ID))
-        assert isinstance(response, DescribedGroup)
-        return response
+        whole = response.whole() if isinstance(response, GroupDescription) else response
+        assert isinstance(whole, DescribedGroup)
+        return whole
 
     def resolve(self) -> bool:
         """Carry out the next command to resolve regular expressions; False if there is none."""

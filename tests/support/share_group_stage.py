@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.group.target import ComputeTarget
 from moldau.coordinator.runtime.machine import Loaded
@@ -57,8 +58,9 @@ class ShareGroupStage(GroupStage):
 
     def described(self, group_id: str = GROUP) -> DescribedGroup:
         reply = self.ask(DescribeShareGroup(self.waiter(1), group_id))
-        assert isinstance(reply, DescribedGroup)
-        return reply
+        whole = reply.whole() if isinstance(reply, GroupDescription) else reply
+        assert isinstance(whole, DescribedGroup)
+        return whole
 
     @property
     def share_group(self) -> ShareGroup:

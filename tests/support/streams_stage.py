@@ -7,6 +7,7 @@ from typing import Any
 
 from moldau.coordinator.classic.events import Join
 from moldau.coordinator.group.config import GroupConfig
+from moldau.coordinator.group.description import GroupDescription
 from moldau.coordinator.group.events import CommitOffsets
 from moldau.coordinator.group.kind_settings import StreamsGroupSettings
 from moldau.coordinator.runtime.machine import Loaded
@@ -110,8 +111,9 @@ class StreamsStage(GroupStage):
 
     def describe(self, group_id: str = GROUP) -> DescribedGroup:
         described = self.ask(DescribeStreamsGroup(self.waiter(0), group_id))
-        assert isinstance(described, DescribedGroup)
-        return described
+        whole = described.whole() if isinstance(described, GroupDescription) else described
+        assert isinstance(whole, DescribedGroup)
+        return whole
 
     def commit(self, member_id: str, epoch: int, topic: str = "in", partition: int = 0, version: int = 9) -> ErrorCode:
         wanted = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
@@ -158,7 +160,7 @@ def group_in(shard: GroupShard, group_id: str = GROUP) -> StreamsGroup:
 
 def image_of(group: StreamsGroup) -> object:
     """All that records say about a group, for comparison."""
-    described = describe(group)
+    described = describe(group).whole()
     described.topology = None
     return (
         described,

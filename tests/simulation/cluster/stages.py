@@ -276,6 +276,7 @@ FIRST_STORIES: Final = (
     "tests/unit/tables/values/test_bounds.py",
     "tests/unit/storage/log/test_derived_files.py",
     "tests/unit/broker/metadata/test_active_controller.py",
+    "tests/unit/broker/apis/groups/test_large_descriptions.py",
     "tests/unit/broker/metadata/test_other_brokers.py",
     "tests/unit/broker/faults/test_parts.py",
     "tests/unit/broker/replicas/test_roles_in_turns.py",
