@@ -34,7 +34,9 @@ from moldau.storage.log.pending_orders import order_at
 from moldau.storage.log.segment_swap import discard_cleaned
 
 if TYPE_CHECKING:
+    from moldau.protocol.erase_orders import EraseOrder
     from moldau.storage.erasure.erasing import SegmentErased
+    from moldau.storage.erasure.receipts import OrderReceipt
 
 log = logging.getLogger("moldau.eraser")
 
@@ -125,8 +127,7 @@ class LogEraser:
         old one or the rewritten one.
         """
         # Here, because most brokers never erase.
-        from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
-        from moldau.storage.erasure.receipts import note_segment, receipt_of, write_receipt
+        from moldau.storage.erasure.receipts import receipt_of, write_receipt
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
         order = order_at(its_log.segments, offset)
@@ -135,47 +136,53 @@ class LogEraser:
             return
         receipt = await environment.offload(partial(receipt_of, fs, its_log.directory, order, offset))
         if receipt.done_ms is None:
-            runs = runs_of(order)
-            if runs[-1].last >= its_log.active.base_offset:
+            if runs_of(order)[-1].last >= its_log.active.base_offset:
                 its_log.roll(environment.wall_ms())
             await self._rewriting.make_durable(its_log, its_log.active.base_offset)
             if not self._is_served(partition) or offset not in its_log.erase_orders.offsets:
                 raise LogChanged
-            io_buffer_size = self._settings.config.integer("log.cleaner.io.buffer.size")
-            request = erase_request(its_log, runs, io_buffer_size)
-            throttle = Throttle(environment.monotonic_ms)
-            removed: list[str] = []
-            work = environment.in_process(partial(erase, request=request))
-            with contextlib.closing(work):
-                while (event := await work.next_event()) is not None:
-                    if isinstance(event, SegmentErased):
-                        note_segment(receipt, event)
-                        await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
-                        removed += await self._swap(partition, event)
-                    elif isinstance(event, BytesMoved):
-                        rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
-                        await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
-            await self._rewriting.flush(its_log)
-            # The files of the records themselves: readers that have one open read on.
-            await environment.offload(partial(remove_files, fs, removed))
-            if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
-                raise LogChanged
+            await self._rewrite(partition, order, receipt)
             receipt.done_ms = environment.wall_ms()
             await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
             self.totals.orders += 1
+            self.totals.records += receipt.records_erased
         if offset in its_log.erase_orders.offsets:
             its_log.erase_orders.carried_out(offset)
             its_log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
-        records = sum(each.records_erased for each in receipt.segments)
-        self.totals.records += records
         log.info(
             "erase order %s of %s is carried out in %s: %d records of %d segments are gone",
             receipt.order_id,
             order.principal,
             its_log.directory,
-            records,
+            receipt.records_erased,
             len(receipt.segments),
         )
+
+    async def _rewrite(self, partition: Partition, order: EraseOrder, receipt: OrderReceipt) -> None:
+        """Rewrite the segments with records of an order, each with its entry in the receipt. Raises as `_carry_out`."""
+        from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
+        from moldau.storage.erasure.receipts import note_segment, write_receipt
+
+        environment, its_log, fs = self._environment, partition.log, self._environment.fs
+        io_buffer_size = self._settings.config.integer("log.cleaner.io.buffer.size")
+        request = erase_request(its_log, runs_of(order), io_buffer_size)
+        throttle = Throttle(environment.monotonic_ms)
+        removed: list[str] = []
+        work = environment.in_process(partial(erase, request=request))
+        with contextlib.closing(work):
+            while (event := await work.next_event()) is not None:
+                if isinstance(event, SegmentErased):
+                    note_segment(receipt, event)
+                    await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
+                    removed += await self._swap(partition, event)
+                elif isinstance(event, BytesMoved):
+                    rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
+                    await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+        await self._rewriting.flush(its_log)
+        # The files of the records themselves: readers that have one open read on.
+        await environment.offload(partial(remove_files, fs, removed))
+        if not self._is_served(partition) or request.truncation_count != its_log.truncation_count:
+            raise LogChanged
 
     async def _swap(self, partition: Partition, erased: SegmentErased) -> list[str]:
         """Put a rewritten segment into the log. Returns the paths of the replaced files. Raises `LogChanged`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-from moldau.protocol.erase_orders import EraseOrder, Run
+from moldau.protocol.erase_orders import EraseOrder
 from moldau.storage.erasure.erasing import SegmentErased
 from moldau.storage.files.port import FileSystem, write_atomically
 
@@ -42,6 +42,10 @@ class OrderReceipt:
     done_ms: int | None = None
     """None: some of it is not erased yet."""
     segments: list[SegmentReceipt] = field(default_factory=list)
+
+    @property
+    def records_erased(self) -> int:
+        return sum(each.records_erased for each in self.segments)
 
 
 def receipt_path(directory: str, order_id: str) -> str:
@@ -81,8 +85,3 @@ def note_segment(receipt: OrderReceipt, erased: SegmentErased) -> None:
 def write_receipt(fs: FileSystem, directory: str, receipt: OrderReceipt) -> None:
     """Write the file, durably. Blocks for the disk. Raises OSError."""
     write_atomically(fs, receipt_path(directory, receipt.order_id), json.dumps(asdict(receipt)).encode())
-
-
-def erased_offsets(receipt: OrderReceipt) -> list[Run]:
-    """The offsets that an order has erased here."""
-    return [Run(first, last) for each in receipt.segments for first, last in each.erased]
