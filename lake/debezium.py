@@ -21,8 +21,6 @@ from moldau.tables.values.registry import ValueNotDecoded
 AFTER: Final = "after"
 _ROWS: Final = ("c", "r", "u")
 _OTHERS: Final = {"t": "a truncate of the source", "m": "a message of the source"}
-
-
 DELETION: Final = object()
 """In the place of a row that is deleted."""
 

@@ -2,7 +2,7 @@
 
 | form | bytes | type |
 |---|---|---|
-| string, short, int, long, float, double | as Kafka's serializers write them | that |
+| string, short, int, long, float, double | as Kafka's serializers write them | that of the form's name |
 | registry | a frame of a schema registry | that of the schema which the frame names |
 | connect | JSON with the schema part of Kafka Connect | that of the schema part |
 | json | JSON | that of a JSON Schema, or of a sample of the values |

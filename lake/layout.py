@@ -120,7 +120,7 @@ def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]
     unit, fields = None, []
     for each in spec.fields:
         path = schema.find_column_name(each.source_id)
-        found = next((unit for unit, kind in UNITS.items() if isinstance(each.transform, kind)), None)
+        found = next((name for name, kind in UNITS.items() if isinstance(each.transform, kind)), None)
         if found is not None and path == TIME_COLUMN and unit is None:
             unit = found
         elif isinstance(each.transform, IdentityTransform) and path is not None:

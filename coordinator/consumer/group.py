@@ -15,14 +15,14 @@ group that is loaded from its log is the group that wrote it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from moldau.coordinator.consumer.assignors import NOTHING, Assignment
 from moldau.coordinator.consumer.member import ConsumerMember, pattern_of
 from moldau.coordinator.consumer.records import group_tombstones
-from moldau.coordinator.group.group import Group, GroupStep, TimerKey, TimerKind
+from moldau.coordinator.group.group import GroupStep, TimerKey, TimerKind
 from moldau.coordinator.group.image import CoordinatorImage
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings
 from moldau.coordinator.group.membership import FIRST_EPOCH
@@ -309,12 +309,6 @@ def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> 
             del counts[name]
     for name in come:
         counts[name] += 1
-
-
-def consumer_group(groups: Mapping[str, Group], group_id: str) -> ConsumerGroup | None:
-    """The group of this id if it is a consumer group."""
-    group = groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
 
 
 def settings_of(step: GroupStep, group_id: str) -> ConsumerGroupSettings:

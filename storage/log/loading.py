@@ -213,7 +213,7 @@ def go_on_after_lost_end(
         raise CorruptLog(lost)
     request.report(f"{lost}; the log goes on at offset {stated_end_offset}")
     if not segments[-1].size:
-        remove_segments(request, [segments.pop()])
+        remove_files(request.fs, [segments.pop()])
     segments.append(Segment.create(request.fs, request.directory, stated_end_offset, request.config, request.now_ms))
     producers.map_end_offset = stated_end_offset
 
@@ -225,7 +225,7 @@ def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_s
         f"{request.directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
         f" emptied, it goes on at its start offset; {sum(each.size for each in segments)} bytes are removed"
     )
-    remove_segments(request, segments)
+    remove_files(request.fs, segments)
     return Segment.create(request.fs, request.directory, log_start_offset, request.config, request.now_ms)
 
 
@@ -349,7 +349,7 @@ def recover(
                 size = sum(each.size for each in later)
                 start = later[0].base_offset
                 request.report(f"{directory}: removed the segments from offset {start} on, {size} bytes: {reason}")
-                remove_segments(request, later)
+                remove_files(request.fs, later)
                 del segments[number:]
                 break
             snapshots.write(producers)  # A roll would have written this snapshot; later truncations restore from it.
@@ -390,9 +390,11 @@ def load_recovered(
         load(base_offset)  # The replay of the whole segment adds its aborted transactions again.
 
 
-def remove_segments(request: LogRequest, segments: list[Segment]) -> None:
-    """Unlink the files of segments. Raises OSError."""
+def remove_files(fs: FileSystem, segments: list[Segment]) -> None:
+    """Close segments and unlink their files at once, without the `.deleted` name that retention gives: a truncated tail
+    must not come back. Raises OSError.
+    """
     for segment in segments:
         segment.close()
         for suffix in segment.existing_suffixes():
-            request.fs.unlink(segment.path(suffix))
+            fs.unlink(segment.path(suffix))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
+from moldau.storage.log.loading import remove_files
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.producer_replay import load_producers
 from moldau.storage.segment.segment import Segment
@@ -43,7 +44,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
     try:
-        remove_files(log, drop_segments_from(log, offset))
+        remove_files(log.fs, drop_segments_from(log, offset))
         log.active = log.segments[-1]
         size_before = log.active.size
         log.end_offset = log.active.truncate_to(offset, now_ms)
@@ -72,7 +73,7 @@ def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
 def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
     """Remove all batches; the log then begins and ends at an offset. Raises OSError: the log has failed."""
     try:
-        remove_files(log, log.segments)
+        remove_files(log.fs, log.segments)
         log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
         log.active = log.segments[0]
         log.end_offset = log.log_start_offset = offset
@@ -96,15 +97,6 @@ def truncate_derived_state(log: LogState, now_ms: int) -> None:
     load_producers(log.segments, log.snapshots, log.producers, log.log_start_offset, log.end_offset, now_ms)
 
 
-def remove_files(log: LogState, segments: list[Segment]) -> None:
-    """Unlink the files at once, without the `.deleted` name that retention gives: a truncated tail must not come
-    back."""
-    for segment in segments:
-        segment.close()
-        for suffix in segment.existing_suffixes():
-            log.fs.unlink(segment.path(suffix))
-
-
 class RemoteStart(NamedTuple):
     """The start of a log whose earlier part is only in remote storage, and the state at the end of that part."""
 
@@ -123,7 +115,7 @@ def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
     recovery point at or below the first offset of the files durable *before* this. Raises OSError: the log has failed.
     """
     try:
-        remove_files(log, log.segments)
+        remove_files(log.fs, log.segments)
         for snapshot_offset in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot_offset)
         log.fs.sync_directory(log.directory)
