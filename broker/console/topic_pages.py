@@ -255,7 +255,9 @@ async def describe_topic(visit: Visit) -> TopicDescription:
 
 
 def rate(recent: int | None, end: int | None) -> float | None:
-    """Records a second from the offset of the first recent record on; None if the leader tells no offset."""
+    """Records a second, from the offset of the first recent record (negative: there is none) and the end of the log.
+    None if one of them is not known.
+    """
     if recent is None or end is None:
         return None
     return 0.0 if recent < 0 else round(max(end - recent, 0) * 1000 / RATE_MS, 2)

@@ -143,7 +143,7 @@ class JsonAuditLog:
             self._budgets.clear()
 
     def _write_counts(self, second: int) -> None:
-        """Write a line for each of the clients with the most denials without a line, and one for all others."""
+        """Write how many denials had no line of their own: for each client with most of them, and for all others."""
         counts = Counter(self._uncounted)
         self._uncounted = {}
         told = dict(counts.most_common(COUNTED_CLIENTS_MAX))

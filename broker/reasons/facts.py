@@ -14,7 +14,7 @@ HISTORY_SETTING: Final = "moldau.history"
 
 
 HELD_MS: Final = 10_000
-"""A transaction that holds a reader for less (ms) is not told: each transaction does so until it ends."""
+"""Every open transaction holds back readers of committed records; one is told only after this time (ms)."""
 
 
 class MemberFacts(NamedTuple):

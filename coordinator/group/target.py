@@ -73,10 +73,10 @@ def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
 def targets_at_once(
     step: GroupStep, key: TimerKey, epoch: int, inputs: TargetInputs[TargetT_co]
 ) -> Mapping[str, TargetT_co] | None:
-    """The targets of an epoch; None if the group is large: then a thread computes them, unless one does already, and
-    the timer `key` runs meanwhile.
+    """The targets of an epoch. None for a large group: a thread is asked to compute them, unless the timer `key` says
+    that one does already.
 
-    A request that is refused later may have asked for it: the epoch of the target is then not that of the group.
+    The request that needs the targets may be refused later. Their epoch is then not that of the group.
     """
     if inputs.size <= step.config.target_size_at_once:
         return inputs.compute()

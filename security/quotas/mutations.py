@@ -18,7 +18,7 @@ from moldau.security.quotas.limits import QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import Windows, round_half_up
 
 BUCKETS_MAX: Final = 10_000
-"""Buckets that are kept; at the limit the one is dropped that was asked for the longest ago."""
+"""The most buckets that are kept; one more drops the least recently used one."""
 
 
 class Mutations(Protocol):

@@ -103,8 +103,8 @@ class Sieve:
             self._next[_ESCAPED] = len(data)
 
     def skip(self, position: int) -> tuple[int, int]:
-        """The position of the first batch from one on that has to be looked at: it may hold a sign, or is compressed,
-        a marker or of a transaction; and the offset after the batches that were skipped, -1 for none.
+        """Skip batches from `position` on, up to one that has to be looked at: it may hold a sign, or is compressed, a
+        marker or of a transaction. Returns its position, and the offset after the skipped batches; -1 if none was.
         """
         data, unpack = self._data, _HEAD.unpack_from
         last, hit, next_offset = len(data) - HEADER_SIZE, self._hit(position), -1
