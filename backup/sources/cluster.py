@@ -13,7 +13,7 @@ from typing import Final
 
 from moldau.backup.manifest import PartitionKey
 from moldau.backup.sources.order import TRANSACTIONS, rounds_of
-from moldau.backup.sources.port import Asked, LogStartMoved
+from moldau.backup.sources.port import ATTEMPTS_MAX, Asked, LogStartMoved
 from moldau.backup.sources.quorum import QuorumClient
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode
@@ -124,6 +124,14 @@ class ClusterSource:
 
     def ask(self) -> Asked:
         """See `Source.ask`. Raises `Refused` and `MalformedMessage`."""
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return self._ask()
+            except RefusedByBroker:
+                continue  # A topic may have been made or deleted between the metadata and the question for its ends.
+        return self._ask()
+
+    def _ask(self) -> Asked:
         began_ms = self._now_ms()
         metadata = self._quorum.metadata()
         topics = metadata.image.topics

@@ -18,7 +18,7 @@ from moldau.backup.manifest import PartitionKey
 from moldau.backup.sources.log_files import LogFiles, end_of_files
 from moldau.backup.sources.metadata_log import MetadataLog
 from moldau.backup.sources.order import TRANSACTIONS, rounds_of
-from moldau.backup.sources.port import Asked
+from moldau.backup.sources.port import ATTEMPTS_MAX, Asked
 from moldau.kraft.image.topics import Topic, TopicsImage
 from moldau.kraft.snapshot.names import snapshots_in
 from moldau.protocol.primitives import MalformedMessage
@@ -68,6 +68,14 @@ class DirectorySource:
 
     def ask(self) -> Asked:
         """See `Source.ask`. Raises `Refused`, `MalformedMessage` and OSError."""
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return self._ask()
+            except Refused:
+                continue  # A topic may have been made or deleted between the metadata and the listing.
+        return self._ask()
+
+    def _ask(self) -> Asked:
         began_ms = self._now_ms()
         metadata = read_metadata(self._fs, self._paths)
         topics = metadata.image.topics

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from moldau.backup.manifest import PartitionKey
+
+ATTEMPTS_MAX: Final = 3
+"""How often a source asks for all ends before it gives up."""
 
 
 class LogStartMoved(Exception):
@@ -15,10 +18,6 @@ class LogStartMoved(Exception):
     def __init__(self, start_offset: int) -> None:
         super().__init__(f"the log starts at offset {start_offset} now")
         self.start_offset = start_offset
-
-
-class LogEnded(Exception):
-    """The log has less than it had when its end was asked for: the message names the partition."""
 
 
 class LogReader(Protocol):

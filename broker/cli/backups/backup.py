@@ -24,9 +24,10 @@ examples:
 
 --path names log directories of Moldau or of Apache Kafka, of running or stopped nodes: enough that each partition and
 the metadata log are in one of them. They are read, never written. Without it the brokers are asked, and the leader of
-the controllers for the metadata: the user needs READ on all topics, DESCRIBE and CLUSTER_ACTION on the cluster. A
-backup that was killed goes on when it is taken
-again. {EXIT_STATUSES}"""
+the controllers for the metadata: the user needs READ on all topics, DESCRIBE and CLUSTER_ACTION on the cluster.
+
+A backup that was killed goes on when it is taken again.
+{EXIT_STATUSES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from moldau.backup import taking
 from moldau.backup.layout import PIECES, UNFINISHED
 from moldau.backup.store import NotABackupStore
 from moldau.backup.taking import DamagedLog, Progress, Taken, take_backup
-from moldau.storage.tiered.port import RemoteStorageError, StorageFull, WrongCluster
+from moldau.storage.tiered.port import AccessRefused, RemoteStorageError, StorageFull, WrongCluster
 from moldau.testing.simulation.storage import SimulatedBucket, StorageFaults
 from tests.unit.backup.logs import (
     PIECE_SIZE,
@@ -184,6 +184,15 @@ def test_a_full_store_loses_nothing_and_the_next_run_goes_on() -> None:
     assert restored(bucket, first.manifest)["orders-0"] == batches(0, 20)
     assert asyncio.run(store_of(bucket).backup_ids()) == [first.manifest.backup_id]
     assert restored(bucket, backed_up(bucket, log).manifest)["orders-0"] == log.log
+
+
+def test_a_store_without_the_right_to_write_stays_as_it_is() -> None:
+    bucket = SimulatedBucket()
+    backed_up(bucket, MemoryLog("orders", batches(0, 20)))
+    before = bucket.contents()
+    with pytest.raises(AccessRefused, match="not allowed"):
+        taken_with(bucket, StorageFaults(may_write=False), MemoryLog("orders", batches(0, 60)))
+    assert bucket.contents() == before
 
 
 def test_faults_of_the_store_never_make_a_backup_that_is_not_whole() -> None:

@@ -165,6 +165,28 @@ def test_what_is_missing_or_damaged_is_refused() -> None:
     serve_and(story)
 
 
+def test_a_topic_that_is_made_while_the_ends_are_asked_for_is_asked_for_again() -> None:
+    """The metadata have it, and its directory is not there yet at the first listing."""
+    found = []
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("new")
+        fs = node.broker.environment.fs
+        node.host.kill()
+        moves = [("/data/new-0", "/elsewhere"), ("/elsewhere", "/data/new-0")]
+
+        def now_ms() -> int:
+            if moves:
+                fs.rename(*moves.pop(0))
+            return NOW_MS
+
+        found.extend(log.key.topic for log in DirectorySource(fs, ["/data"], now_ms).ask().logs)
+
+    serve_and(story)
+    assert found == ["new"]
+
+
 def test_directories_that_no_node_has_formatted_are_refused() -> None:
     async def story(node: Node) -> None:
         await node.connect()
