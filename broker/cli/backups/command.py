@@ -28,7 +28,7 @@ from moldau.broker.cli.invocation import Invocation
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.tiered.object_options import ObjectStoreOptions
-from moldau.storage.tiered.opening import RetryingStorage, open_storage
+from moldau.storage.tiered.opening import open_storage
 from moldau.storage.tiered.port import (
     AccessRefused,
     RemoteStorage,
@@ -61,12 +61,8 @@ class BackupCommand:
 
     arguments: argparse.Namespace
     invocation: Invocation
-    storage: RetryingStorage
+    store: BackupStore
     output: Output
-
-    @property
-    def store(self) -> BackupStore:
-        return BackupStore(self.storage)
 
     def now_ms(self) -> int:
         """The wall clock, in ms since 1970."""
@@ -108,7 +104,7 @@ async def _run(action: Action, arguments: argparse.Namespace, invocation: Invoca
     storage = _opened(arguments)
     output = Output(invocation.out, is_json=arguments.json)
     try:
-        return await action(BackupCommand(arguments, invocation, storage, output))
+        return await action(BackupCommand(arguments, invocation, BackupStore(storage), output))
     finally:
         invocation.errors.erase()
         await storage.close()

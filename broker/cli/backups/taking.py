@@ -14,6 +14,7 @@ from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.settings import client_properties
 from moldau.broker.reasons.words import duration_text, plural
+from moldau.storage.tiered.opening import RetryingStorage
 from moldau.tables.client.settings import Address, address_of
 from moldau.tables.refusals import Refused
 
@@ -38,7 +39,8 @@ async def take(command: BackupCommand) -> int:
     except asyncio.CancelledError:
         command.note("stopped: no backup was made, and the next one goes on from here", "yellow")
         raise
-    await command.storage.remove_uploads(command.now_ms() - DAY_MS)
+    if isinstance(command.store.storage, RetryingStorage):
+        await command.store.storage.remove_uploads(command.now_ms() - DAY_MS)
     _show(command, taken)
     if keep is not None:
         dropped = await keep_newest(command.store, keep, command.now_ms())
