@@ -167,7 +167,7 @@ def test_what_is_missing_or_damaged_is_refused() -> None:
 
 def test_a_topic_that_is_made_while_the_ends_are_asked_for_is_asked_for_again() -> None:
     """The metadata have it, and its directory is not there yet at the first listing."""
-    found = []
+    found = list[str]()
 
     async def story(node: Node) -> None:
         client = await node.connect()
