@@ -161,6 +161,7 @@ chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kil
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 100 --transactions --java --rate 600
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 15 --upgrade-from 4.0
 	$(BIN)/python -m tests.chaos.restores --rounds 100
+	$(BIN)/python -m tests.chaos.restores --rounds 30 --from-directories
 
 chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, eight rounds on three, three restored backups: under four minutes
 	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000

@@ -22,7 +22,7 @@ from random import Random
 from threading import Event, Thread
 from typing import Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from moldau.testing.cluster import Cluster
@@ -36,7 +36,10 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
+    "replica.high.watermark.checkpoint.interval.ms": 100,
 }
+CHECKPOINTED_S: Final = 2
+"""After this time (s) the directories of running nodes have what was acknowledged, at the latest."""
 
 
 def partitions_of(producer: int, number: int) -> list[int]:
@@ -114,19 +117,22 @@ def committed_in(servers: str) -> dict[int, dict[int, set[int]]]:
     )
     consumer.assign([TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
     found: dict[int, dict[int, set[int]]] = {}
-    ended = 0
+    ended: set[int] = set()
     deadline = time.monotonic() + TIMEOUT_S
-    while ended < PARTITIONS and time.monotonic() < deadline:
+    while len(ended) < PARTITIONS and time.monotonic() < deadline:
         message = consumer.poll(1)
         if message is None:
             continue
-        if message.error() is not None:
-            ended += 1
+        problem = message.error()
+        if problem is not None:
+            # Other errors pass: the node has just started, and a broker that is not ready is asked again.
+            if problem.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition() or 0)
             continue
         index, _, number = (message.value() or b"").decode().partition("/")
         found.setdefault(int(index), {}).setdefault(int(number), set()).add(message.partition() or 0)
     consumer.close()
-    assert ended == PARTITIONS, "not all partitions could be read"
+    assert len(ended) == PARTITIONS, "not all partitions could be read"
     return found
 
 
@@ -158,8 +164,15 @@ def check(servers: str, numbers: list[Numbers], sure: list[int], possible: list[
 class Rounds:
     """The rounds over one cluster under load."""
 
-    def __init__(self, cluster: Cluster, place: Path, random: Random) -> None:
+    def __init__(self, cluster: Cluster, place: Path, random: Random, *, from_directories: bool) -> None:
         self._servers = cluster.bootstrap_servers
+        self._source = ["-b", self._servers]
+        self._lag_s = 0
+        """How long (s) before a backup began an acknowledged transaction is surely in it."""
+        if from_directories:
+            assert cluster.directory is not None
+            places = [str(cluster.directory / f"node-{node.id}") for node in cluster.nodes]
+            self._source, self._lag_s = ["--path", ",".join(places)], CHECKPOINTED_S
         self._cluster = cluster
         self._place = place
         self._random = random
@@ -185,14 +198,15 @@ class Rounds:
                 writer.join(TIMEOUT_S)
 
     def _round(self, number: int) -> None:
-        words = ["backup", str(self._store), "--keep", "3", "-b", self._servers]
+        words = ["backup", str(self._store), "--keep", "3", *self._source]
         if self._random.random() < 0.3:
             self._kill_one(words)
         nodes = self._cluster.nodes
         killed = self._random.choice(nodes) if len(nodes) > 2 and self._random.random() < 0.4 else None
         if killed is not None:
             killed.kill()
-        sure = [len(each.acknowledged) for each in self._numbers]
+        began = time.time() - self._lag_s
+        sure = [sum(at < began for at in each.acknowledged) for each in self._numbers]
         moldau(*words)
         if killed is not None:
             killed.restart()
@@ -201,12 +215,13 @@ class Rounds:
         what = "the backup"
         if self._random.random() < 0.5:
             taken = max((self._store / "backups").iterdir(), key=lambda each: each.stat().st_mtime)
-            until = json.loads(taken.read_text())["began_ms"] / 1000
+            until = json.loads(taken.read_text())["began_ms"] / 1000 - self._lag_s
             moment = self._random.uniform(max(self._began, until - 20), until)
             sure = [sum(at < moment for at in each.acknowledged) for each in self._numbers]
             possible = [sum(at < moment + 0.002 for at in each.begun) for each in self._numbers]
             target += ["--at", str(int(moment * 1000)), "--backup", taken.stem]
             what = f"{time.time() - moment:.1f} s before"
+        print(f"round {number + 1}: restores {what}, {' '.join(target)}", flush=True)
         moldau("restore", str(self._store), *target)
         client, controller = free_ports(2)
         command = serve_command(self._place / "restored" / "1", client, controller)
@@ -263,14 +278,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from-directories", action="store_true", help="of the running nodes, not over the wire")
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="moldau-restores-"))
-    try:
-        with Cluster(options.nodes, memory=False, settings=SETTINGS) as cluster:
-            cluster.create_topic(TOPIC, PARTITIONS)
-            Rounds(cluster, place, Random(options.seed)).run(options.rounds)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    with Cluster(options.nodes, memory=False, settings=SETTINGS) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        rounds = Rounds(cluster, place, Random(options.seed), from_directories=options.from_directories)
+        try:
+            rounds.run(options.rounds)
+        except AssertionError:
+            print(f"the store and what was restored are kept in {place}", flush=True)
+            raise
+    shutil.rmtree(place)
     print(f"{options.rounds} rounds: each restored cluster is as the model")
     return 0
 
