@@ -14,12 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
-from moldau.kraft.controller.partitions.leadership import changes_with, changes_without, changes_without_directories
+from moldau.kraft.controller.partitions.leadership import (
+    Changes,
+    changes_with,
+    changes_without,
+    changes_without_directories,
+)
 from moldau.kraft.controller.view import View
 from moldau.kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from moldau.protocol.errors import ErrorCode
@@ -132,31 +137,42 @@ def next_state(
     return after
 
 
-def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> list[object]:
+def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
     """The changes by which a broker in controlled shutdown hands over its next partitions, as many as one heartbeat
-    allows (`MOVES_SHARE`). Empty for a broker that does not shut down.
+    allows (`MOVES_SHARE`), with None for each partition that stays as it is. None for all: there is nothing to hand
+    over, or the broker does not shut down.
 
     DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
     wait until the brokers have replayed the records of all of them.
     """
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
-        return []
+        return None
     count = max(MOVES_MIN, len(view.by_broker.in_sync(broker.id)) // MOVES_SHARE)
-    found = (record for record in changes_without(view, broker.id) if record is not None)
-    return [*islice(found, count)]
+    changes = changes_without(view, broker.id)
+    first = next(filter(None, changes), None)
+    return None if first is None else chain([first], until_found(changes, count - 1))
+
+
+def until_found(changes: Changes, count: int) -> Changes:
+    """The changes up to the one with which so many are found."""
+    for change in changes:
+        yield change
+        count -= change is not None
+        if not count:
+            return
 
 
 def records_of_transition(
-    view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: list[object]
+    view: View, broker: Broker, state: BrokerState, after: BrokerState, moves: Changes | None
 ) -> Iterable[object | None]:
     if after is state:
-        return moves
+        return moves or ()
     match after:
         case BrokerState.UNFENCED:
             return chain([change(broker, fenced=UNFENCE)], changes_with(view, broker.id))
         case BrokerState.CONTROLLED_SHUTDOWN:
-            return [*moves, change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN)]
+            return chain(moves or (), [change(broker, shuts_down=ENTERS_CONTROLLED_SHUTDOWN)])
     return fence(view, broker)
 
 
