@@ -14,7 +14,7 @@ class Extra(NamedTuple):
 
 
 READ: Final = (("read", "--path", "DATA", "--topic", "orders", "--format", "jsonl"), r'"value": ?"2"')
-QUERY: Final = (("read", "--path", "DATA", "--sql", "select count(*) as n from orders", "--format", "csv"), r"n\s+3")
+QUERY: Final = (("read", "--path", "DATA", "--sql", "select count(*) as n from orders", "--format", "csv"), r'"n"\s+3')
 FOLLOW: Final = (("follow-table", "--path", "DATA", "--topic", "orders", "--warehouse", "warehouse", "--once"), "")
 EXTRAS: Final = {
     "tiered": Extra(("moldau.storage.tiered.object_storage", "moldau.storage.tiered.directory_storage")),
