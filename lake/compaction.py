@@ -1,13 +1,14 @@
 """Compaction: several small files of a partition of a table become one, in a commit that changes no row.
 
 Files are joined with those of about their own size: a class has the sizes between two powers of 16. So a row is written
-anew about once for each factor of 16 by which its file grows, and not with every commit.
+anew about once for each factor of 16 by which its file grows, and not with every commit. Files whose rows fill as many
+files again, because they compress so well, are left alone from then on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from pyiceberg.table import FileScanTask, Table
@@ -30,24 +31,29 @@ def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -
     count = 0
     while not is_stopping():
         attempt = table.begin()
-        group = small_files(attempt.table, files_min)
+        group = small_files(attempt.table, files_min, table.full_files)
         if not group:
             break
         try:
-            _join(attempt, group)
+            is_joined = _join(attempt, group)
         except CommitConflict:
             break
-        count += len(group)
+        if is_joined:
+            count += len(group)
+        else:
+            table.full_files |= {each.file.file_path for each in group}
     return count
 
 
-def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
+def small_files(table: Table, files_min: int, full: Collection[str] = ()) -> Sequence[FileScanTask]:
     """A group of `files_min` small files or more, in the order of their offsets; empty if there is none. Files from
-    which another program has deleted rows are left alone.
+    which another program has deleted rows, and those that are full, are left alone.
     """
     groups: dict[tuple[str, int], list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
         file = task.file
+        if file.file_path in full:
+            continue
         if file.file_size_in_bytes < SMALL_SIZE and file.spec_id == table.spec().spec_id and not task.delete_files:
             groups[str(file.partition), file.file_size_in_bytes.bit_length() // 4].append(task)
     group = max(groups.values(), key=len, default=[])
@@ -56,13 +62,19 @@ def small_files(table: Table, files_min: int) -> Sequence[FileScanTask]:
     return in_order(group, table.schema())
 
 
-def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> None:
+def _join(attempt: Attempt, group: Sequence[FileScanTask]) -> bool:
+    """Commit the rows of a group in fewer files. Returns whether they are fewer; if not, nothing was committed."""
     try:
         for task in group:
             for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):
                 attempt.add(batch)
             attempt.replace(task.file)
+        is_joined = len(attempt.files.finish()) < len(group)
     except BaseException:
         attempt.discard()
         raise
-    attempt.commit(attempt.ledger.offsets, changes_rows=False)
+    if is_joined:
+        attempt.commit(attempt.ledger.offsets, changes_rows=False)
+    else:
+        attempt.discard()
+    return is_joined

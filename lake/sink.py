@@ -106,6 +106,8 @@ class LakeTable:
         self._file_size_max = file_size_max
         self.name = ".".join(identifier)
         self.writer = str(attempt_id(ports.random(ATTEMPT_RANDOM_SIZE)))
+        self.full_files: set[str] = set()
+        """Small files that a compaction could not join (`compaction.py`)."""
 
     def claim(self, wanted: Ledger, new: NewTable) -> Ledger:
         """Make the table if there is none, and become its writer. Returns how far the table is.

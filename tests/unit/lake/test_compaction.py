@@ -104,3 +104,18 @@ def test_a_commit_of_another_program_ends_the_compaction_and_not_the_follower(st
     assert stage.offsets() == all_offsets(stage.ends.items())
     stage.open()
     assert stage.orphans() == []
+
+
+def test_files_that_are_full_though_they_are_small_are_left_alone(
+    stage: LakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moldau.lake.data_files.BUFFER_SIZE", 1)
+    monkeypatch.setattr("moldau.lake.opening.FILE_SIZE_MAX", 1)
+    for _ in range(3):
+        stage.numbered(20)
+        follower = stage.follow(compacts_from=2, unit=None)
+    assert follower.progress.compacted_count == 0
+    assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
+    written = len(stage.steps)
+    follower.catch_up()
+    assert stage.steps[written:] == [], "they are not written anew each time"
