@@ -35,7 +35,16 @@ ENVIRONMENTS: Final[dict[str, tuple[str, ...]]] = {
         "pyiceberg[sql-sqlite]==0.12.0",
         "sqlalchemy==2.1.9",
     ),
+    "spark-4.1": ("pyspark==4.1.4", "pyarrow==26.0.1", "pandas==2.3.3", "pyiceberg[sql-sqlite]==0.12.0"),
     "spark-4.2": ("pyspark==4.2.1", "pyarrow==26.0.1", "pandas==2.3.3"),
     "spark-4.3": ("pyspark==4.3.0", "pyarrow==26.0.1", "pandas==2.3.3"),
 }
 """Daft wants another PyArrow than DataFusion, and PySpark a pandas before 3."""
+JARS: Final = {"spark-4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
+"""What Spark needs for Iceberg, as Maven names it; there is none for newer versions of Spark."""
+
+
+def jar_name(artifact: str) -> str:
+    """The file of an artifact of Maven."""
+    _, name, version = artifact.split(":")
+    return f"{name}-{version}.jar"

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.engines.environments import ENVIRONMENTS, READERS
+from tests.engines.environments import ENVIRONMENTS, JARS, READERS, jar_name
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "engines.md"
@@ -62,7 +62,9 @@ def session(environment: str) -> Iterator[Any]:
         return
     from moldau.spark_jobs.session import local_session
 
-    with local_session("engines", master="local[1]") as spark:
+    jar = JARS.get(environment)
+    settings = None if jar is None else {"spark.jars": str(HOME / "jars" / jar_name(jar))}
+    with local_session("engines", master="local[1]", settings=settings) as spark:
         yield spark
 
 
@@ -89,7 +91,7 @@ def run_environment(name: str, output: Path) -> None:
     titles = PATHS[name]
     found = cells_of(titles, name)
     suffix = f" {name.partition('-')[2]}" if name.startswith("spark") else ""
-    output.write_text(json.dumps({path.replace("Spark", f"Spark{suffix}"): row for path, row in found.items()}))
+    output.write_text(json.dumps({path.replace("Spark,", f"Spark{suffix},"): row for path, row in found.items()}))
 
 
 def made(name: str) -> Path:
@@ -102,6 +104,10 @@ def made(name: str) -> Path:
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *wanted.split()], check=True)
         mark.write_text(wanted)
+    jar = JARS.get(name)
+    if jar is not None and not (HOME / "jars" / jar_name(jar)).exists():
+        goal = ("dependency:copy", f"-Dartifact={jar}", f"-DoutputDirectory={HOME / 'jars'}")
+        subprocess.run(["mvn", "-q", "-B", *goal], check=True)
     return home / "bin" / "python"
 
 

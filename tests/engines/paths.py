@@ -374,6 +374,17 @@ def spark_parquet(run: Run) -> pa.Table:
     return run.spark.read.parquet(run.parquet()).orderBy("i").toArrow()
 
 
+def spark_iceberg(run: Run) -> pa.Table:
+    return run.spark.read.format("iceberg").load(run.iceberg().metadata_location).orderBy("i").toArrow()
+
+
 SPARK.update({"Spark, format(moldau)": spark_source, "Spark, Parquet": spark_parquet})
-PATHS: Final = {"newest": NEWEST, "older": OLDER, "daft": DAFT, "spark-4.2": SPARK, "spark-4.3": SPARK}
+PATHS: Final[dict[str, dict[str, Callable[[Run], pa.Table]]]] = {
+    "newest": NEWEST,
+    "older": OLDER,
+    "daft": DAFT,
+    "spark-4.1": {"Iceberg, Spark 4.1": spark_iceberg},
+    "spark-4.2": SPARK,
+    "spark-4.3": SPARK,
+}
 """The paths of each environment."""
