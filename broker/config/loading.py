@@ -15,9 +15,9 @@ from moldau.broker.config.setting import HIDDEN, Password, Setting, Stance, Valu
 from moldau.broker.config.tiering import METADATA_TOPIC_SETTINGS
 from moldau.broker.config.values import InvalidValue, allowed_text, default_value, parse, text_of
 
-# Prefixes of settings for plug-ins, none of which is loaded here.
 FOLDERS: Final = ("log.dir", "log.dirs", "metadata.log.dir")
 """Settings that name folders."""
+# Prefixes of settings for plug-ins, none of which is loaded here.
 _PLUGIN_PREFIXES = {"rsm.config.": "tiered", "rlmm.config.": "tiered", "config.providers.": "plugin"}
 
 # Settings that may have a listener's prefix, besides TLS and SASL.

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Final
 
 from moldau.backup.capture.changes import KEY_SIZE, MaskChanges
 from moldau.backup.capture.packed import PackedStore, TooLarge
@@ -20,8 +19,6 @@ from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.invocation import Invocation
 from moldau.broker.reasons.words import plural
 from moldau.storage.log_config import INT64_MAX
-
-REPORTED_EVERY_S: Final = 0.2
 
 
 def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
@@ -47,7 +44,12 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
 async def _capture(command: BackupCommand) -> Captured:
     source = await asyncio.to_thread(source_of, command)
     rules = _rules(command.arguments, command.now_ms())
-    return await take_capture(command.store, source, rules, _shell(command))
+    shell = CaptureShell(
+        command.now_ms,
+        asyncio.to_thread,
+        lambda read, taken: command.progress(f"{size_text(read)} read, {size_text(taken)} captured"),
+    )
+    return await take_capture(command.store, source, rules, shell)
 
 
 def _rules(given: argparse.Namespace, now_ms: int) -> CaptureRules:
@@ -77,19 +79,6 @@ def _mask_key(file: str | None) -> bytes:
     if len(key) < KEY_SIZE:
         raise WrongArguments(f"--mask-key {file} has {plural(len(key), 'byte')}: it needs {KEY_SIZE} random ones")
     return key
-
-
-def _shell(command: BackupCommand) -> CaptureShell:
-    now_s = asyncio.get_running_loop().time
-    shown_s = now_s()
-
-    def report(read_size: int, taken_size: int) -> None:
-        nonlocal shown_s
-        if now_s() - shown_s >= REPORTED_EVERY_S:
-            shown_s = now_s()
-            command.progress(f"{size_text(read_size)} read, {size_text(taken_size)} captured")
-
-    return CaptureShell(command.now_ms, asyncio.to_thread, report)
 
 
 def _show(command: BackupCommand, captured: Captured, size: int) -> None:

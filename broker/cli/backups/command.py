@@ -55,7 +55,11 @@ REMEDIES: Final[dict[type[Exception], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+SHOWN_EVERY_S: Final = 0.2
+"""How often progress is shown."""
+
+
+@dataclass(slots=True)
 class BackupCommand:
     """One run of the command."""
 
@@ -63,14 +67,17 @@ class BackupCommand:
     invocation: Invocation
     store: BackupStore
     output: Output
+    _shown_s: float = -SHOWN_EVERY_S
 
     def now_ms(self) -> int:
         """The wall clock, in ms since 1970."""
         return time_ns() // 1_000_000
 
     def progress(self, text: str) -> None:
-        """Show how far the command is, in one line on a terminal."""
-        if self.invocation.errors.is_terminal:
+        """Show how far the command is, in one line on a terminal, some times a second."""
+        now_s = asyncio.get_running_loop().time()
+        if self.invocation.errors.is_terminal and now_s - self._shown_s >= SHOWN_EVERY_S:
+            self._shown_s = now_s
             self.invocation.errors.show(text)
 
     def note(self, text: str, *styles: str) -> None:

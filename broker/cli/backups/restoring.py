@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
 from typing import Final
@@ -22,7 +21,6 @@ from moldau.broker.cli.daily.times import time_ms
 from moldau.kraft.quorum.voter_set import Address
 from moldau.storage.files.local_files import LocalFiles
 
-REPORTED_EVERY_S: Final = 0.2
 SINGLE_NODE_ADDRESS: Final = ("127.0.0.1", 9093)
 """The controller's address in the settings with which `moldau serve` runs a node without a file."""
 
@@ -42,11 +40,16 @@ async def restore_backup(command: BackupCommand) -> int:
     target = None
     if not given.dry_run:
         target = Target(LocalFiles(), str(Path(given.to).absolute()), token_bytes)
-    loop = asyncio.get_running_loop()
     request = RestoreRequest(asked_ms, placement)
-    reporter = _reporter(command, loop.time)
     try:
-        report = await restore(command.store.storage, manifest, request, target, now_ms, reporter)
+        report = await restore(
+            command.store.storage,
+            manifest,
+            request,
+            target,
+            now_ms,
+            lambda done, total: command.progress(f"{size_text(done)} of {size_text(total)}"),
+        )
     except RestoreRefused as refusal:
         raise Failure(str(refusal)) from None
     except asyncio.CancelledError:
@@ -106,19 +109,6 @@ async def _chosen(command: BackupCommand, asked_ms: int | None) -> Manifest:
             f" there until {time_text(last.began_ms)}",
             status=EXIT_UNKNOWN,
         ) from None
-
-
-def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[int, int], None]:
-    """Shows the progress, some times a second."""
-    shown_s = now_s()
-
-    def report(done: int, total: int) -> None:
-        nonlocal shown_s
-        if now_s() - shown_s >= REPORTED_EVERY_S:
-            shown_s = now_s()
-            command.progress(f"{size_text(done)} of {size_text(total)}")
-
-    return report
 
 
 def _show(command: BackupCommand, report: RestoreReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from moldau.backup.retention import DAY_MS, keep_newest
 from moldau.backup.taking import Progress, Shell, Taken, take_backup
@@ -20,8 +20,6 @@ from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     from moldau.backup.sources.port import Source
-
-REPORTED_EVERY_S: Final = 0.2
 
 
 async def take(command: BackupCommand) -> int:
@@ -85,15 +83,10 @@ def address(text: str) -> Address:
 
 
 def _reporter(command: BackupCommand, now_s: Callable[[], float]) -> Callable[[Progress], None]:
-    """Shows the progress, some times a second."""
-    shown_s = began_s = now_s()
+    began_s = now_s()
 
     def report(progress: Progress) -> None:
-        nonlocal shown_s
-        if now_s() - shown_s < REPORTED_EVERY_S:
-            return
-        shown_s = now_s()
-        rate = size_text(round(progress.copied_size / (shown_s - began_s)))
+        rate = size_text(round(progress.copied_size / max(now_s() - began_s, 1)))
         command.progress(
             f"{progress.logs_done} of {plural(progress.log_count, 'partition')};"
             f" {size_text(progress.copied_size)} copied, {rate}/s"
