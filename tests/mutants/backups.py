@@ -1,4 +1,4 @@
-"""Planted bugs of backups: the order of the vector, what is taken over, what is removed."""
+"""Planted bugs of backups and captures: the order of the vector, what is taken over, removed, left out or masked."""
 
 from __future__ import annotations
 
@@ -53,6 +53,46 @@ BACKUP_MUTANTS: Final = (
         "backup/sources/log_files.py",
         "        self._position += taken\n",
         "        self._position += max(taken - 61, 0)\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        720,
+        "a capture drops the marker of a transaction that ends after its window",
+        "backup/capture/captured_log.py",
+        "        return self.end_offset is not None and not self._open\n",
+        "        return self.end_offset is not None\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        721,
+        "a capture leaves a transaction open that never ended",
+        "backup/capture/taking.py",
+        "    yield from captured.aborts(log.end_offset)\n",
+        "    return\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        722,
+        "a batch of which all records are captured is not masked",
+        "backup/capture/captured_log.py",
+        "        if len(kept) == header.records_count and not self._window.masks:\n",
+        "        if len(kept) == header.records_count:\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        723,
+        "a group stands at what an aborted transaction committed",
+        "backup/capture/commits.py",
+        "            if marker is not None and control_record_type(marker.key) is ControlRecordType.COMMIT:\n",
+        "            if marker is not None:\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        724,
+        "users are captured with the topics",
+        "backup/capture/metadata.py",
+        "        next_producer_id=image.next_producer_id,\n",
+        "        next_producer_id=image.next_producer_id,\n        scram=image.scram,\n",
         Hunt.STORIES,
     ),
 )

@@ -291,6 +291,9 @@ FIRST_STORIES: Final = (
             "test_settling",
             "test_restoring",
             "test_cluster_image",
+            "test_captured_log",
+            "test_capture_taking",
+            "test_capture_commits",
         )
     ),
 )

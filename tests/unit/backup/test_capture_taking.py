@@ -28,6 +28,7 @@ from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.snapshot.batches import read_snapshot, snapshot_batches
+from moldau.protocol.control_records import ControlRecordType, control_key
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.records.metadata import (
@@ -166,6 +167,16 @@ def test_settings_of_captured_topics_let_old_records_be() -> None:
         "retention.bytes": "-1",
         "min.compaction.lag.ms": str((1 << 63) - 1),
     }
+
+
+def test_a_transaction_that_never_ended_is_aborted_behind_its_log(tmp_path: Path) -> None:
+    written = build_batch(
+        [Record(b"k", b"v", 10)], producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    log = MemoryLog("orders", [written, stored(1, 20)])
+    captured = taken(tmp_path / "a", [log], CaptureRules(topics=["orders"], to_ms=20))
+    records = read(tmp_path / "a", captured)[0]["orders-0"]
+    assert [(each.offset, each.key) for each in records] == [(0, b"k"), (2, control_key(ControlRecordType.ABORT))]
 
 
 def test_no_masked_secret_is_in_the_file(tmp_path: Path) -> None:
