@@ -143,7 +143,8 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
     over, or the broker does not shut down.
 
     DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
-    wait until the brokers have replayed the records of all of them.
+    wait until the brokers have replayed the records of all of them. There the record of the shutdown stands before
+    them; here it follows the first ones, because a decision that is made in slices must be sound after each.
     """
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
