@@ -237,7 +237,7 @@ def _before(session: Session) -> dict[Partition, int]:
         return dict.fromkeys(keys, LATEST)
     if given.before.isdecimal() and len(given.before) < 11:
         return dict.fromkeys(keys, int(given.before))
-    moment = time_ms(given.before, "--before", session.now_ms())
+    moment = time_ms(given.before, "--before", session.now_ms(), "an offset, latest or ")
     found = client.offsets(dict.fromkeys(keys, moment))
     return {key: offset if offset >= 0 else LATEST for key, offset in found.items()}
 

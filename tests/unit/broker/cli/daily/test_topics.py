@@ -25,7 +25,10 @@ def test_the_life_of_a_topic_and_each_mistake(kafka: Namespace) -> None:
     assert facts["unknown topic"] == [3, "there is no topic lifex; did you mean life?"]
     assert facts["too many partitions"][0] == 1 and facts["no partition"][0] == 1
     assert facts["past the end"] == [1, "life-0: offset 5 is past the end, which is 0"]
-    assert facts["bad time"][0] == 2 and "--before yesterday: a time is 2026-" in facts["bad time"][1]
+    assert (
+        facts["bad time"][0] == 2
+        and "--before yesterday is not an offset, latest or a time: 2026-" in facts["bad time"][1]
+    )
     assert facts["no pair"] == [2, "--config retention.ms is not NAME=VALUE"]
     assert facts["unknown partition"][0] == 3
     assert facts["described"]["settings"] == {"cleanup.policy": "compact,delete"}
