@@ -181,12 +181,13 @@ class Sampler:
 
     async def _new_ends(self, groups: Sequence[GroupLag]) -> dict[int, Ends]:
         """The ends of all partitions of groups, by isolation."""
-        if self._turn % KEYS_TURNS == 1:
+        begins_anew = self._turn % KEYS_TURNS == 1
+        if begins_anew:
             self._keys = {}  # Without those of groups and topics that are gone.
         wanted = self._keys
         for count, group in enumerate(groups, 1):
             keys = wanted.setdefault(group.isolation, set())
-            if not keys or group is not self._kept.get(group.id):
+            if begins_anew or group is not self._kept.get(group.id):
                 keys.update(group.keys)
                 if count % 10 == 0:
                     await asyncio.sleep(0)

@@ -8,6 +8,7 @@ import pytest
 
 from moldau.broker.exporter import counting
 from moldau.broker.exporter.exporter import LagExporter
+from moldau.broker.exporter.sample import KEYS_TURNS, Sampler
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -175,10 +176,7 @@ def test_a_group_that_stands_still_is_not_looked_at_again() -> None:
         for group, topic in (("a", "orders"), ("b", "other")):
             await commit(client, group, 1, topic=topic)
         await client.produce("orders", batch("x", "y"))
-        metrics = node.broker.metrics
-        exporter = None if metrics is None else metrics._lags
-        assert isinstance(exporter, LagExporter)
-        sampler = exporter._sampler
+        sampler = sampler_of(node)
 
         async def take() -> dict[str, tuple[int | None, int]]:
             return {group.id: (group.summed().records, id(group.bounds)) for group in await sampler.take()}
@@ -195,3 +193,27 @@ def test_a_group_that_stands_still_is_not_looked_at_again() -> None:
         assert (await take())["a"][0] == 0
 
     serve_and(story, **SETTINGS)
+
+
+def test_groups_that_stand_still_for_long_are_still_asked_for() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        for group, topic in (("a", "orders"), ("b", "other"), ("c", "third")):
+            await client.create(topic)
+            await commit(client, group, 1, topic=topic)
+            await client.produce(topic, batch("x", "y"))
+        sampler = sampler_of(node)
+        for sample in range(2 * KEYS_TURNS + 2):
+            if sample == KEYS_TURNS + 2:
+                await client.produce("other", batch("z"))
+            expected = {"a": 1, "b": 2 if sample >= KEYS_TURNS + 2 else 1, "c": 1}
+            assert {group.id: group.summed().records for group in await sampler.take()} == expected, sample
+
+    serve_and(story, **SETTINGS)
+
+
+def sampler_of(node: Node) -> Sampler:
+    metrics = node.broker.metrics
+    exporter = None if metrics is None else metrics._lags
+    assert isinstance(exporter, LagExporter)
+    return exporter._sampler
