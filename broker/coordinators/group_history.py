@@ -18,12 +18,11 @@ MEMBERS_MAX: Final = 250
 def told_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:
     """The history of a group, with the commits to topics that the user may describe."""
     now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
-
-    def may(topic: str) -> bool:
-        kind = ResourceKind.TOPIC
-        return access.is_unrestricted or access.allows(AclOperation.DESCRIBE, kind, topic, logs_denied=False)
-
-    commits_ms = {key: ms for key, ms in shard.commit_times(group_id, PARTITIONS_MAX).items() if may(key[0])}
+    commits_ms = {
+        key: commit_ms
+        for key, commit_ms in shard.commit_times(group_id, PARTITIONS_MAX).items()
+        if access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, key[0], logs_denied=False)
+    }
     return History(
         wall_ms,
         shard.history.since_ms,

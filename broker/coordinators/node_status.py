@@ -88,7 +88,7 @@ class NodeStatus:
         """
 
         def may(kind: ResourceKind, name: str) -> bool:
-            return access.is_unrestricted or access.allows(AclOperation.DESCRIBE, kind, name, logs_denied=False)
+            return access.allows(AclOperation.DESCRIBE, kind, name, logs_denied=False)
 
         lags: list[WorstLag] = []
         for each in self._lags:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, Verdict, need_of_settings
@@ -46,9 +46,6 @@ from moldau.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from moldau.security.access import AclOperation, ResourceKind
-
-if TYPE_CHECKING:
-    pass
 
 RECEIPT_PREFIX: Final = "moldau.erase."
 """Settings of a topic that begin so are the receipts of erase orders."""
