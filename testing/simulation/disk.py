@@ -208,6 +208,12 @@ class SimulatedDisk(DiskCalls):
         sync may not have heard of it yet. For checks."""
         return any(path.startswith(f"{directory}/") for path in self._lost)
 
+    def has_hole(self, directory: str) -> bool:
+        """Whether a failed sync dropped pages of a file in this directory, in this life or an earlier one, that was
+        not cut there since. For checks."""
+        below = f"{directory}/"
+        return any(path.startswith(below) and inode.hole_start is not None for path, inode in self._names.files())
+
     def sync_failed(self, path: str, inode: Inode) -> None:
         inode.sync_failed(self.random)
         self._lost.append(path)

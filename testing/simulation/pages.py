@@ -29,6 +29,8 @@ class Inode:
     pending: list[PendingWrite] = field(default_factory=list)
     modified_ms: int = 0
     linked: bool = True
+    hole_start: int | None = None
+    """Where the first write began that a failed sync dropped; None once the file is cut there. For checks."""
 
     def write(self, data: BytesLike, position: int) -> None:
         end = position + len(data)
@@ -48,6 +50,8 @@ class Inode:
         if size > len(self.cache):
             self.cache.extend(bytes(size - len(self.cache)))
         del self.cache[size:]
+        if self.hole_start is not None and size <= self.hole_start:
+            self.hole_start = None
         self.pending.append(PendingWrite(size, None))
 
     def _keep_own_bytes(self, position: int) -> None:
@@ -77,7 +81,13 @@ class Inode:
         self.pending.clear()
 
     def sync_failed(self, random: Random) -> None:
-        self._apply([write for write in self.pending if write.end is None or random.random() < 0.25])
+        kept = []
+        for write in self.pending:
+            if write.end is None or random.random() < 0.25:
+                kept.append(write)
+            elif self.hole_start is None or write.start < self.hole_start:
+                self.hole_start = write.start
+        self._apply(kept)
         self.pending.clear()
         if random.random() < 0.5:
             self.evict()

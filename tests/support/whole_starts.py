@@ -59,8 +59,8 @@ def whole_starts(complaints: list[str], is_counted_on: CountedOn) -> Iterator[No
         try:
             log = load(self, topic, partition, *args, **named)
         except CorruptLog as error:
-            # A failed sync may leave a hole before batches that were written after it.
-            if not disk.is_rotten(path) and not disk.has_lost(path):
+            # A failed sync may leave a hole before batches that were written after it, and a later life finds it.
+            if not disk.is_rotten(path) and not disk.has_hole(path):
                 complaints.append(f"{path} is called damaged and is sound: {error}")
             raise
         if log.end_offset < point:

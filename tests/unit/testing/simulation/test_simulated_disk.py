@@ -220,6 +220,25 @@ def test_the_page_cache_may_hide_a_failed_sync_until_it_is_evicted() -> None:
     assert hidden > 5
 
 
+def test_the_hole_of_a_failed_sync_is_known_to_a_later_life_until_it_is_cut_away() -> None:
+    holes = 0
+    for seed in SEEDS:
+        disk = disk_with_log(seed, b"base")
+        assert not disk.has_hole("/data")
+        file = disk.open("/data/log")
+        file.append([b"gone"])
+        disk.fail(Operation.SYNC, disk.counts[Operation.SYNC] + 1)
+        with pytest.raises(OSError):
+            file.sync()
+        disk.crash()
+        is_gone = disk.read("/data/log") != b"basegone"
+        assert disk.has_hole("/data") == is_gone
+        holes += is_gone
+        disk.open("/data/log").truncate(4)
+        assert not disk.has_hole("/data")
+    assert 5 < holes < len(SEEDS)
+
+
 def test_a_full_disk_takes_a_part_and_the_append_is_cut_back() -> None:
     disk = disk_with_log(1, b"base")
     disk.faults.capacity_bytes = 10
