@@ -19,6 +19,7 @@ from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.refusals import refused
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
 
@@ -36,10 +37,12 @@ AppendRecords = Callable[[Sequence[object], int], Provenance]
 
 
 class Work(NamedTuple):
-    """Decisions that wait for their turn, or are under way. `given_up` is called if the term ends before their end."""
+    """Decisions that wait for their turn, or are under way. `given_up` is called if the term ends before their end,
+    `failed` if a bug ends them."""
 
     slices: Slices[None]
-    given_up: Callable[[], None]
+    given_up: Callable[[], None] = no_retry
+    failed: Callable[[], None] = no_retry
 
 
 class ActiveController:
@@ -71,7 +74,7 @@ class ActiveController:
 
     def begin(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> None:
         """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for them."""
-        self._take_turn(Work(self._begun(decisions, cannot_lead), no_retry))
+        self._take_turn(Work(self._begun(decisions, cannot_lead)))
 
     def _begun(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> Slices[None]:
         if not (yield from self._carry_out_all(decisions)):
@@ -86,8 +89,13 @@ class ActiveController:
         requester: Requester = NODE,
     ) -> None:
         """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
-        if the term ends before that."""
-        self._take_turn(Work(self._submitted(request, reply, given_up, requester), given_up))
+        if the term ends before that. Raises what a bug raises before other work was done; later, `reply` gets
+        UNKNOWN_SERVER_ERROR, and the loop's handler the exception."""
+
+        def failed() -> None:
+            reply(refused(request, None, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+        self._take_turn(Work(self._submitted(request, reply, given_up, requester), given_up, failed))
 
     def _submitted(
         self, request: object, reply: Reply, given_up: Callable[[], None], requester: Requester
@@ -128,10 +136,11 @@ class ActiveController:
             self._waiting.append(work)
         else:
             self._under_way = work
-            self._go_on()
+            self._go_on(work)
 
-    def _go_on(self) -> None:
-        """Do the next slice, and if that was the last one, the work that waits."""
+    def _go_on(self, begun: Work | None = None) -> None:
+        """Do the next slice, and if that was the last one, the work that waits. The caller hears of a bug in the first
+        slice of the work that it has `begun`."""
         while self._under_way is not None:
             if self._is_over:
                 self._under_way.given_up()
@@ -140,6 +149,8 @@ class ActiveController:
             try:
                 is_done = next(self._under_way.slices, self) is self
             except BaseException:  # A bug ends one decision, and not the term.
+                if self._under_way is not begun:
+                    self._under_way.failed()
                 self._under_way = self._waiting.popleft() if self._waiting else None
                 asyncio.get_running_loop().call_soon(self._go_on)
                 raise
@@ -212,7 +223,7 @@ class ActiveController:
             self._timer = asyncio.get_running_loop().call_later(SECOND_LOOK_MS / 1000, self._tick)
             return
         self._is_second_look = False
-        self._take_turn(Work(self._ticked(), no_retry))
+        self._take_turn(Work(self._ticked()))
 
     def _ticked(self) -> Slices[None]:
         decisions = self._controller.tick(self._environment.monotonic_ms())

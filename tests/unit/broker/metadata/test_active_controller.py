@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from moldau.broker.metadata.active_controller import ActiveController
 from moldau.broker.metadata.metadata_log import NoRoom
 from moldau.broker.metadata.publisher import MetadataPublisher
@@ -59,6 +61,8 @@ class Stage:
         self.commits = commits
         self.room = 10_000
         """Of so many batches."""
+        self.faulty_batch: int | None = None
+        """Its append raises what a bug raises."""
         self.batches: list[tuple[int, Sequence[object]]] = []
         """Each with the offset of its first record."""
         self.told: list[str] = []
@@ -72,6 +76,9 @@ class Stage:
         )
 
     def _append(self, records: Sequence[object], version: int) -> Provenance:
+        if len(self.batches) == self.faulty_batch:
+            self.faulty_batch = None
+            raise AssertionError("a bug")
         if not self.room:
             raise NoRoom("full")
         self.room -= 1
@@ -168,14 +175,34 @@ def test_a_disk_that_fills_up_between_two_slices_refuses_the_request_and_not_the
     asyncio.run(story())
 
 
-def test_a_bug_in_one_decision_holds_up_no_other() -> None:
+def test_a_bug_in_one_decision_holds_up_no_other_and_its_requester_is_told() -> None:
     async def story() -> None:
         stage = Stage()
+        step = stage.controller.step
+        stage.controller.step = lambda request, *args: step(request if request != heartbeat(6, 0) else object(), *args)  # type: ignore[method-assign]
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: stage.told.append("a bug"))
+        with pytest.raises(AssertionError, match="no API"):
+            stage.submit("raised to the caller", heartbeat(6, 0))
         stage.submit("registration", registration())
-        stage.submit("unknown", object())
+        stage.submit("waiting", heartbeat(6, 0))
+        stage.submit("heartbeat", heartbeat(5, 0))
+        await stage.turns(PARTITIONS)
+        assert sorted(stage.told) == ["a bug", "heartbeat", "registration", "waiting"]
+        assert stage.responses["waiting"].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    asyncio.run(story())
+
+
+def test_a_bug_in_a_later_slice_is_told_to_the_requester() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.faulty_batch = 3
+        stage.submit("registration", registration())
         stage.submit("heartbeat", heartbeat(5, 0))
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: stage.told.append("a bug"))
         await stage.turns(PARTITIONS)
         assert sorted(stage.told) == ["a bug", "heartbeat", "registration"]
+        assert stage.responses["registration"].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert len(stage.batches) == 3, "the first batches stand"
 
     asyncio.run(story())
