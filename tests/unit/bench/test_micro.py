@@ -13,6 +13,7 @@ SHORT = {
     "fetch_path": "measured.ROUNDS, measured.ROUND_FETCHES = 1, 1",
     "produce_path": "measured.ROUNDS, measured.ROUND_REQUESTS = 1, 200",
     "remote_segments": "measured.SEGMENTS, measured.PARTITIONS, measured.LOOKUPS = 2_000, 2, 10",
+    "transaction_path": "measured.ROUNDS, measured.ROUND_TRANSACTIONS = 1, 20",
     "replicated_path": "measured.ROUNDS, measured.LOADS = 1, {'short': (1, 1, 200, 10)}",
 }
 """What makes the rounds of each short."""

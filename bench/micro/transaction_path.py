@@ -1,0 +1,131 @@
+"""What transactions of ten producers cost a broker: `python bench/micro/transaction_path.py`.
+
+One node on a loop of this process, over real sockets and files; the producers are a process of their own. Each
+transaction has 100 records in three partitions. Microseconds of CPU a transaction, as the median and the least of some
+rounds. `--profile` says where the time goes instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import gc
+import pstats
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.client import connect_when_possible
+from bench.conversations import hold
+from bench.transactional_client import Batch, Producing, Work
+from bench.transactions import RECORD_SIZES
+from moldau.broker.config.loading import checked_config
+from moldau.broker.metadata.storage_format import format_directories
+from moldau.broker.node.main import GC_THRESHOLDS
+from moldau.broker.node.node import Node
+from moldau.broker.runtime.environment import LocalEnvironment
+from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.conformance.brokers import CLUSTER_ID, Ports
+
+PRODUCERS = 10
+ROUNDS = 7
+ROUND_TRANSACTIONS = 2_000
+TOPIC = "micro"
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+def produce(port: int) -> None:
+    """The process of the producers: a round for each line of its input."""
+    client = connect_when_possible(port)
+    wanted = CreatableTopic(name=TOPIC, num_partitions=len(RECORD_SIZES), replication_factor=1)
+    client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5)
+    for partition in range(len(RECORD_SIZES)):
+        client.produce_when_possible(TOPIC, partition)
+    batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
+    work = Work(TOPIC, [port] * len(RECORD_SIZES), batches)
+    producers = [Producing(client, f"micro-{each}", work) for each in range(PRODUCERS)]
+    for line in sys.stdin:
+        hold([each.transactions(int(line) // PRODUCERS) for each in producers])
+        print("done", flush=True)
+
+
+async def started(home: str, port: int) -> Node:
+    controller = f"127.0.0.1:{port + 1}"
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}"
+    config = checked_config(
+        {**PROPERTIES, "controller.quorum.voters": f"1@{controller}", "listeners": listeners, "log.dirs": home}
+    )
+    loop = asyncio.get_running_loop()
+    environment = LocalEnvironment(loop)
+    format_directories(
+        environment.fs,
+        config,
+        cluster_id=CLUSTER_ID,
+        features={},
+        ignore_formatted=False,
+        standalone=False,
+        entropy=environment.entropy,
+        now_ms=environment.wall_ms(),
+    )
+    node = Node(config, environment, loop)
+    await node.start()
+    return node
+
+
+async def measure(home: str) -> None:
+    port = Ports(25_000, 26_000).pair()
+    node = await started(home, port)
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, str(port), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert client.stdin is not None and client.stdout is not None
+
+    async def spent_us(count: int) -> float:
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write(b"%d\n" % count)
+        began_ns = time.process_time_ns()
+        assert await client.stdout.readline() == b"done\n"
+        return (time.process_time_ns() - began_ns) / 1000 / count
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    await spent_us(ROUND_TRANSACTIONS)
+    if "--profile" in sys.argv:
+        profiler = cProfile.Profile()
+        profiler.enable()
+        await spent_us(ROUND_TRANSACTIONS)
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(60)
+    else:
+        costs_us = [await spent_us(ROUND_TRANSACTIONS) for _ in range(ROUNDS)]
+        print(f"{statistics.median(costs_us):.0f} us a transaction (lowest {min(costs_us):.0f})")
+    client.stdin.close()
+    await client.wait()
+    await node.stop()
+
+
+def main() -> None:
+    if sys.argv[1:2] and sys.argv[1].isdigit():
+        produce(int(sys.argv[1]))
+        return
+    with tempfile.TemporaryDirectory() as home:
+        uvloop.run(measure(home))
+
+
+if __name__ == "__main__":
+    main()
