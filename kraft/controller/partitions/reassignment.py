@@ -84,7 +84,7 @@ def begun(
     the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
     replica is removed.
     """
-    refusal = refusal_of_assignment(view, target)
+    refusal = refusal_of_assignment(view, target, None)
     if refusal is not None:
         return refusal
     factor = len(set(partition.replicas) - set(partition.removing_replicas))

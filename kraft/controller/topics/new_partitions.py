@@ -25,8 +25,10 @@ TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of par
 APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 
 
-def refusal_of_assignment(view: View, broker_ids: Sequence[int]) -> ApiError | None:
-    """Why the replicas of a partition cannot be these; None if they can."""
+def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_factor: int | None) -> ApiError | None:
+    """Why the replicas of a partition cannot be these; None if they can. `replication_factor`: of the partitions before
+    it, None for the first one.
+    """
     image = view.image
     if not broker_ids:
         return ApiError(
@@ -39,6 +41,12 @@ def refusal_of_assignment(view: View, broker_ids: Sequence[int]) -> ApiError | N
         if broker_ids.count(broker_id) > 1:
             message = f"The manual partition assignment includes the broker {broker_id} more than once."
             return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    if replication_factor is not None and len(broker_ids) != replication_factor:
+        message = (
+            f"The manual partition assignment includes a partition with {len(broker_ids)} replica(s),"
+            f" but this is not consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     racks = [image.cluster.brokers[broker_id].rack for broker_id in broker_ids]
     if not view.settings.replicas_share_rack and len(set(racks)) < len(racks):
         twice = next(rack for rack in racks if racks.count(rack) > 1)

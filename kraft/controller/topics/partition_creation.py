@@ -89,13 +89,7 @@ def assignments_of(view: View, topic: Topic, wanted: CreatePartitionsTopic) -> l
             " assignment(s) were specified.",
         )
     for assignment in wanted.assignments:
-        refusal = refusal_of_assignment(view, assignment.broker_ids)
+        refusal = refusal_of_assignment(view, assignment.broker_ids, replication_factor)
         if refusal is not None:
             return refusal
-        if len(assignment.broker_ids) != replication_factor:
-            return ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The manual partition assignment includes a partition with {len(assignment.broker_ids)} replica(s),"
-                f" but this is not consistent with previous partitions, which have {replication_factor} replica(s).",
-            )
     return [assignment.broker_ids for assignment in wanted.assignments]

@@ -173,15 +173,17 @@ def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
 
 def refusal_of_assignments(view: View, topic: CreatableTopic) -> ApiError | None:
     seen: set[int] = set()
+    replication_factor: int | None = None
     for assignment in topic.assignments:
         partition_id = assignment.partition_index
         if partition_id in seen:
             message = f"Found multiple manual partition assignments for partition {partition_id}"
             return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_id)
-        refusal = refusal_of_assignment(view, assignment.broker_ids)
+        refusal = refusal_of_assignment(view, assignment.broker_ids, replication_factor)
         if refusal is not None:
             return refusal
+        replication_factor = len(assignment.broker_ids)
     if seen and seen != set(range(len(seen))):
         return ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
