@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os  # noqa: TID251 the process's variables and its broken pipes enter here and nowhere else
 import re
 import sys
@@ -12,8 +13,11 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, warnings_as_lines
 
+EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+_UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How a write to an output fails whose disk is full or broken."""
 
 _DESCRIPTION: Final = """\
 A broker that Apache Kafka's clients and tools take for Apache Kafka 4.3.1."""
@@ -96,8 +100,29 @@ WORDS_OF_OTHERS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit status of the process."""
+    _open_streams()
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
-    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments, invocation)
+    except CommandError as refusal:
+        invocation.errors.say(f"moldau: {refusal}", "red")
+        for detail in refusal.details:
+            invocation.errors.say(f"  - {detail}")
+        return refusal.status
+    except BrokenPipeError:
+        return 0  # The reader of the pipe has closed it, as in `moldau dump-log … | head`.
+    except OSError as problem:
+        if problem.errno not in _UNWRITTEN:
+            raise
+        invocation.errors.say(f"moldau: the output cannot be written: {problem.strerror}", "red")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    finally:
+        _drop_unwritten()
+
+
+def _run(words: Sequence[str], invocation: Invocation) -> int:
     if not words:
         parser(invocation.errors, "").print_help(sys.stderr)
         return EXIT_USAGE
@@ -105,21 +130,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = ["version", *words[1:]]  # The form of most other commands.
     parsed = parser(invocation.out, words[0]).parse_args(words)
     run: Run = parsed.run
-    try:
-        refuse_windows(sys.platform)
-        with warnings_as_lines(invocation.errors):
-            return run(parsed, invocation)
-    except CommandError as refusal:
-        invocation.errors.say(f"moldau: {refusal}", "red")
-        for detail in refusal.details:
-            invocation.errors.say(f"  - {detail}")
-        return refusal.status
-    except BrokenPipeError:
-        # The reader of the pipe has closed it, as in `moldau dump-log … | head`: the rest of the output is dropped.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    refuse_windows(sys.platform)
+    with warnings_as_lines(invocation.errors):
+        return run(parsed, invocation)
+
+
+def _open_streams() -> None:
+    """Open what the caller has closed, as in `moldau topic list >&-`: what is written there is dropped."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+def _drop_unwritten() -> None:
+    """Drop what cannot be written any more, or the interpreter fails with it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def refuse_windows(platform: str) -> None:
