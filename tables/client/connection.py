@@ -99,7 +99,7 @@ class BrokerConnection:
             self._socket.sendall(sized(frame))
             (size,) = SIZE.unpack(self._read(SIZE.size))
             if not 4 <= size <= FRAME_SIZE_MAX:
-                raise Disconnected(f"{self.address}: a reply of {size} bytes")
+                raise Disconnected(f"a reply of {size} bytes")
             answer = self._read(size)
         except OSError as problem:
             self.close()

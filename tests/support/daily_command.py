@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 
 class Said(NamedTuple):
@@ -37,12 +37,16 @@ class DailyCommand:
     def __init__(self, bootstrap: str, variables: Mapping[str, str] | None = None) -> None:
         self._variables = {**os.environ, "MOLDAU_BOOTSTRAP_SERVER": bootstrap, **(variables or {})}
 
-    def __call__(self, *words: str, given: str | bytes = b"", timeout_s: float = 60) -> Said:
-        """Run a command, with `given` as its standard input."""
+    def __call__(
+        self, *words: str, given: str | bytes = b"", timeout_s: float = 60, stdout: int | IO[str] = subprocess.PIPE
+    ) -> Said:
+        """Run a command, with `given` as its standard input, its output to `stdout`."""
         command = [sys.executable, "-m", "moldau", *words]
         sent = given.encode() if isinstance(given, str) else given
-        done = subprocess.run(command, input=sent, capture_output=True, env=self._variables, timeout=timeout_s)
-        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+        done = subprocess.run(
+            command, input=sent, stdout=stdout, stderr=subprocess.PIPE, env=self._variables, timeout=timeout_s
+        )
+        return Said(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
     def rows(self, *words: str) -> list[dict[str, Any]]:
         """The rows of a command that succeeds."""

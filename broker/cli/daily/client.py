@@ -8,12 +8,21 @@ What passes while leaders and coordinators move is repeated until the timeout. E
 from __future__ import annotations
 
 import ssl
+import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Final, TypeVar
 
-from moldau.broker.cli.daily.failures import EXIT_DENIED, EXIT_UNREACHABLE, Failure, check, status_of, unknown
+from moldau.broker.cli.daily.failures import (
+    EXIT_DENIED,
+    EXIT_UNREACHABLE,
+    Failure,
+    WrongArguments,
+    check,
+    status_of,
+    unknown,
+)
 from moldau.broker.cli.daily.settings import ClientProperties
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import (
@@ -245,6 +254,9 @@ class Client:
                 f"{connection.address} has no version of {name} that is spoken here: is it a listener of brokers?",
                 status=status_of(ErrorCode.UNSUPPORTED_VERSION),
             ) from None
+        except struct.error:
+            name = type(request).__name__.removesuffix("Request")
+            raise WrongArguments(f"a number is too large: {name} has no room for it") from None
         except MalformedMessage as problem:
             raise Failure(f"{connection.address}: an answer that cannot be read: {problem}") from None
         except Disconnected:

@@ -19,6 +19,16 @@ class Output:
     def __init__(self, terminal: Terminal, *, is_json: bool) -> None:
         self.terminal = terminal
         self.is_json = is_json
+        self.problem: OSError | None = None
+        """Why nothing more is written, such as a pipe whose reader has closed it."""
+
+    def write(self, terminal: Terminal, text: str, *styles: str) -> None:
+        """Write a line. What cannot be written ends the output, and not the action: half of it would be done."""
+        if self.problem is None:
+            try:
+                terminal.say(text, *styles)
+            except OSError as problem:
+                self.problem = problem
 
     def rows(self, rows: Sequence[Row], columns: Sequence[str], *, empty: str = "") -> None:
         """Show rows: as a table of these columns, or each as an object of all that it has.
@@ -38,9 +48,9 @@ class Output:
         numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in columns]
         heads = [_head(name) for name in columns]
         widths = [max(len(heads[i]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
-        self.terminal.say(_line(heads, widths, numeric), "bold")
+        self.write(self.terminal, _line(heads, widths, numeric), "bold")
         for line in cells:
-            self.terminal.say(_line(line, widths, numeric))
+            self.write(self.terminal, _line(line, widths, numeric))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Show names and values, one pair a line; nothing as JSON."""
@@ -52,14 +62,14 @@ class Output:
     def say(self, text: str, *styles: str) -> None:
         """Show a line of text; nothing as JSON."""
         if not self.is_json:
-            self.terminal.say(text, *styles)
+            self.write(self.terminal, text, *styles)
 
     def object(self, row: Row) -> None:
         """Write one object as a line of JSON, if the output is JSON."""
         if self.is_json:
             import json
 
-            self.terminal.say(json.dumps(row, ensure_ascii=False))
+            self.write(self.terminal, json.dumps(row, ensure_ascii=False))
 
 
 def shown(name: str, value: object) -> str:

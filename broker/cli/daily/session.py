@@ -27,7 +27,7 @@ class Session:
 
     def note(self, text: str, *styles: str) -> None:
         """Say something on standard error."""
-        self.invocation.errors.say(text, *styles)
+        self.output.write(self.invocation.errors, text, *styles)
 
     def now_ms(self) -> int:
         """The wall clock, in ms since 1970."""
@@ -41,13 +41,17 @@ Action = Callable[[Session], int]
 
 def run_action(actions: Mapping[str, str], arguments: argparse.Namespace, invocation: Invocation) -> int:
     """Run the action that the arguments name. `actions` has for each a function as `module:function`; the module is
-    one of this package and is imported here. Returns the exit status. Raises `CommandError`.
+    one of this package and is imported here. Returns the exit status. Raises `CommandError`, and `OSError` if the
+    output was cut short.
     """
     module, _, function = actions[arguments.action].partition(":")
     action: Action = getattr(import_module(f"moldau.broker.cli.daily.{module}"), function)
     output = Output(invocation.out, is_json=arguments.json)
     with Client(client_properties(arguments, invocation)) as client:
         try:
-            return action(Session(arguments, invocation, client, output))
+            status = action(Session(arguments, invocation, client, output))
         except (TransientError, Disconnected) as problem:
             raise Failure(str(problem), status=EXIT_UNREACHABLE) from None
+    if output.problem is not None:
+        raise output.problem
+    return status

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import TOPIC, changes_of, check_setting, pairs_of
 from moldau.broker.cli.daily.configs.access import alter as alter_config
-from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, unknown, wrong
+from moldau.broker.cli.daily.failures import Failure, WrongArguments, all_of, check, refused, wrong
+from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.reasons.words import plural
@@ -231,7 +232,7 @@ def _before(session: Session) -> dict[Partition, int]:
         there = sorted(each.partition_index for each in topic.partitions)
         for number in given.partition or ():
             if number not in there:
-                raise unknown("topic", f"{name}, partition {number}", ())
+                raise no_partition(name, number, len(there))
         keys += [(name, number) for number in there if not given.partition or number in given.partition]
     if given.before == "latest":
         return dict.fromkeys(keys, LATEST)

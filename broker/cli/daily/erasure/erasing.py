@@ -13,7 +13,7 @@ from moldau.broker.cli.daily.client import Client, Partition
 from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, written
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, refused, wrong
-from moldau.broker.cli.daily.groups.changes import selected_partitions
+from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import plural
 from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
@@ -43,7 +43,7 @@ def erase(session: Session) -> int:
     if given.topic is None:
         wrong("give a topic, or --verify RECEIPT")
     passes = filter_from(session)
-    keys = selected_partitions(client, [given.topic])
+    keys = list(named_partitions(client, [given.topic]))
     found: dict[Partition, list[Run]] = {}
     for key, (start, end) in bounds(client, keys).items():
         session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")

@@ -17,6 +17,7 @@ from moldau.broker.cli.daily.groups.listing import (
     committed_offsets,
     known_groups,
 )
+from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.broker.cli.daily.topic_changes import DRY
@@ -80,7 +81,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
         read = _read_file(given.from_file)
         client.known_topics(topic for topic, _ in read)
         return read
-    keys = selected_partitions(client, given.topic) if given.topic else sorted(current)
+    keys = sorted(named_partitions(client, given.topic) if given.topic else current)
     if not keys:
         raise Failure(f"group {given.name} has no offsets: --topic names what it gets", status=EXIT_UNKNOWN)
     if not given.topic:
@@ -98,24 +99,6 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
     moment = time_ms(where, "--to", session.now_ms(), "earliest, latest, current, an offset or ")
     found = client.offsets(dict.fromkeys(keys, moment))
     return {key: offset if offset >= 0 else LATEST for key, offset in found.items()}
-
-
-def selected_partitions(client: Client, given: list[str]) -> list[Partition]:
-    """The partitions that a user names: all of `orders`, or `orders:0,2`. Raises `Failure`."""
-    parts = [each.partition(":") for each in given]
-    topics = client.known_topics(name for name, _, _ in parts)
-    keys: list[Partition] = []
-    for name, _, numbers in parts:
-        there = sorted(each.partition_index for each in topics[name].partitions)
-        try:
-            wanted = [int(each) for each in numbers.split(",")] if numbers else there
-        except ValueError:
-            raise WrongArguments(f"{name}:{numbers} is not of the form TOPIC:0,1,2") from None
-        for number in wanted:
-            if number not in there:
-                raise Failure(f"topic {name} has no partition {number}: it has {len(there)}", status=EXIT_UNKNOWN)
-        keys += [(name, number) for number in wanted]
-    return list(dict.fromkeys(keys))
 
 
 def _read_file(file: str) -> dict[Partition, int]:
@@ -238,7 +221,7 @@ def delete_offsets(session: Session) -> int:
     (group,) = known_groups(client, [given.name])
     committed = committed_offsets(client, group)
     names = {each.partition(":")[0] for each in given.topic}
-    chosen = set(selected_partitions(client, given.topic))
+    chosen = named_partitions(client, given.topic)
     keys = [key for key in sorted(committed) if key in chosen]
     if not keys:
         raise Failure(f"group {group.name} has no offsets for {', '.join(sorted(names))}", status=EXIT_UNKNOWN)

@@ -21,6 +21,9 @@ def elect_preferred(session: Session) -> int:
     """`elect preferred`."""
     found = named_partitions(session.client, session.arguments.names)
     wanted = {key: each for key, each in found.items() if each.leader_id != each.replica_nodes[0]}
+    if not found:
+        session.output.say("there are no topics, or none that the user may describe")
+        return 0
     if not wanted:
         session.output.say("each of these partitions is led by its preferred leader")
         return 0

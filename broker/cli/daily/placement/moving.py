@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -61,37 +62,51 @@ def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition
         ]
     request = ListPartitionReassignmentsRequest(timeout_ms=client.settings.request_timeout_ms, topics=topics)
     reply = client.ask(request, ListPartitionReassignmentsResponse)
-    check(reply.error_code, reply.error_message, "the moves")
+    client.check(reply.error_code, reply.error_message, "the moves")
     return {(topic.name, each.partition_index): each for topic in reply.topics for each in topic.partitions}
 
 
 def move(session: Session) -> int:
     """`reassign move`: shows the plan, and begins it with `--execute`."""
     given, client = session.arguments, session.client
-    if given.from_file is not None:
+    plan = None if given.from_file is None else plan_of_file(given.from_file)
+    if plan is not None:
         if given.names or given.brokers or given.replication_factor is not None:
             wrong("--from-file has topics, brokers and replicas: leave out the others")
-        plan = plan_of_file(given.from_file)
         found = named_partitions(client, [f"{name}:{index}" for name, index in plan]) if plan else {}
+        brokers = list(dict.fromkeys(broker for replicas in plan.values() for broker in replicas))
     else:
         if not given.names or not given.brokers:
             wrong("name topics and --brokers, or give --from-file")
+        brokers = ids_of(given.brokers)
         found = named_partitions(client, given.names)
-        brokers = _known_brokers(client, given.brokers)
-        replicas = {key: list(each.replica_nodes) for key, each in found.items()}
-        plan = spread(replicas, brokers, given.replication_factor)
-    now = {key: list(each.replica_nodes) for key, each in found.items()}
-    changes: Plan = {key: wanted for key, wanted in plan.items() if now.get(key) != wanted}
+    for each in brokers:
+        if each not in client.brokers:
+            raise unknown("broker", str(each), map(str, client.brokers))
+    moves = moves_of(client, list(found)) if found else {}
+    targets = {
+        key: [each for each in now.replica_nodes if key not in moves or each not in moves[key].removing_replicas]
+        for key, now in found.items()
+    }
+    if plan is None:
+        plan = spread(targets, brokers, given.replication_factor)
+    changes: Plan = {key: wanted for key, wanted in plan.items() if targets[key] != wanted}
     rows = [
-        {"topic": name, "partition": index, "replicas": now.get((name, index)), "new_replicas": wanted}
+        {
+            "topic": name,
+            "partition": index,
+            "replicas": list(found[name, index].replica_nodes),
+            "new_replicas": wanted,
+        }
         for (name, index), wanted in sorted(changes.items())
     ]
-    session.output.rows(rows, SHOWN, empty="all replicas are there already")
-    if not given.execute:
+    failures = _altered(client, changes) if changes and given.execute else []
+    under_way = "these moves have begun already: 'moldau reassign list' shows them"
+    session.output.rows(rows, SHOWN, empty=under_way if moves else "all replicas are there already")
+    all_of(failures)
+    if changes and not given.execute:
         session.note(DRY)
-        return 0
-    if changes:
-        _alter(client, changes)
+    elif changes:
         session.output.say(f"{plural(len(changes), 'partition')}: the move has begun")
         if given.wait:
             _wait(session, list(changes))
@@ -112,16 +127,16 @@ def cancel(session: Session) -> int:
         }
         for (name, index), each in sorted(moves.items())
     ]
+    failures = _altered(client, dict.fromkeys(moves)) if moves and given.execute else []
     session.output.rows(rows, SHOWN, empty="no replica is moving")
-    if moves and given.execute:
-        _alter(client, dict.fromkeys(moves))
-    elif moves:
+    all_of(failures)
+    if moves and not given.execute:
         session.note(DRY)
     return 0
 
 
-def _alter(client: Client, plan: Plan) -> None:
-    """Begin moves, or cancel them. Raises `Failure`, after those that the cluster takes have begun."""
+def _altered(client: Client, plan: Plan) -> list[Failure]:
+    """Begin moves, or cancel them. Returns why the cluster does not take some of them. Raises `Failure`."""
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=client.settings.request_timeout_ms,
         topics=[
@@ -134,14 +149,12 @@ def _alter(client: Client, plan: Plan) -> None:
     )
     reply = client.ask(request, AlterPartitionReassignmentsResponse)
     check(reply.error_code, reply.error_message, "the move")
-    all_of(
-        [
-            refused(each.error_code, each.error_message, f"partition {topic.name}:{each.partition_index}")
-            for topic in reply.responses
-            for each in topic.partitions
-            if each.error_code
-        ]
-    )
+    return [
+        refused(each.error_code, each.error_message, f"partition {topic.name}:{each.partition_index}")
+        for topic in reply.responses
+        for each in topic.partitions
+        if each.error_code
+    ]
 
 
 def _reassigned(index: int, replicas: Sequence[int] | None) -> ReassignablePartition:
@@ -150,27 +163,27 @@ def _reassigned(index: int, replicas: Sequence[int] | None) -> ReassignableParti
 
 def _wait(session: Session, keys: Sequence[Partition]) -> None:
     """Say how many moves are done until all are. Ctrl-C ends the waiting, and not the moves."""
-    told = -1
-    while True:
-        done = len(keys) - len(moves_of(session.client, keys))
-        if done != told:
-            session.note(f"{done:,} of {plural(len(keys), 'partition')} moved")
-            told = done
-        if done == len(keys):
-            return
-        time.sleep(LOOK_S)
-
-
-def _known_brokers(client: Client, text: str) -> list[int]:
-    """Brokers of the cluster by their ids. Raises `WrongArguments` and `Failure`."""
+    client, told = session.client, -1
     try:
-        wanted = list(dict.fromkeys(int(each) for each in text.split(",")))
+        while True:
+            done = len(keys) - len(client.repeated("the moves", lambda: moves_of(client, keys)))
+            if done != told:
+                session.note(f"{done:,} of {plural(len(keys), 'partition')} moved")
+                told = done
+            if done == len(keys):
+                return
+            time.sleep(LOOK_S)
+    except KeyboardInterrupt:
+        session.note("the moves go on: 'moldau reassign list' shows them")
+        raise
+
+
+def ids_of(text: str) -> list[int]:
+    """The ids of brokers in a text such as 1,2,3. Raises `WrongArguments`."""
+    try:
+        return list(dict.fromkeys(int(each) for each in text.split(",")))
     except ValueError:
         raise WrongArguments(f"--brokers {text} are not ids such as 1,2,3") from None
-    for each in wanted:
-        if each not in client.brokers:
-            raise unknown("broker", str(each), map(str, client.brokers))
-    return wanted
 
 
 def spread(
@@ -209,11 +222,15 @@ def plan_of_file(path: str) -> dict[Partition, list[int]]:
         with open(path, encoding="utf-8") as file:
             told = json.load(file)
         plan = {
-            (str(each["topic"]), int(each["partition"])): [int(broker) for broker in each["replicas"]]
+            (str(each["topic"]), operator.index(each["partition"])): [*map(operator.index, each["replicas"])]
             for each in told["partitions"]
         }
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise WrongArguments(f"--from-file {path} is not a plan of kafka-reassign-partitions.sh: {problem}") from None
     if len(plan) < len(told["partitions"]):
-        raise Failure(f"--from-file {path} names a partition twice")
+        raise WrongArguments(f"--from-file {path} names a partition twice")
+    for (topic, partition), replicas in plan.items():
+        if not replicas or len(set(replicas)) < len(replicas):
+            reason = "names a broker twice" if replicas else "has no replicas"
+            raise WrongArguments(f"--from-file {path}: {topic}:{partition} {reason}")
     return plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import WrongArguments, unknown
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.metadata import MetadataResponsePartition
@@ -16,26 +16,34 @@ Found = dict[Partition, "MetadataResponsePartition"]
 
 def named_partitions(client: Client, given: Sequence[str]) -> Found:
     """The metadata of the partitions that are named, of all for no name, in order. Raises `Failure`."""
-    wanted: dict[str, list[int]] = {}
-    for name, _, indexes in (each.partition(":") for each in given):
-        wanted.setdefault(name, []).extend(_indexes(name, indexes))
+    wanted: dict[str, set[int] | None] = {}
+    for name, has_indexes, text in (each.partition(":") for each in given):
+        known = wanted.get(name, set())
+        indexes = _indexes(name, text) if has_indexes else None
+        wanted[name] = None if known is None or indexes is None else known | indexes
     topics = client.known_topics(wanted) if given else client.topics(None)
     found: Found = {}
     for name, topic in sorted(topics.items()):
         partitions = {each.partition_index: each for each in topic.partitions}
-        for index in wanted.get(name) or sorted(partitions):
+        chosen = wanted.get(name)
+        for index in sorted(partitions if chosen is None else chosen):
             if index not in partitions:
-                raise unknown("partition", f"{name}:{index}", [f"{name}:{each}" for each in partitions])
+                raise no_partition(name, index, len(partitions))
             found[name, index] = partitions[index]
     return found
 
 
-def _indexes(name: str, text: str) -> list[int]:
-    """The indexes in a text such as 0,2; none for an empty one. Raises `WrongArguments`."""
+def no_partition(topic: str, index: int, count: int) -> Failure:
+    """A topic with `count` partitions has none of this index."""
+    return Failure(f"topic {topic} has no partition {index}: it has {count}", status=EXIT_UNKNOWN)
+
+
+def _indexes(name: str, text: str) -> set[int]:
+    """The indexes in a text such as 0,2. Raises `WrongArguments`."""
     try:
-        return [int(each) for each in text.split(",")] if text else []
+        return {int(each) for each in text.split(",")}
     except ValueError:
-        raise WrongArguments(f"{name}:{text} is not TOPIC:PARTITION,...") from None
+        raise WrongArguments(f"{name}:{text} is not of the form TOPIC:0,1,2") from None
 
 
 def by_topic(keys: Sequence[Partition]) -> dict[str, list[int]]:

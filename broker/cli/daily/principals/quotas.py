@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Final
 
-from moldau.broker.cli.daily.failures import WrongArguments, check, wrong
+from moldau.broker.cli.daily.client import Client
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check, wrong
 from moldau.broker.cli.daily.session import Session
 from moldau.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -19,6 +21,7 @@ from moldau.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntryData,
 )
 
 SHOWN: Final = ("user", "client_id", "ip", "quota", "value")
@@ -45,26 +48,39 @@ def entity_of(given: argparse.Namespace) -> Entity:
 
 def list_quotas(session: Session) -> int:
     """`quota list`."""
-    components = [
-        ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
-        for kind, name in entity_of(session.arguments)
-    ]
-    request = DescribeClientQuotasRequest(components=components, strict=False)
-    reply = session.client.ask(request, DescribeClientQuotasResponse)
-    check(reply.error_code, reply.error_message, "the quotas")
+    entity = entity_of(session.arguments)
     rows = [
         {
             **_names((each.entity_type, each.entity_name) for each in entry.entity),
             "quota": value.key,
             "value": value.value,
         }
-        for entry in reply.entries or ()
+        for entry in _quotas_of(session.client, entity, is_exact=False)
         for value in entry.values
     ]
     rows.sort(key=lambda row: [str(row.get(name) or "") for name in SHOWN])
     shown = [{**row, "value": number_text(row["value"])} for row in rows] if not session.output.is_json else rows
-    session.output.rows(shown, SHOWN, empty="there are no quotas: 'moldau quota set' sets one")
+    whose = f" of {_text_of(entity)}" if entity else ""
+    session.output.rows(shown, SHOWN, empty=f"there are no quotas{whose}: 'moldau quota set' sets one")
     return 0
+
+
+def _quotas_of(client: Client, entity: Entity, *, is_exact: bool) -> Sequence[EntryData]:
+    """The quotas of what is named; those of its combinations with others, such as a user's client ids, unless it
+    `is_exact`. Raises `Failure`.
+    """
+    components = [
+        ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
+        for kind, name in entity
+    ]
+    request = DescribeClientQuotasRequest(components=components, strict=is_exact)
+    reply = client.ask(request, DescribeClientQuotasResponse)
+    check(reply.error_code, reply.error_message, "the quotas")
+    return reply.entries or ()
+
+
+def _text_of(entity: Entity) -> str:
+    return ", ".join(f"{kind} {DEFAULT_SHOWN if name is None else name}" for kind, name in entity)
 
 
 def _names(entity: Iterable[tuple[str, str | None]]) -> dict[str, object]:
@@ -83,31 +99,50 @@ def set_quotas(session: Session) -> int:
     """`quota set`."""
     changes = []
     for each in session.arguments.quotas:
-        name, is_pair, text = each.partition("=")
-        try:
-            changes.append(OpData(key=name, value=float(text), remove=False))
-        except ValueError:
-            is_pair = ""
-        if not is_pair:
+        name, _, text = each.partition("=")
+        value = _number(text)
+        if value is None or not name:
             raise WrongArguments(f"{each} is not NAME=VALUE with a number, such as producer_byte_rate=1048576")
-    return _alter(session, changes)
+        changes.append(OpData(key=name, value=value, remove=False))
+    return _alter(session, _named_entity(session.arguments), changes)
+
+
+def _number(text: str) -> float | None:
+    """The number of a text; None for what is none, and for one that is not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
 
 
 def unset_quotas(session: Session) -> int:
-    """`quota unset`."""
-    return _alter(session, [OpData(key=each, value=0.0, remove=True) for each in session.arguments.quotas])
-
-
-def _alter(session: Session, changes: list[OpData]) -> int:
+    """`quota unset`. A quota that is not set is refused, as Apache Kafka's tool does: the cluster would say nothing."""
     given = session.arguments
+    entity = _named_entity(given)
+    known = [each.key for entry in _quotas_of(session.client, entity, is_exact=True) for each in entry.values]
+    for name in given.quotas:
+        if name not in known:
+            there = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise Failure(f"{_text_of(entity)} has no quota {name}: {there}", status=EXIT_UNKNOWN)
+    names = dict.fromkeys(given.quotas)
+    return _alter(session, entity, [OpData(key=each, value=0.0, remove=True) for each in names])
+
+
+def _named_entity(given: argparse.Namespace) -> Entity:
     entity = entity_of(given)
     if not entity:
         wrong("name one: --user, --client-id or --ip, or one of --default-user, --default-client-id, --default-ip")
+    return entity
+
+
+def _alter(session: Session, entity: Entity, changes: list[OpData]) -> int:
+    given = session.arguments
     named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
     request = AlterClientQuotasRequest(
         entries=[RequestEntryData(entity=named, ops=changes)], validate_only=given.dry_run
     )
-    what = ", ".join(f"{kind} {DEFAULT_SHOWN if name is None else name}" for kind, name in entity)
+    what = _text_of(entity)
     for entry in session.client.ask(request, AlterClientQuotasResponse).entries:
         check(entry.error_code, entry.error_message, f"the quotas of {what}")
     done = [f"{each.key} removed" if each.remove else f"{each.key}={number_text(each.value)}" for each in changes]

@@ -156,9 +156,12 @@ def password_of(session: Session) -> str:
     elif sys.stdin.isatty():
         from getpass import getpass
 
-        password = getpass("Password: ")
-        if getpass("Again: ") != password:
-            raise WrongArguments("the passwords differ")
+        try:
+            password = getpass("Password: ")
+            if getpass("Again: ") != password:
+                raise WrongArguments("the passwords differ")
+        except EOFError:
+            raise WrongArguments("no password was given") from None
     else:
         password = sys.stdin.readline()
     password = password.rstrip("\r\n")

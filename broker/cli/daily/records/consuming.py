@@ -8,8 +8,9 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, wrong
-from moldau.broker.cli.daily.groups.changes import IDLE, commit, selected_partitions
+from moldau.broker.cli.daily.groups.changes import IDLE, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
+from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
 from moldau.broker.cli.daily.records.printing import Place, filter_of, formatter_of, head_of
 from moldau.broker.cli.daily.session import Session
@@ -32,7 +33,7 @@ def consume(session: Session) -> int:
         wrong(f"--count {given.count}: it is at least 1")
     form = "json" if given.json else given.format
     printing = Printing(session, form)
-    keys = selected_partitions(client, given.topics)
+    keys = list(named_partitions(client, given.topics))
     group = _group(session)
     reading = Reading(session, _begin(session, keys, group), _ends(session, keys))
     try:

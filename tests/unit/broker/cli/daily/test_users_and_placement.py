@@ -5,6 +5,7 @@ Kafka too, with their facts; and moves and elections on two brokers.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from moldau.broker.cli.daily.placement.moving import plan_of_file, spread
 from moldau.testing import Cluster
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
-from tests.support.daily_stories import placement, send, until, users_and_quotas
+from tests.support.daily_stories import failed, placement, send, until, users_and_quotas
 
 
 @pytest.mark.processes
@@ -89,7 +90,10 @@ def test_placement_on_one_broker(kafka: Namespace) -> None:
 def test_replicas_move_to_another_broker_and_leaders_back(tmp_path: Path) -> None:
     with Cluster(nodes=2) as cluster:
         run = DailyCommand(cluster.bootstrap_servers)
-        run.done("topic", "create", "orders", "--replica-assignment", "1:2,1,1")
+        said = run("topic", "create", "orders", "--replica-assignment", "1:2,1,1")
+        assert said.status == 1 and "not consistent with previous partitions" in said.failure, "as Apache Kafka says"
+        run.done("topic", "create", "orders", "--replica-assignment", "1,1,1")
+        run.done("reassign", "move", "orders:0", "--brokers", "1,2", "-r", "2", "--execute", "--wait")
         send(cluster.bootstrap_servers, "orders", {1: [("v", 1)] * 100})
 
         def replicas() -> list[list[int]]:
@@ -116,10 +120,68 @@ def test_replicas_move_to_another_broker_and_leaders_back(tmp_path: Path) -> Non
             (topic,) = run.rows("topic", "describe", "orders")
             return int(topic["partition_list"][0]["leader"])
 
+        closed_pipe(run, "reassign", "move", "orders:1,2", "--brokers", "1", "--execute")
+        assert until(replicas, [[2, 1], [1], [1]]) == [[2, 1], [1], [1]], "what was asked for is done"
         if leader() != 2:
             assert [row["partition"] for row in run.rows("elect", "preferred", "--dry-run")] == [0]
             run.done("elect", "preferred", "orders")
         assert until(leader, 2) == 2
+
+
+def closed_pipe(run: DailyCommand, *words: str) -> None:
+    """Run a command whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    said = run(*words, stdout=writer)
+    os.close(writer)
+    assert (said.status, said.err) == (0, "")
+
+
+@pytest.mark.processes
+def test_what_is_not_there_or_cannot_be_is_refused(kafka: Namespace, tmp_path: Path) -> None:
+    run = DailyCommand(kafka.bootstrap_servers)
+    run.done("topic", "create", "orders", "-p", "3", "-r", "1")
+    run.done("quota", "set", "--user", "alice", "producer_byte_rate=5")
+    until(lambda: len(run.rows("quota", "list")), 1)
+    (broker,) = (str(row["broker"]) for row in run.rows("cluster-status")[0]["brokers"])
+    assert run.done("quota", "list", "--user", "berta").startswith("there are no quotas of user berta: ")
+    moving = run.done("reassign", "move", "orders", "orders:0", "--brokers", broker, "--execute")
+    assert moving == "all replicas are there already\n"
+    said = {
+        words: (status, text)
+        for words in (
+            ("quota", "unset", "--user", "alice", "producer_byte_rat"),
+            ("quota", "unset", "--user", "berta", "producer_byte_rate"),
+            ("quota", "set", "--user", "alice", "producer_byte_rate=nan"),
+            ("elect", "preferred", "orders:7"),
+            ("elect", "preferred", "orders:"),
+            ("topic", "alter", "orders", "-p", "99999999999"),
+        )
+        for status, text in [failed(run(*words))]
+    }
+    assert list(said.values()) == [
+        (3, "user alice has no quota producer_byte_rat: it has producer_byte_rate"),
+        (3, "user berta has no quota producer_byte_rate: it has none"),
+        (2, "producer_byte_rate=nan is not NAME=VALUE with a number, such as producer_byte_rate=1048576"),
+        (3, "topic orders has no partition 7: it has 3"),
+        (2, "orders: is not of the form TOPIC:0,1,2"),
+        (2, "a number is too large: CreatePartitions has no room for it"),
+    ]
+    file = tmp_path / "plan.json"
+    plans = {"[7]": (3, "there is no broker 7"), "[]": (2, "has no replicas"), f"[{broker}, {broker}]": (2, "twice")}
+    for replicas, (status, text) in plans.items():
+        file.write_text(f'{{"partitions": [{{"topic": "orders", "partition": 0, "replicas": {replicas}}}]}}')
+        said_of_plan = run("reassign", "move", "--from-file", str(file))
+        assert said_of_plan.status == status and text in said_of_plan.failure
+
+
+@pytest.mark.processes
+def test_an_output_that_cannot_be_written_is_said(kafka: Namespace) -> None:
+    run = DailyCommand(kafka.bootstrap_servers)
+    with open("/dev/full", "w") as full:
+        said = run("topic", "list", stdout=full)
+    assert said.failure == "the output cannot be written: No space left on device"
+    closed_pipe(run, "topic", "list")
 
 
 IDS = st.lists(st.integers(1, 6), min_size=1, max_size=6, unique=True)
@@ -157,7 +219,8 @@ def test_a_plan_of_kafkas_tool_is_read(tmp_path: Path) -> None:
         '{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[2,3],"log_dirs":["any","any"]}]}'
     )
     assert plan_of_file(str(file)) == {("t", 1): [2, 3]}
-    for text in ("", "[]", '{"partitions": [{"topic": "t"}]}', '{"partitions": 7}'):
+    named = '{"partitions": [{"topic": "t", "partition": 0.7, "replicas": [1]}]}'
+    for text in ("", "[]", '{"partitions": [{"topic": "t"}]}', '{"partitions": 7}', named):
         file.write_text(text)
         with pytest.raises(WrongArguments, match="is not a plan"):
             plan_of_file(str(file))
