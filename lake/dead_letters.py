@@ -31,10 +31,18 @@ class DeadLetters:
         self.schema = raw_schema(read_columns(has_headers=has_headers)).append(pa.field("reason", pa.string()))
         self._letters: list[pa.RecordBatch] = []
 
+    def check(self, wanted: Ledger) -> None:
+        """Raise `Refused` as `LakeTable.check`."""
+        self._table.check(self._wanted(wanted))
+
     def claim(self, wanted: Ledger) -> None:
         """Become the writer of the table, and sweep it. Raises as `LakeTable.claim`."""
-        self._table.claim(replace(wanted, mode="append", offsets={}), NewTable(self.schema))
+        self._table.claim(self._wanted(wanted), NewTable(self.schema))
         self._table.sweep()
+
+    @staticmethod
+    def _wanted(ledger: Ledger) -> Ledger:
+        return replace(ledger, mode="append", offsets={})
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
         """The (partition, offset) of the letters at or after these offsets: those that a crash, or the lost answer to a

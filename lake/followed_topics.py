@@ -2,7 +2,8 @@
 backlog of another.
 
 A topic that fails is said in a sentence, and the others go on. A failure of a place or of the catalog may pass, and the
-topic is opened again in the next turn; a topic that is refused ends.
+topic is opened again in the next turn; a topic that is refused ends. Of two topics whose tables have one name the
+second waits until the first has ended: the table may be that of the second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from moldau.lake.follower import Follower, FollowProgress
 from moldau.lake.metrics import Measured
 from moldau.lake.opening import CATALOG_ERRORS, FollowChoices, identifier_of
-from moldau.lake.sink import LakeTable
+from moldau.lake.sink import CommitConflict, LakeTable
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.files.port import FileSystem
@@ -26,7 +27,20 @@ from moldau.tables.planning.planner import Planner, matching
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import RegistryNotReached
 
-PASSING: Final = (OSError, RegistryNotReached, RemoteStorageError, SQLAlchemyError, *CATALOG_ERRORS)
+
+class NameTaken(Refused):
+    """Another topic has the name of the table."""
+
+
+PASSING: Final = (
+    NameTaken,
+    CommitConflict,
+    OSError,
+    RegistryNotReached,
+    RemoteStorageError,
+    SQLAlchemyError,
+    *CATALOG_ERRORS,
+)
 """Failures of what a topic needs, and not of the topic."""
 FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *PASSING)
 Opened: TypeAlias = tuple[Follower, LakeTable]
@@ -93,11 +107,7 @@ class FollowedTopics:
         for name in names:
             if name in self.topics:
                 continue
-            topic = FollowedTopic(replace(self._choices, topic=name))
-            same = next((each for each in self.topics.values() if is_same_table(each, topic)), None)
-            self.topics[name] = topic
-            if same is not None:
-                self._fail(topic, Refused(f"its table {topic.table_name} is that of the topic {same.name}"))
+            self.topics[name] = FollowedTopic(replace(self._choices, topic=name))
 
     def catch_up(self) -> None:
         """Let each table have what the places show, round by round. Raises as the follower of the only topic."""
@@ -112,6 +122,7 @@ class FollowedTopics:
     def _is_behind_after_a_round(self, topic: FollowedTopic) -> bool:
         try:
             if topic.opened is None:
+                self._check_name(topic)
                 topic.opened = self._open(topic.choices)
             is_behind = topic.opened[0].catch_up(None if self._is_one else 1)
         except FAILURES as problem:
@@ -121,6 +132,14 @@ class FollowedTopics:
             return False
         topic.failure = None
         return is_behind
+
+    def _check_name(self, topic: FollowedTopic) -> None:
+        """Raise `NameTaken` if another topic has the name of the table, or would have it before."""
+        for each in self.topics.values():
+            if each is topic:
+                return
+            if not each.is_ended and is_same_table(each, topic):
+                raise NameTaken(f"its table {topic.table_name} is that of the topic {each.name}")
 
     def _fail(self, topic: FollowedTopic, problem: Exception) -> None:
         said = str(problem) if isinstance(problem, (Refused, OSError)) else f"{type(problem).__name__}: {problem}"

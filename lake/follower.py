@@ -24,7 +24,7 @@ from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
-from moldau.lake.upsert import Changes, replaced_files, rows_that_stay
+from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_older
 from moldau.tables.refusals import Refused
 
 CONFLICTS_MAX: Final = 20
@@ -107,8 +107,6 @@ class Follower:
         self._ports = ports
         self._dead_letters = dead_letters
         self._ledger = ledger
-        self._stored_columns = columns.schema
-        """The columns that the table has: a round that was given up may have met schemas that let them grow."""
         self._conflicts = 0
         self._swept_commits = 0
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
@@ -167,7 +165,7 @@ class Follower:
         round_rows = RoundRows(self._columns, misfits, attempt.evolve)
         changes = Changes() if attempt.ledger.mode == "upsert" else None
         try:
-            if not self._columns.schema.equals(self._stored_columns):
+            if not attempt.has(self._columns.schema):
                 attempt.evolve(self._columns)
             for batch in self._reading.batches(tasks, names):
                 if self._ports.is_stopping():
@@ -183,19 +181,21 @@ class Follower:
             attempt.discard()
             raise
         self._ledger = attempt.commit(reached, misfits.taken)
-        self._stored_columns = self._columns.schema
         self._note_commit(attempt, misfits)
 
     def _apply(self, attempt: Attempt, changes: Changes) -> None:
         """Let the changed keys have their new rows: files with one of the keys are written anew."""
-        rows, keys = changes.rows_and_keys()
+        metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
+        rows, keys = changes.rows_and_keys(target)
+        stored = stored_keys(metadata, io, attempt.table.scan().plan_files(), target, keys)
+        rows, keys = without_older(rows, keys, stored.older, target)
         for batch in rows.to_batches():
             attempt.add(batch)
-        for file, task in list(replaced_files(attempt.table, keys)):
+        for task in stored.files:
             if self._ports.is_stopping():
                 raise StopAsked
-            attempt.replace(file)
-            for stays in rows_that_stay(attempt.transaction, task, keys):
+            attempt.replace(task.file)
+            for stays in rows_that_stay(metadata, io, task, target, keys):
                 attempt.add(stays)
 
     def _note_commit(self, attempt: Attempt, misfits: Misfits) -> None:

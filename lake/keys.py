@@ -7,7 +7,7 @@ each after its length, so that two keys have one identity only if all their fiel
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -77,18 +77,22 @@ class Keys:
     """The keys that a round changes."""
 
     identities: pa.Array
+    partitions: pa.Array
+    timestamps: pa.Array
+    """The partition and the time of the change of each key."""
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """The least and the greatest value of fields, by their paths."""
 
     @classmethod
-    def of(cls, rows: Rows, found: pa.Array) -> Keys:
-        """The keys of rows that have these identities."""
+    def of(cls, rows: pa.Table) -> Keys:
+        """The keys of changes, each key once."""
         bounds = {}
         for path, leaf in leaves_of(rows):
             if leaf.null_count == 0 and (is_bytes(leaf.type) or pa.types.is_integer(leaf.type)):
                 least, most = pc.min_max(leaf).values()
                 bounds[path] = least.as_py(), most.as_py()
-        return cls(found, bounds)
+        partitions, timestamps = (rows[name].combine_chunks() for name in ("partition", "timestamp"))
+        return cls(identities(rows), partitions, timestamps, bounds)
 
     def __len__(self) -> int:
         return len(self.identities)
@@ -97,9 +101,31 @@ class Keys:
         """Whether the key of each row is one of them."""
         return pc.is_in(identities(rows), value_set=self.identities)
 
+    def are_older(self, rows: Rows) -> pa.Array:
+        """Whether each row was written after the change of its key, in another partition: a key is in several if the
+        topic has got partitions. Of two times that are equal that of the higher partition counts as the later one.
+        """
+        changed = pc.index_in(identities(rows), value_set=self.identities)
+        partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
+        is_higher = pc.greater(rows.column("partition"), partitions)
+        is_later = pc.greater(rows.column("timestamp"), timestamps)
+        is_tied = pc.and_(pc.equal(rows.column("timestamp"), timestamps), is_higher)
+        is_moved = pc.not_equal(rows.column("partition"), partitions)
+        return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
+
+    def without(self, left_out: pa.Array) -> Keys:
+        """The keys but for those with these identities."""
+        stays = pc.invert(pc.is_in(self.identities, value_set=left_out))
+        arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
+        return replace(self, **arrays)
+
     def may_be_in(self, file: DataFile, schema: Schema) -> bool:
-        """Whether a file may have one of the keys, by the bounds of its columns."""
+        """Whether a file may have one of the keys, by the bounds of its columns. `schema` is that of the table, which
+        may lack a field that the keys have.
+        """
         for path, (least, most) in self.bounds.items():
+            if path not in schema.column_names:
+                return False  # The field is null in the file, and in none of the keys.
             found = schema.find_field(path)
             lower, upper = (
                 None if each is None else from_bytes(found.field_type, each)
@@ -113,7 +139,9 @@ class Keys:
         return True
 
 
-NO_KEYS: Final = Keys(pa.array([], pa.large_binary()))
+NO_KEYS: Final = Keys(
+    pa.array([], pa.large_binary()), pa.array([], pa.int32()), pa.array([], pa.timestamp("us", "UTC"))
+)
 
 
 def check_key_type(kind: pa.DataType, path: str = KEY) -> Sequence[str]:

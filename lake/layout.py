@@ -39,6 +39,12 @@ class ChosenLayout:
     sort_fields: tuple[str, ...] = ()
 
     def to_properties(self) -> dict[str, str]:
+        """Raises `Refused` if two partitions would have one name."""
+        met = {f"{TIME_COLUMN}_{unit}": f"the {unit}" for unit in UNITS}
+        for path in self.partition_fields:
+            other = met.setdefault(partition_name(path), path)
+            if other != path:
+                raise Refused(f"--partition-by {path}: its partition would have the name of that by {other}")
         if not self.partition_fields and not self.sort_fields:
             return {}
         return {PROPERTY: json.dumps({"partition": self.partition_fields, "sort": self.sort_fields})}
@@ -57,13 +63,18 @@ class ChosenLayout:
         whose values cannot be the name of a partition.
         """
         known = {each.name for each in spec.fields}
-        found = [(path, path.replace(".", "_")) for path in self.partition_fields]
+        found = [(path, partition_name(path)) for path in self.partition_fields]
         new = [(path, name) for path, name in found if name not in known and type_at(schema, path) is not None]
         for path, _ in new:
             kind = type_at(schema, path)
             if not any(test(kind) for test in _NAMING):
                 raise Refused(f"--partition-by {path}: it is {kind}, and not a text, an integer or a boolean")
         return new
+
+
+def partition_name(path: str) -> str:
+    """The name in a partition spec of the field at a path."""
+    return path.replace(".", "_")
 
 
 _NAMING: Final = (
@@ -176,6 +187,8 @@ def directory_name(value: object) -> str:
     if value is None:
         return "null"
     named = quote(str(value), safe="") or "%"
-    if len(named) <= NAME_SIZE_MAX and named != "null":
+    if named == "null":
+        return "%6Eull"
+    if len(named) <= NAME_SIZE_MAX:
         return named
     return f"{named[:NAME_SIZE_MAX]}-{sha256(named.encode()).hexdigest()[:16]}"

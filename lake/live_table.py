@@ -36,13 +36,14 @@ from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
 from moldau.lake.stored_rows import in_order, stored_rows
 from moldau.lake.table_form import GivenForms
-from moldau.lake.upsert import Changes
+from moldau.lake.upsert import Changes, stored_keys, without_older
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.reading.arguments import EPOCH, Place, options_of_places
 from moldau.tables.reading.scan import NOTHING_PUSHED, Progress, Scan
 from moldau.tables.refusals import Refused
+from moldau.tables.values.value_types import holds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -72,14 +73,11 @@ class Tail:
             each for task in reading.tasks(ledger.offsets, self.ends) for each in task
         )
         self._settled: tuple[pa.Table, Keys] | None = None
-        before = columns.schema
         if isinstance(columns, DecodedColumns):
             for each in self.slices:
                 for batch in reading.batches([(each,)], columns.typed_names):
                     columns.meet(batch)
         self.schema = columns.schema
-        self.is_wider = not self.schema.equals(before)
-        """Whether the table has not all columns of the tail yet."""
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a slice of an append table, with at least these columns of it."""
@@ -90,16 +88,19 @@ class Tail:
         for batch in self._reading.batches([(wanted,)], read):
             yield making.rows(batch)
 
-    def changes(self) -> tuple[pa.Table, Keys]:
-        """The last row of each key of the tail that it does not delete, and all keys that it has. They are in memory
-        from the first scan on.
+    def changes(self, source: PinnedTable) -> tuple[pa.Table, Keys]:
+        """The last row of each key of the tail that it does not delete, and all keys that it has; without those that
+        are older than the row of the table. They are in memory from the first scan on.
         """
         if self._settled is None:
             changes = Changes()
             making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits, None, {}))
             for batch in self._reading.batches([self.slices], self._names):
                 making.collect(changes, batch)
-            self._settled = changes.rows_and_keys()
+            rows, keys = changes.rows_and_keys(source.target)
+            files = [each.planned for each in source.files(NOTHING_PUSHED)]
+            older = stored_keys(source.metadata, source.io, files, source.target, keys).older
+            self._settled = without_older(rows, keys, older, source.target)
         return self._settled
 
 
@@ -153,7 +154,7 @@ class LiveReader:
         if tail is None:
             return tasks
         if tail.is_upsert:
-            rows, keys = tail.changes()
+            rows, keys = tail.changes(self._source)
             self._keys = keys if len(keys) else None
             return [*tasks, (rows,)]
         return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
@@ -250,7 +251,7 @@ class LiveChoices:
         if ledger is None:
             raise Refused(f"table {name} was not made by moldau follow-table")
         tail = None if self.live is None else self._tail(self.live, table, ledger, sleep)
-        schema = table.schema() if tail is None or not tail.is_wider else grown_schema(table, tail.schema)
+        schema = table.schema() if tail is None else grown_schema(table, tail.schema)
         snapshot = table.metadata.current_snapshot()
         snapshot_id = None if snapshot is None else snapshot.snapshot_id
         target, fields = (schema_to_pyarrow(schema, include_field_ids=with_ids) for with_ids in (True, False))
@@ -277,6 +278,8 @@ def grown_schema(table: Table, wanted: pa.Schema) -> Any:
     """The schema of a table with the columns that its tail needs, which the next commit of the follower adds. Raises
     `Refused` if the table cannot have them.
     """
+    if holds(schema_to_pyarrow(table.schema(), include_field_ids=False), wanted):
+        return table.schema()
     update = table.transaction().update_schema()
     try:
         update.union_by_name(wanted)

@@ -81,7 +81,7 @@ def open_follower(
     choices: FollowChoices, ports: LakePorts, catalog: Catalog | None = None
 ) -> tuple[Follower, LakeTable]:
     """Claim the table of a topic, and delete the orphans that an earlier process has left. `catalog` is that of the
-    choices, if it is open already.
+    choices, if it is open already. A table that is not followed so is left as it is, with its writer.
 
     Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
     OSError of the places; as `LakeTable.claim`.
@@ -101,15 +101,20 @@ def open_follower(
     table = LakeTable(catalog, identifier, ports.sink, size_max)
     wanted = Ledger(choices.topic, mode, reading.isolation, table.writer, starts, topic_id, reading.cluster_id, {})
     unit = choices.unit if mode == "append" else None
-    check_form(catalog, identifier, form)
     properties = {FORM: form.to_property(), **choices.layout.to_properties()}
     new = NewTable(first_schema(form, has_headers=has_headers), unit, properties)
-    ledger = table.claim(wanted, new)
-    orphans = table.sweep()
     letters = None
     if choices.settings.misfits == DEAD_LETTER:
         named = (*identifier[:-1], identifier[-1] + SUFFIX)
         letters = DeadLetters(LakeTable(catalog, named, ports.sink), has_headers=has_headers)
+        letters.check(wanted)
+    known = table.check(wanted)
+    if known is not None and ledger_of(known) is not None:
+        check_form(known, form)
+        columns_of(known, choices.forms, has_headers=has_headers)
+    ledger = table.claim(wanted, new)
+    orphans = table.sweep()
+    if letters is not None:
         letters.claim(wanted)
     columns = columns_of(catalog.load_table(identifier), choices.forms, has_headers=has_headers)
     follower = Follower(reading, table, columns, ledger, choices.settings, ports.follow, letters)
@@ -180,15 +185,10 @@ def loaded(catalog: Catalog, name: str) -> Table:
     raise Refused(f"there is no table {' and no table '.join('.'.join(each) for each in tried)}")
 
 
-def check_form(catalog: Catalog, identifier: tuple[str, ...], wanted: TableForm) -> None:
-    """Raise `Refused` if the table is there and its rows are made otherwise."""
-    try:
-        table = catalog.load_table(identifier)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return
-    if ledger_of(table) is not None:
-        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        form_of(table.metadata.properties, schema).check(wanted, ".".join(identifier))
+def check_form(table: Table, wanted: TableForm) -> None:
+    """Raise `Refused` if the rows of a table are made otherwise."""
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    form_of(table.metadata.properties, schema).check(wanted, ".".join(table.name()))
 
 
 def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns:

@@ -55,6 +55,12 @@ def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
     return [path for _, path in orphans]
 
 
+def has_attempts(table: Table) -> bool:
+    """Whether attempts have written files below the location of a table. Raises OSError."""
+    io = table.io
+    return isinstance(io, PyArrowFileIO) and any(True for _ in _candidates(table, io, owns_metadata=False))
+
+
 def referenced(table: Table) -> Iterator[str]:
     """The locations of all files that the snapshots of a table need, and of the versions of its metadata."""
     yield table.metadata_location
@@ -73,7 +79,7 @@ def referenced(table: Table) -> Iterator[str]:
 def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
     """The files below the table that an attempt of this program, or a commit that is past, has written."""
     properties, location = table.metadata.properties, table.location()
-    version = _version(table.metadata_location)
+    version = _version(table.metadata_location) if owns_metadata else -1
     for setting, folder in (("write.data.path", "data"), ("write.metadata.path", "metadata")):
         scheme, netloc, path = io.parse_location(properties.get(setting, f"{location}/{folder}"))
         fs = io.fs_by_scheme(scheme, netloc)

@@ -27,8 +27,10 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationException,
 )
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots, _OverwriteFiles
@@ -39,8 +41,9 @@ from moldau.lake.columns import Columns
 from moldau.lake.data_files import FILE_SIZE_MAX, AttemptFiles, Step
 from moldau.lake.layout import TIME_COLUMN, UNITS, ChosenLayout
 from moldau.lake.ledger import NOTHING_TAKEN, PREFIX, TAG, Ledger, Taken, ledger_in
-from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, sweep
+from moldau.lake.orphans import ATTEMPT_RANDOM_SIZE, attempt_id, has_attempts, sweep
 from moldau.tables.refusals import Refused
+from moldau.tables.values.value_types import holds
 
 OWNED: Final = "moldau.topic"
 """The property of a table that this program has made: its topic."""
@@ -63,6 +66,8 @@ PROPERTIES: Final = {
 """The properties of a new table. A commit a minute would leave half a million files of metadata in a year."""
 CLAIMS_MAX: Final = 10
 """How often a claim is made if other programs commit meanwhile."""
+LOCATION_RANDOM_SIZE: Final = 4
+"""Bytes of randomness in the name of a directory, if that of the table's name has the files of another table."""
 RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -122,12 +127,7 @@ class LakeTable:
 
     def _claim(self, wanted: Ledger, new: NewTable) -> Ledger:
         table = self._loaded() or self._created(wanted, new)
-        known = ledger_of(table)
-        if known is None:
-            if table.current_snapshot() is not None:
-                raise Refused(f"table {self.name} has rows that are not of a topic: name a table that is not there")
-            known = wanted
-        known.check(wanted, self.name)
+        known = self._known(table, wanted)
         claimed = replace(
             known,
             writer=self.writer,
@@ -138,6 +138,25 @@ class LakeTable:
         claiming.commit(claimed.offsets)
         self._ports.step("claimed")
         return claimed
+
+    def check(self, wanted: Ledger) -> Table | None:
+        """Raise `Refused` as `claim` if the table is something else, without a change of it. Returns the table, if it
+        is there.
+        """
+        table = self._loaded()
+        if table is not None:
+            self._known(table, wanted)
+        return table
+
+    def _known(self, table: Table, wanted: Ledger) -> Ledger:
+        """How far a table is. Raises `Refused` as `claim`."""
+        known = ledger_of(table)
+        if known is None:
+            if table.current_snapshot() is not None:
+                raise Refused(f"table {self.name} has rows that are not of a topic: name a table that is not there")
+            known = wanted
+        known.check(wanted, self.name)
+        return known
 
     def sweep(self) -> list[str]:
         """Delete the orphans of the claimed table. Returns their paths. Raises OSError."""
@@ -173,6 +192,12 @@ class LakeTable:
         properties = {**PROPERTIES, **new.properties, OWNED: wanted.topic}
         try:
             making = self._catalog.create_table_transaction(self._identifier, new.schema, properties=properties)
+            if has_attempts(making._table):
+                # A table that was renamed, or registered again, has its files here: orphans of this one.
+                location = f"{making.table_metadata.location}-{self._ports.random(LOCATION_RANDOM_SIZE).hex()}"
+                making = self._catalog.create_table_transaction(
+                    self._identifier, new.schema, location=location, properties=properties
+                )
             if new.unit is not None:
                 with making.update_spec() as spec:
                     spec.add_field(TIME_COLUMN, UNITS[new.unit](), f"{TIME_COLUMN}_{new.unit}")
@@ -269,8 +294,15 @@ class Attempt:
         self.files = AttemptFiles(self._transaction, str(self._uuid), ports.step, file_size_max)
 
     @property
-    def transaction(self) -> object:
-        return self._transaction
+    def metadata(self) -> TableMetadata:
+        """The metadata of the table with what the attempt has changed so far."""
+        return self._transaction.table_metadata
+
+    def has(self, columns: pa.Schema) -> bool:
+        """Whether the table has columns, with types that hold theirs: a round that was given up may have met schemas
+        that let them grow, and another program may have renamed or dropped one.
+        """
+        return holds(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:
         """Let the table have columns, with their types: part of the commit. Raises `Refused`."""

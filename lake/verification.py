@@ -30,7 +30,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from moldau.lake.columns import PLACE
 from moldau.lake.dead_letters import SUFFIX
-from moldau.lake.forms import BINARY
+from moldau.lake.forms import BINARY, CONNECT, JSON, REGISTRY
 from moldau.lake.keys import KEY, identities, key_names
 from moldau.lake.ledger import OFFSETS, Ledger, Taken
 from moldau.lake.offset_runs import RUNS, Runs, tally
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX: Final = 10
 """The most offsets that a finding names."""
+OF_SEVERAL_BYTES: Final = (REGISTRY, CONNECT, JSON)
+"""The forms in which keys of different bytes may be one key: here they are not decoded."""
 TOTAL: Final = "total-records"
 """In the summary of a snapshot: the rows of the table."""
 
@@ -244,8 +246,8 @@ class Verification:
         table = set() if not self._keys else places_of(pa.concat_tables(self._keys), self._form)
         old = {each for each in table if each[1] < starts.get(each[0], 0)}
         misfits = sum(each.misfits.number for each in (self.ledger.taken or {}).values())
-        if self._form.envelope is not None:
-            wanted &= table  # Which of the others are deletes, their values say.
+        if self._form.envelope is not None or self._form.key in OF_SEVERAL_BYTES:
+            wanted &= table  # Which of the others are deletes, or of the key of another row, the values or keys say.
         for text, offsets in (
             ("the last of their key in the log, and not in the table", wanted - table),
             ("in the table, and not the last of their key in the log", table - old - wanted),

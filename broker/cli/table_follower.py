@@ -15,7 +15,7 @@ from moldau.broker.config.listeners import HttpAddress
 from moldau.broker.http.server import Answer, HttpRequest, HttpServer
 from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.broker.runtime.tasks import Tasks
-from moldau.lake.followed_topics import FollowedTopics, Opened, topics_like
+from moldau.lake.followed_topics import FAILURES, FollowedTopics, Opened, topics_like
 from moldau.lake.follower import Follower, FollowPorts, counted_rows
 from moldau.lake.metrics import CONTENT_TYPE, metrics_text
 from moldau.lake.opening import FollowChoices, LakePorts, catalog_of, open_follower
@@ -37,6 +37,8 @@ class TableFollower:
         self._stopping = asyncio.Event()
         self._signal: signal.Signals | None = None
         self._server: HttpServer | None = None
+        self._unlisted: str | None = None
+        """Why the topics of the pattern could not be listed last."""
 
     async def run(self, address: HttpAddress | None) -> int:
         """Follow until a signal, or once. Returns the exit status. Raises as `open_follower` and `catch_up` of the only
@@ -78,8 +80,22 @@ class TableFollower:
 
     def _turn(self, topics: FollowedTopics, environment: LocalEnvironment) -> None:
         if self._arguments.topic_pattern is not None:
-            topics.add(topics_like(environment.fs, self._choices.options, self._arguments.topic_pattern))
+            self._list(topics, environment)
         topics.catch_up()
+
+    def _list(self, topics: FollowedTopics, environment: LocalEnvironment) -> None:
+        """Take in the topics that have the pattern now. Places that cannot be listed are an error at the start alone:
+        the known topics go on.
+        """
+        try:
+            topics.add(topics_like(environment.fs, self._choices.options, self._arguments.topic_pattern))
+            self._unlisted = None
+        except FAILURES as problem:
+            if not topics.topics:
+                raise
+            if str(problem) != self._unlisted:
+                self._unlisted = str(problem)
+                self._invocation.errors.say(f"moldau: no new topics are taken in: {problem}", "red")
 
     def _stop(self, number: signal.Signals) -> None:
         self._signal = number

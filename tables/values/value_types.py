@@ -101,6 +101,20 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
     return wider
 
 
+def holds(stored: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether the columns of a table are there for columns, with types that hold their values."""
+    for each in wanted:
+        if each.name not in stored.names:
+            return False
+        kind = plain_type(stored.field(each.name).type)
+        try:
+            if not merged_type(kind, plain_type(each.type), each.name).equals(kind):
+                return False
+        except TypesDiffer:
+            return False
+    return True
+
+
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if {one, other} == {pa.int32(), pa.int64()}:
         return pa.int64()

@@ -25,7 +25,8 @@ REPLICA_SEEDS = 50
 """Beside each round of the scripts."""
 TABLES = "tables"
 TESTS_OF_TABLES = tuple(
-    f"tests/unit/lake/test_{name}.py" for name in ("layout", "keys", "flattening", "forms", "columns", "upsert")
+    f"tests/unit/lake/test_{name}.py"
+    for name in ("layout", "keys", "flattening", "forms", "columns", "upsert", "sink", "orphans")
 )
 UNTOLD = "--untold"
 TAILORED = "tailored"

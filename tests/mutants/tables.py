@@ -11,6 +11,7 @@ FLATTENING: Final = "lake/flattening.py"
 DEBEZIUM: Final = "lake/debezium.py"
 LAYOUT: Final = "lake/layout.py"
 FORMS: Final = "lake/forms.py"
+SINK: Final = "lake/sink.py"
 
 TABLE_MUTANTS: Final = (
     Mutant(
@@ -73,8 +74,8 @@ TABLE_MUTANTS: Final = (
         687,
         "rows with the text null are in the partition of those without a value",
         LAYOUT,
-        '    if len(named) <= NAME_SIZE_MAX and named != "null":\n',
-        "    if len(named) <= NAME_SIZE_MAX:\n",
+        '        return "%6Eull"\n',
+        '        return "null"\n',
         Hunt.TABLES,
     ),
     Mutant(
@@ -91,6 +92,46 @@ TABLE_MUTANTS: Final = (
         FORMS,
         "        if self.schema is None:\n            with suppress(NoSample):\n",
         "        if True:\n            with suppress(NoSample):\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        740,
+        "a key that moved to another partition gets the value that is read last",
+        KEYS,
+        "pc.or_(is_later, is_tied)), False)",
+        "pc.and_(is_later, is_tied)), False)",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        741,
+        "a record with an earlier time than the one before it in its partition changes nothing",
+        KEYS,
+        "pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)",
+        "pc.fill_null(pc.or_(is_later, is_tied), False)",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        742,
+        "a new table deletes the files of one that had its name",
+        SINK,
+        "            if has_attempts(making._table):\n",
+        "            if False:\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        743,
+        "the values of a column that another program renamed are in no file",
+        "lake/follower.py",
+        "            if not attempt.has(self._columns.schema):\n",
+        "            if False:\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        744,
+        "a run that is refused because of its dead letters takes the table from its writer",
+        "lake/opening.py",
+        "        letters.check(wanted)\n",
+        "",
         Hunt.TABLES,
     ),
 )

@@ -16,6 +16,7 @@ from moldau.lake.opening import FollowChoices
 from moldau.lake.sink import WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.refusals import Refused
 from tests.support.lake_stage import START_MS, LakeStage
 
 
@@ -103,6 +104,18 @@ def test_two_topics_are_not_one_table(table: str | None) -> None:
     assert turns.opened == ["a-b"] and topics.has_failed
     assert [topic for topic, _ in turns.said] == ["a.b", "A-B"]
     assert all(said.endswith("is that of the topic a-b") for _, said in turns.said)
+
+
+def test_the_second_topic_of_a_name_is_followed_if_the_table_is_not_that_of_the_first() -> None:
+    """`a-b` was made after the table of `a.b`, and comes before it."""
+    refused = Refused("table default.a_b has the topic a.b, not a-b")
+    turns = Turns({"a-b": 1, "a.b": 9}, {"a-b": [refused]})
+    topics = turns.topics(["a-b", "a.b"])
+    topics.catch_up()
+    assert turns.opened == ["a-b", "a.b"] and turns.said == [("a-b", str(refused))]
+    topics.catch_up()
+    assert turns.opened == ["a-b", "a.b"] and not topics.is_over
+    assert [each.progress.is_followed for each in topics.measured()] == [False, True]
 
 
 def put(stage: LakeStage, topic: str, *values: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import moldau
 from moldau.lake.keys import identities
 from moldau.protocol.record_builder import Record
-from tests.support.lake_stage import START_MS, LakeStage
+from tests.support.lake_stage import START_MS, LakeStage, framed
 
 KEY = pa.struct([("a", pa.string()), ("n", pa.int64()), ("inside", pa.struct([("b", pa.string())]))])
 TEXTS = st.none() | st.text("a1:-", max_size=3)
@@ -52,4 +54,63 @@ def test_the_bounds_of_a_file_leave_out_no_file_with_a_changed_key(tmp_path: Pat
     follow(range(9, 12), b"3")
     values = [row["value"] for row in sorted(stage.rows(), key=lambda row: row["key"])]
     assert values == [b"2"] * 10 + [b"1"] * 3 + [b"3"] * 3
+    assert stage.verified().findings == []
+
+
+def key_of(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "K", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+OPTIONAL = ["null", "string"]
+VALUE = {"type": "record", "name": "V", "fields": [{"name": "n", "type": "int"}]}
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("between", ["nothing", "a commit", "a restart"])
+@pytest.mark.parametrize(
+    ("before", "key", "after", "later"),
+    [
+        (key_of(("id", "int")), {"id": 7}, key_of(("id", "int"), ("of", OPTIONAL)), {"id": 7, "of": None}),
+        (key_of(("id", "int")), {"id": 7}, key_of(("id", "long")), {"id": 7}),
+        (key_of(("id", "float")), {"id": 0.1}, key_of(("id", "double")), {"id": 0.10000000149011612}),
+    ],
+)
+def test_a_key_is_the_same_key_after_its_schema_has_grown(
+    tmp_path: Path, before: Any, key: Any, after: Any, later: Any, between: str, *, flat: bool
+) -> None:
+    stage = LakeStage(tmp_path)
+    for number, schema in enumerate((before, after, VALUE), 1):
+        stage.put_schema(number, schema)
+    chosen = {"mode": "upsert", "registry": str(stage.schemas), "key_type": "registry", "is_flat": flat}
+
+    def put(key: bytes, number: int) -> None:
+        stage.append([Record(key, framed(3, VALUE, {"n": number}), START_MS)])
+
+    put(framed(1, before, key), 1)
+    follower = None if between == "nothing" else stage.follow(**chosen)
+    put(framed(2, after, later), 2)
+    if follower is not None:
+        live = moldau.table(stage.warehouse, "t", live=str(stage.logs), registry=str(stage.schemas))
+        assert live.to_table()["offset"].to_pylist() == [1]
+    if follower is not None and between == "a commit":
+        follower.catch_up()
+    else:
+        stage.follow(**chosen)
+    assert stage.offsets() == [(0, 1)]
+    assert stage.verified().findings == []
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_new_field_of_all_keys_of_a_round_makes_other_keys(tmp_path: Path, *, flat: bool) -> None:
+    stage = LakeStage(tmp_path)
+    schemas = [key_of(("id", "int")), key_of(("id", "int"), ("of", OPTIONAL)), VALUE]
+    for number, schema in enumerate(schemas, 1):
+        stage.put_schema(number, schema)
+    chosen = {"mode": "upsert", "registry": str(stage.schemas), "key_type": "registry", "is_flat": flat}
+    value = framed(3, VALUE, {"n": 1})
+    stage.append([Record(framed(1, schemas[0], {"id": 7}), value, START_MS)])
+    follower = stage.follow(**chosen)
+    stage.append([Record(framed(2, schemas[1], {"id": 7, "of": each}), value, START_MS) for each in "ab"])
+    follower.catch_up()
+    assert stage.offsets() == [(0, 0), (0, 1), (0, 2)]
     assert stage.verified().findings == []

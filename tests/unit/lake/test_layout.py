@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyiceberg.expressions import EqualTo, IsNull
 from moldau.broker.cli.follow_table import partitions_of
 from moldau.broker.cli.invocation import CommandError
 from moldau.lake.layout import ChosenLayout, directory_name
+from moldau.lake.opening import catalog_of
 from moldau.protocol.record_builder import Record
 from moldau.tables.refusals import Refused
 from tests.support.lake_stage import START_MS, LakeStage, all_offsets
@@ -94,9 +96,23 @@ def test_a_field_that_cannot_name_a_partition_is_refused(stage: LakeStage) -> No
 
 
 def test_values_are_names_of_directories() -> None:
-    names = [directory_name(each) for each in (None, "null", "", "a/b", "..", 5, True, "x" * 500, "x" * 501)]
+    hashed = directory_name("x" * 500)
+    values = (None, "null", f"null-{sha256(b'null').hexdigest()[:16]}", "%6Eull", "", "a/b", "..", 5, True, hashed)
+    names = [directory_name(each) for each in (*values, "x" * 500, "x" * 501)]
     assert len(set(names)) == len(names)
     assert not any("/" in each or len(each) > 200 or not each for each in names)
+
+
+@pytest.mark.parametrize(
+    ("fields", "other"), [(("value.a_b", "value.a.b"), r"value\.a_b"), (("value.x", "timestamp_day"), "the day")]
+)
+def test_two_partitions_of_one_name_are_refused(stage: LakeStage, fields: tuple[str, ...], other: str) -> None:
+    stage.append([Record(b"k", b'{"a_b":"x","a":{"b":"y"}}', START_MS)])
+    with pytest.raises(
+        Refused, match=f"--partition-by {fields[1]}: its partition would have the name of that by {other}"
+    ):
+        stage.follow(schema="sample", layout=ChosenLayout(fields))
+    assert not catalog_of(stage.choices()).table_exists("default.t")
 
 
 def test_the_option_names_a_unit_and_fields() -> None:

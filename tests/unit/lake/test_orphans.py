@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from uuid import RFC_4122
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
+from moldau.lake.opening import catalog_of
 from moldau.lake.orphans import ATTEMPT_NAME, attempt_id
 from tests.support.lake_stage import LakeStage
 
@@ -48,3 +50,33 @@ def test_files_of_other_programs_stay(tmp_path: Path) -> None:
     assert follower.progress.orphans_count == len(orphans)
     assert all(each.exists() for each in theirs) and not any(each.exists() for each in orphans)
     assert len(stage.rows()) == 10
+
+
+@pytest.mark.parametrize("kind", ["renamed", "dropped and registered"])
+def test_a_new_table_leaves_the_files_of_one_that_had_its_name(tmp_path: Path, kind: str) -> None:
+    stage = LakeStage(tmp_path)
+    stage.numbered(10)
+    stage.follow()
+    catalog, place = catalog_of(stage.choices()), stage.table().metadata_location
+    if kind == "renamed":
+        catalog.rename_table("default.t", "default.old")
+    else:
+        catalog.drop_table("default.t")
+        catalog.register_table("default.old", place)
+    stage.numbered(5)
+    stage.follow()
+    stage.follow()
+    assert stage.offsets("old") == [(0, each) for each in range(10)]
+    assert stage.offsets() == [(0, each) for each in range(15)]
+    assert stage.orphans() == [] and stage.verified().findings == []
+
+
+def test_a_table_that_was_purged_is_made_again_at_its_place(tmp_path: Path) -> None:
+    stage = LakeStage(tmp_path)
+    stage.numbered(3)
+    stage.follow()
+    place = stage.table().location()
+    shutil.rmtree(place.removeprefix("file://"))
+    catalog_of(stage.choices()).drop_table("default.t")
+    stage.follow()
+    assert stage.table().location() == place and len(stage.rows()) == 3

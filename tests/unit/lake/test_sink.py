@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+import moldau
 from moldau.lake import follower, sink
 from moldau.lake.opening import catalog_of, identifier_of
 from moldau.lake.sink import SNAPSHOT_AGE_MS, ledger_of
 from moldau.tables.refusals import Refused
 from tests.support.lake_stage import LakeStage, all_offsets
+
+VALUES = [str(each).encode() for each in range(20)]
 
 
 @pytest.fixture
@@ -118,3 +125,46 @@ def test_a_table_that_a_user_made_is_filled(stage: LakeStage) -> None:
     catalog.create_table(identifier_of(stage.choices()), schema)
     stage.follow()
     assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
+
+
+@pytest.mark.parametrize("changed", ["renamed", "dropped"])
+def test_a_column_that_another_program_took_away_loses_no_value(stage: LakeStage, changed: str) -> None:
+    follower = stage.follow()
+    with stage.table().update_schema() as update:
+        if changed == "renamed":
+            update.rename_column("value", "payload")
+        else:
+            update.delete_column("value")
+    stage.numbered(5)
+    live = moldau.table(stage.warehouse, "t", live=str(stage.logs))
+    assert live.to_table(["value"], filter=pc.field("offset") >= 10)["value"].to_pylist() == VALUES[10:15]
+    follower.catch_up()
+    stage.numbered(5)
+    stage.follow()
+    rows = stage.rows()
+    assert [row["value"] for row in rows] == [None] * 10 + VALUES[10:]
+    if changed == "renamed":
+        assert [row["payload"] for row in rows] == VALUES[:10] + [None] * 10
+    assert stage.verified().findings == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"has_headers": True},
+        {"mode": "upsert"},
+        {"key_type": "string"},
+        {"misfits": "dead-letter", "table": "default.{topic}"},
+    ],
+)
+def test_a_run_that_is_refused_leaves_the_table_to_its_writer(stage: LakeStage, changed: dict[str, Any]) -> None:
+    follower = stage.follow()
+    if "misfits" in changed:  # The table of dead letters is not one.
+        catalog_of(stage.choices()).create_table("default.t_dead_letters", pa.schema([("x", pa.int64())])).append(
+            pa.table({"x": [1]})
+        )
+    with pytest.raises(Refused):
+        stage.follow(**changed)
+    stage.numbered(5)
+    follower.catch_up()
+    assert len(stage.rows()) == 15
