@@ -12,11 +12,13 @@ from moldau.broker.console.group_members import MemberRow, describe_members
 from moldau.broker.console.group_reasons import reasons
 from moldau.broker.console.groups import (
     CommittedOffsets,
+    ShareStates,
     committed_offsets,
     coordinator_of,
     finished_offsets,
     group_of,
     list_groups,
+    share_states,
 )
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Budget, Ends, PartitionLag, ends_of, partition_lags
@@ -121,16 +123,16 @@ async def _with_lag(
     """The row with its lag. Records are counted as far as the budget allows."""
     if not of.offsets:
         return row
-    lags = await _lags(client, row.id, of, ends[of.isolation], budget)
+    states = await share_states(client, row.id, of, ends[of.isolation].last)
+    lags = await _lags(client, of, ends[of.isolation], budget, states)
     records, is_exact, behind_ms = total_lag(lags)
     return replace(row, partitions=len(lags), records=records, is_exact=is_exact, behind_ms=behind_ms)
 
 
 async def _lags(
-    client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Ends, budget: Budget
+    client: KafkaClient, of: CommittedOffsets, ends: Ends, budget: Budget, states: ShareStates
 ) -> list[PartitionLag]:
-    finished = await finished_offsets(client, group_id, of, ends.last)
-    return await partition_lags(client, of.offsets, ends, budget, of.isolation, finished)
+    return await partition_lags(client, of.offsets, ends, budget, of.isolation, finished_offsets(states))
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
@@ -185,11 +187,12 @@ async def describe_group(visit: Visit) -> GroupDescription:
     for key in described.assigned:
         offsets.offsets.setdefault(key, None)
     ends = await ends_of(visit.client, offsets.offsets, offsets.isolation)
-    lags = await _lags(visit.client, group_id, offsets, ends, Budget(*GROUP_BUDGET))
+    states = await share_states(visit.client, group_id, offsets, ends.last)
+    lags = await _lags(visit.client, offsets, ends, Budget(*GROUP_BUDGET), states)
     lags = [replace(each, metadata=offsets.metadata.get((each.topic, each.partition), "")) for each in lags]
     records, is_exact, behind_ms = total_lag(lags)
     told = (group_id, group.kind, group.state)
-    found = await reasons(visit.client, told, coordinator, described.members, lags, ends)
+    found = await reasons(visit.client, told, coordinator, described.members, lags, ends, states)
     hour = (await lags_of_last_hour(visit.client, {group_id: coordinator})).get(group_id, [])
     return GroupDescription(
         group_id,

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from moldau.broker.console.group_members import MemberRow
+from moldau.broker.console.groups import ShareStates
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Ends, PartitionLag
 from moldau.broker.console.remembered import history_of
 from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import GroupFacts, MemberFacts, PartitionFacts
+from moldau.broker.reasons.facts import GroupFacts, MemberFacts, PartitionFacts, redelivered
 
 SHARE: Final = "share"
 
@@ -22,6 +23,7 @@ async def reasons(
     members: Sequence[MemberRow],
     lags: Sequence[PartitionLag],
     ends: Ends,
+    states: ShareStates,
 ) -> list[Sentence]:
     """The sentences about a group, which is given by its id, kind and state."""
     history = await history_of(client, group[0], coordinator)
@@ -41,6 +43,7 @@ async def reasons(
             each.behind_ms,
             commits.get((each.topic, each.partition)),
             readers.get((each.topic, each.partition)),
+            redelivered(states.get((each.topic, each.partition)) or ()),
         )
         for each in lags
     ]

@@ -1,13 +1,13 @@
 """What coordinators tell about groups: the list, and the offsets of a group of any kind.
 
 list_groups, committed_offsets ──▶ group coordinators ──▶ groups; committed offsets, start offsets of share groups
-finished_offsets ──▶ share coordinators ──▶ records behind a start offset that are acknowledged or given up
+share_states ──▶ share coordinators ──▶ what became of the records behind a start offset
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from moldau.broker.console.page import Refusal, error_name, gather
 from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from moldau.broker.coordinators.share_state_persister import NOBODY
 from moldau.coordinator.share_coordinator.events import NO_EPOCH, ReadState, StateAnswer
-from moldau.coordinator.share_coordinator.state import ShareKey
+from moldau.coordinator.share_coordinator.state import ShareKey, StateBatch
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_share_group_offsets import (
@@ -194,11 +194,14 @@ async def _share_offsets(
                 )
 
 
-async def finished_offsets(
+ShareStates = Mapping[Partition, Sequence[StateBatch] | None]
+
+
+async def share_states(
     client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
-) -> dict[Partition, OffsetSet | None]:
-    """The offsets behind the start offsets of a share group that no member receives again, from the share coordinators;
-    None if one of them does not answer. Partitions that the group has read to their end are left out.
+) -> ShareStates:
+    """The batches behind the start offsets of a share group, from the share coordinators; None if one of them does not
+    answer. Partitions that the group has read to their end are left out, and so is a group of another kind.
     """
     topics = client.ports.cluster.image.topics
     keys = []
@@ -206,17 +209,33 @@ async def finished_offsets(
         topic = topics.by_name(key[0])
         if topic is not None and start is not None and start < ends.get(key, start):
             keys.append((key, ShareKey(group_id, topic.id, key[1])))
-    found: dict[Partition, OffsetSet | None] = {key: None for key, _ in keys}
+    found: dict[Partition, Sequence[StateBatch] | None] = {key: None for key, _ in keys}
 
     async def ask(key: Partition, share_key: ShareKey) -> None:
-        found[key] = await _finished(client, share_key)
+        found[key] = await _state(client, share_key)
 
     for begin in range(0, len(keys), STATES_ASKED_MAX):
         await gather(*(ask(*each) for each in keys[begin : begin + STATES_ASKED_MAX]))
     return found
 
 
-async def _finished(client: KafkaClient, key: ShareKey) -> OffsetSet | None:
+def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
+    """The offsets that no member of a share group receives again."""
+    return {
+        key: None
+        if batches is None
+        else OffsetSet(
+            [
+                (each.first_offset, each.last_offset + 1)
+                for each in batches
+                if each.delivery_state != RecordState.AVAILABLE
+            ]
+        )
+        for key, batches in states.items()
+    }
+
+
+async def _state(client: KafkaClient, key: ShareKey) -> Sequence[StateBatch] | None:
     """The state of a share partition as its leader would read it; no leader epoch is compared or stored."""
     waiting: asyncio.Future[StateAnswer] = asyncio.get_running_loop().create_future()
 
@@ -230,12 +249,4 @@ async def _finished(client: KafkaClient, key: ShareKey) -> OffsetSet | None:
             answer = await waiting
     except TimeoutError:
         return None
-    if answer.error is not ErrorCode.NONE:
-        return None
-    return OffsetSet(
-        [
-            (each.first_offset, each.last_offset + 1)
-            for each in answer.batches
-            if each.delivery_state != RecordState.AVAILABLE
-        ]
-    )
+    return answer.batches if answer.error is ErrorCode.NONE else None

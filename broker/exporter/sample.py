@@ -14,7 +14,14 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from moldau.broker.console.decoding.counting import NO_OFFSETS, OffsetSet
-from moldau.broker.console.groups import SHARE, CommittedOffsets, Group, committed_offsets, finished_offsets
+from moldau.broker.console.groups import (
+    SHARE,
+    CommittedOffsets,
+    Group,
+    committed_offsets,
+    finished_offsets,
+    share_states,
+)
 from moldau.broker.console.kafka_client import KafkaClient
 from moldau.broker.console.lag import Ends, ends_of
 from moldau.broker.console.partitions import READ_COMMITTED
@@ -227,7 +234,8 @@ async def _furthest(
     finished: Mapping[Partition, OffsetSet | None] = {}
     if group.kind == SHARE:
         starts = {bounds.keys[place]: bounds.begins[place] for place in places}
-        finished = await finished_offsets(client, group.id, CommittedOffsets({**starts}, is_share=True), last)
+        of = CommittedOffsets({**starts}, is_share=True)
+        finished = finished_offsets(await share_states(client, group.id, of, last))
     found = []
     for place in places:
         key, begin = bounds.keys[place], bounds.begins[place]

@@ -150,6 +150,28 @@ class _Explainer:
                 "delivered again",
             )
 
+    def redelivered(self) -> Iterator[Sentence]:
+        """The records of each partition that come back again and again, those with most deliveries named."""
+        for partition in self.facts.partitions:
+            for is_given_up in (False, True):
+                found = [each for each in partition.redelivered if each.is_given_up is is_given_up]
+                if not found:
+                    continue
+                worst = max(found, key=lambda each: each.times)
+                count = sum(each.last_offset - each.first_offset + 1 for each in found)
+                said, them, are = (f"{count:,} records were", "them", "are")
+                if count == 1:
+                    said, them, are = ("1 record was", "it", "is")
+                how = f"came back: a consumer released {them}, or did not acknowledge {them} in time"
+                if is_given_up:
+                    how = f"{are} given up: a consumer rejected {them}, or share.delivery.count.limit was reached"
+                most = f"{worst.offsets} {times(worst.times)}"
+                yield Sentence(
+                    "given-up" if is_given_up else "redelivered",
+                    f"{partition.name}: {said} delivered more than once and {how}; most often {most}",
+                    f"moldau consume {partition.topic}:{partition.partition} --from {worst.first_offset} -n 1",
+                )
+
     # Members that do not go on
 
     def without_members(self) -> Iterator[Sentence]:
@@ -354,6 +376,7 @@ SOURCES: Final[Sequence[Callable[[_Explainer], Iterator[Sentence]]]] = (
     _Explainer.beyond_the_end,
     _Explainer.offsets_gone,
     _Explainer.went_back,
+    _Explainer.redelivered,
     _Explainer.without_members,
     _Explainer.rebalancing,
     _Explainer.standing_still,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from moldau.coordinator.group.history import Cause, GroupEvent
 
@@ -13,6 +13,9 @@ HISTORY_SETTING: Final = "moldau.history"
 """The name under which DescribeConfigs of a group gives its history, if the request names it."""
 
 
+AVAILABLE: Final = 0
+ARCHIVED: Final = 4
+"""States of records of a share partition (KIP-932): a member gets it next, and no member gets it again."""
 HELD_MS: Final = 10_000
 """Every open transaction holds back readers of committed records; one is told only after this time (ms)."""
 
@@ -29,6 +32,22 @@ class MemberFacts(NamedTuple):
     def name(self) -> str:
         """The name by which a user knows the member: its instance id, or the id that its client was given."""
         return self.instance_id or self.client_id or self.member_id
+
+
+class Redelivered(NamedTuple):
+    """Records of a share partition that were delivered more than once, as its share coordinator keeps them."""
+
+    first_offset: int
+    last_offset: int
+    times: int
+    is_given_up: bool
+    """Whether no member gets them again: they were rejected, or delivered as often as a record may be."""
+
+    @property
+    def offsets(self) -> str:
+        if self.first_offset == self.last_offset:
+            return f"the record at offset {self.first_offset}"
+        return f"the records from offset {self.first_offset} to {self.last_offset}"
 
 
 class PartitionFacts(NamedTuple):
@@ -48,6 +67,8 @@ class PartitionFacts(NamedTuple):
     commit_ms: int | None = None
     """The time (ms, wall clock of the coordinator) of the last commit."""
     member_id: str | None = None
+    redelivered: Sequence[Redelivered] = ()
+    """By offset; of a share group alone."""
 
     @property
     def name(self) -> str:
@@ -68,6 +89,28 @@ class PartitionFacts(NamedTuple):
         if self.committed is None or self.end is None:
             return 0
         return max(0, self.end - max(self.committed, self.start or 0))
+
+
+class SharedBatch(Protocol):
+    """Records of one state in a share partition, as the share coordinator keeps them and tells them on the wire."""
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def delivery_state(self) -> int: ...
+    @property
+    def delivery_count(self) -> int: ...
+
+
+def redelivered(batches: Iterable[SharedBatch]) -> list[Redelivered]:
+    """The records that were delivered more than once, without those that were acknowledged."""
+    return [
+        Redelivered(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state == ARCHIVED)
+        for each in batches
+        if each.delivery_count > 1 and each.delivery_state in (AVAILABLE, ARCHIVED)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatReques
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
     refusal = group.refusal_of(request.member_id, request.group_instance_id)
+    if refusal is ErrorCode.FENCED_INSTANCE_ID:
+        step.tell_refusal(group.group_id, Client(request.member_id), refusal)
     if refusal is not ErrorCode.NONE:
         return refusal
     if request.generation_id != group.generation:

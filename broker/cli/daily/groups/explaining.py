@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Final
 
 from moldau.broker.cli.daily.client import LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import GROUP
@@ -13,13 +14,36 @@ from moldau.broker.cli.daily.groups.views import lag_rows
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import HISTORY_SETTING, GroupFacts, History, MemberFacts, PartitionFacts
+from moldau.broker.reasons.facts import (
+    HISTORY_SETTING,
+    GroupFacts,
+    History,
+    MemberFacts,
+    PartitionFacts,
+    Redelivered,
+    redelivered,
+)
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.read_share_group_state import (
+    PartitionData,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateData,
+)
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+
+SHARE_COORDINATOR: Final = 2
+"""The type of coordinator that FindCoordinator is asked for."""
+NO_EPOCH: Final = -1
+"""The leader epoch of a reader which is not a leader."""
+SharePartition = tuple[bytes, int]
+"""Topic id and partition."""
 
 
 def explain_groups(session: Session) -> int:
@@ -61,6 +85,8 @@ def facts_of(session: Session, group: Group) -> GroupFacts:
         for row in rows_of_members
     ]
     partitions = [_partition(row, commits, stable) for row in rows]
+    if group.kind == SHARE:
+        partitions = _redelivered(client, group.name, partitions)
     return GroupFacts(group.name, group.kind, described.state, members, partitions, history)
 
 
@@ -76,6 +102,49 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
         commits.get(key),
         _text(row.get("member")),
     )
+
+
+def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts]) -> list[PartitionFacts]:
+    """The partitions of a share group with the records that were delivered more than once, from their share
+    coordinators; without these for a user without the rights of a broker.
+    """
+    there = {(client.topic_id(each.topic), each.partition): each for each in partitions if each.end is not None}
+    keys = {f"{group}:{uuid_text(topic_id)}:{index}": (topic_id, index) for topic_id, index in there}
+
+    def ask() -> dict[SharePartition, list[Redelivered]]:
+        request = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=list(keys))
+        by_node: dict[int, list[SharePartition]] = {}
+        for each in client.ask(request, FindCoordinatorResponse).coordinators:
+            if each.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return {}
+            client.check(each.error_code, each.error_message, f"the share coordinator of {each.key}")
+            by_node.setdefault(each.node_id, []).append(keys[each.key])
+        return {key: batches for each in by_node.items() for key, batches in _states(client, group, *each).items()}
+
+    found = client.repeated("the share coordinators", ask) if there else {}
+    return [
+        each
+        if each.end is None
+        else each._replace(redelivered=found.get((client.topic_id(each.topic), each.partition), ()))
+        for each in partitions
+    ]
+
+
+def _states(
+    client: Client, group: str, node_id: int, keys: Sequence[SharePartition]
+) -> dict[SharePartition, list[Redelivered]]:
+    """What one share coordinator tells."""
+    topics: dict[bytes, list[PartitionData]] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, []).append(PartitionData(partition=index, leader_epoch=NO_EPOCH))
+    wanted = [ReadStateData(topic_id=topic_id, partitions=each) for topic_id, each in topics.items()]
+    request = ReadShareGroupStateRequest(group_id=group, topics=wanted)
+    reply = client.ask_broker(node_id, request, ReadShareGroupStateResponse)
+    return {
+        (bytes(topic.topic_id), each.partition): redelivered(each.state_batches)
+        for topic in reply.results
+        for each in topic.partitions
+    }
 
 
 def _number(value: object) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from moldau.broker.reasons.explain import Sentence, explain
-from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts
+from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts, Redelivered
 from moldau.coordinator.group.history import Cause, GroupEvent
 
 NOW_MS = 10_000_000
@@ -32,7 +32,7 @@ def facts(
     return GroupFacts("orders-app", kind, state, members, partitions, told() if history is None else history)
 
 
-def orders(**known: int | str | None) -> PartitionFacts:
+def orders(**known: int | str | list[Redelivered] | None) -> PartitionFacts:
     """A partition that the member reads to its end."""
     whole = PartitionFacts("orders", 2, 100, 0, 100, None, 0, NOW_MS - 1_000, MEMBER.member_id)
     return whole._replace(**known)  # type: ignore[arg-type]

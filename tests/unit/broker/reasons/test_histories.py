@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from moldau.broker.reasons.explain import explain
-from moldau.broker.reasons.facts import GroupFacts, MemberFacts
+from moldau.broker.reasons.facts import GroupFacts, MemberFacts, Redelivered
 from moldau.coordinator.group.history import Cause, GroupEvent
 from tests.unit.broker.reasons.test_explain import MEMBER, NOW_MS, facts, orders, rebalances, told
 
@@ -181,6 +181,23 @@ STORIES: Final = (
         GroupFacts("g", "classic", "Stable", [MEMBER], [orders(end=150)], None),
         ["lags", "no-history"],
         "member consumer-3 at 10.0.0.7 reads it",
+    ),
+    Story(
+        "a record of a share group comes back again and again",
+        facts(
+            orders(member_id=None, redelivered=[Redelivered(17, 17, 4, False), Redelivered(19, 22, 2, False)]),
+            kind="share",
+        ),
+        ["redelivered"],
+        "orders-2: 5 records were delivered more than once and came back: a consumer released them, or did not "
+        "acknowledge them in time; most often the record at offset 17 4 times",
+    ),
+    Story(
+        "a record of a share group is given up",
+        facts(orders(member_id=None, redelivered=[Redelivered(17, 17, 5, True)]), kind="share"),
+        ["given-up"],
+        "orders-2: 1 record was delivered more than once and is given up: a consumer rejected it, or "
+        "share.delivery.count.limit was reached; most often the record at offset 17 5 times",
     ),
     Story("all is well", facts(orders()), ["well"], "has no lag"),
 )

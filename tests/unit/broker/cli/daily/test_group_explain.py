@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_commit import (
@@ -190,6 +191,77 @@ def test_groups_of_the_other_kinds_have_a_history(kafka: Namespace, kind: str) -
     found = symptoms(kafka, group)
     assert "3 times because member" in found["rebalances"] and "joined" in found["rebalances"]
     assert "left: it was closed" in found["rebalances"]
+
+
+def test_records_of_a_share_group_that_come_back_and_are_given_up(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "again"), kafka.group()
+    run = DailyCommand(kafka.bootstrap_servers)
+    run.done("config", "set", "group", group, "share.auto.offset.reset=earliest")
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
+    times: Counter[int] = Counter()
+    with ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"}) as opened:
+        opened.subscribe([topic])
+        ends = time.monotonic() + 60
+        while times[3] < 4 or times[5] < 2:
+            assert time.monotonic() < ends, times
+            for record in opened.poll(0.5):
+                offset = record.offset()
+                assert offset is not None
+                times[offset] += 1
+                verdict = AcknowledgeType.RELEASE if offset in (3, 5) else AcknowledgeType.ACCEPT
+                if offset == 5 and times[5] == 2:
+                    verdict = AcknowledgeType.REJECT
+                opened.acknowledge(record, verdict)
+            opened.commit_sync()
+        found = symptoms(kafka, group)
+    assert found.keys() == {"redelivered", "given-up"}
+    assert found["redelivered"].startswith(f"{topic}-0: 1 record was delivered more than once and came back: ")
+    assert found["redelivered"].endswith(f"most often the record at offset 3 {times[3]} times")
+    assert found["given-up"].endswith("most often the record at offset 5 twice")
+
+
+def test_offsets_that_a_request_deleted(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "deleted"), kafka.group()
+    with consumer(kafka, group, topic) as opened:
+        commit(opened, topic, 10)
+    DailyCommand(kafka.bootstrap_servers).done("group", "delete-offsets", group, "--topic", topic, "--execute")
+    DailyCommand(kafka.bootstrap_servers).done("group", "reset", group, "--topic", topic, "--to", "latest", "--execute")
+    found = symptoms(kafka, group)
+    assert found.keys() == {"offsets-deleted"} and found["offsets-deleted"].startswith("1 offset of the group were")
+
+
+def test_an_open_transaction_holds_a_group(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "held"), kafka.group()
+    minute_ago_ms = int(time.time() * 1000) - 60_000
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-t"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(topic, "open", timestamp=minute_ago_ms)
+    assert producer.flush(30) == 0
+    with consumer(kafka, group, topic) as opened:
+        commit(opened, topic, 10)
+        found = symptoms(kafka, group)
+        assert found.keys() == {"held-by-transaction"}
+        assert (
+            "holds readers with isolation.level=read_committed at offset 10, for 1 min" in found["held-by-transaction"]
+        )
+        producer.abort_transaction(30)
+
+
+def test_two_processes_with_one_instance_id(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "twins"), kafka.group()
+    static = {"group.instance.id": "till-1", "heartbeat.interval.ms": 500}
+    with consumer(kafka, group, topic, **static) as first:
+        for _ in range(3):
+            with consumer(kafka, group, topic, **static):
+                pass
+        ends = time.monotonic() + 30
+        while "fenced" not in (found := symptoms(kafka, group)):
+            first.poll(0.2)
+            assert time.monotonic() < ends, found
+    assert "with FENCED_INSTANCE_ID: two processes use one group.instance.id" in found["fenced"]
+    assert found["taken-over"].startswith("the static member till-1 was taken over 3 times")
 
 
 def test_the_text_of_a_group(kafka: Namespace) -> None:
