@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from moldau.protocol.compression import Codec
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.record_batch import TimestampType
 from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
 

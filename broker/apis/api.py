@@ -7,7 +7,7 @@ versions are those of the request, as it is declared in `protocol/messages/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -19,6 +19,7 @@ from moldau.broker.network.route import Binding, FrameHook, Handler, ListenerRol
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.protocol.schema import fields_of, key_of, response_class_of, spec_of
 

@@ -16,7 +16,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, cast
@@ -26,6 +25,7 @@ from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.schema import fields_of
 
 SIZE: Final = 32

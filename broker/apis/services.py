@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from moldau.broker.apis.forwarding import Forwarding
@@ -34,6 +34,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
 from moldau.broker.share_partitions.registry import SharePartitionRegistry
+from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.fetch_plan import FetchPlanner
 from moldau.replication.fetch_session import FetchSessions
 from moldau.replication.share.sessions import ShareSessions

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, unit_synonyms
 from moldau.broker.config.listeners import ListenerAddress
 from moldau.broker.config.setting import Password, Stance, Value
 from moldau.broker.config.values import default_value
+from moldau.protocol.late_dataclass import dataclass
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
@@ -11,6 +10,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
 from moldau.broker.config.setting import Catalogue, Scope, ValueType
 from moldau.broker.config.values import InvalidValue, parse, text_of
+from moldau.protocol.late_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

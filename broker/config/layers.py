@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
 from moldau.broker.config.catalogue import base_name, broker_catalogue, dynamic_only_catalogue, unit_synonyms
 from moldau.broker.config.config import Config
 from moldau.broker.config.setting import Password, Scope, Setting, Stance
+from moldau.protocol.late_dataclass import dataclass
 
 
 class ConfigSource(IntEnum):

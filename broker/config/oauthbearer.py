@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.config.listeners import ListenerConfig
 from moldau.broker.config.sasl import AUTHENTICATED, login_settings, outgoing_listeners, sasl_settings
 from moldau.broker.config.setting import Password
+from moldau.protocol.late_dataclass import dataclass
 
 NAME: Final = "OAUTHBEARER"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.config.listeners import ListenerConfig
 from moldau.broker.config.setting import Password
+from moldau.protocol.late_dataclass import dataclass
 
 AUTHENTICATED: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols with SASL."""

@@ -14,9 +14,10 @@ scope     broker settings: read-only | per-broker | cluster-wide; other tables: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
+
+from moldau.protocol.late_dataclass import dataclass
 
 HIDDEN: Final = "[hidden]"
 

@@ -6,12 +6,12 @@ The connections of this node to other nodes use the settings of the listener to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from moldau.broker.config.listeners import ListenerConfig
 from moldau.broker.config.setting import Password
+from moldau.protocol.late_dataclass import dataclass
 
 ENCRYPTED: Final = ("SSL", "SASL_SSL")
 """The security protocols with TLS."""

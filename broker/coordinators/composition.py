@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from moldau.broker.config.config import Config
 from moldau.broker.coordinators.group_row import group_config
@@ -29,6 +28,7 @@ from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
 from moldau.kraft.features import TRANSACTION_VERSION
 from moldau.kraft.image.topics import Topic
+from moldau.protocol.late_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from moldau import __version__
+from moldau.protocol.late_dataclass import dataclass
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 STATUS_SETTING: Final = "moldau.node"

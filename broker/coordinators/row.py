@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -11,6 +10,7 @@ from moldau.broker.config.internal_topics import InternalTopic
 from moldau.broker.coordinators.partition_log import CoordinatorLog
 from moldau.coordinator.runtime.log_reading import RecordReader
 from moldau.protocol.compression import Codec
+from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.partition import ACKS_ALL
 
 ShardT = TypeVar("ShardT")

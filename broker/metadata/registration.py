@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.config.config import Config
@@ -16,6 +15,7 @@ from moldau.broker.metadata.quorum_start import SECURITY_PROTOCOL_IDS, controlle
 from moldau.broker.metadata.topic_creation import ControllerPort
 from moldau.kraft.features import SUPPORTED_FEATURES
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.messages import broker_registration
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from moldau.protocol.messages.broker_registration import (

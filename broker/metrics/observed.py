@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from moldau.protocol.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from moldau.broker.apis.large import LargeBatches

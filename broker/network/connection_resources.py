@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,6 +16,7 @@ from moldau.broker.network.turns import Turns
 from moldau.broker.purgatory.purgatory import Purgatory
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.primitives import Chunk
 from moldau.protocol.schema import fields_of
 from moldau.security.access import Access

@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moldau import __version__
@@ -15,6 +15,7 @@ from moldau.broker.config.config import Config
 from moldau.broker.config.listeners import EVERY_INTERFACE, ListenerAddress, read_http_address, resolved
 from moldau.broker.metadata.quorum_start import UnsupportedFeatures
 from moldau.broker.release import KAFKA_VERSION, is_compiled, python
+from moldau.protocol.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from moldau.broker.replicas.log_directories import OpeningResult

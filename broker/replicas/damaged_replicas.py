@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -31,6 +30,7 @@ from moldau.broker.runtime.tasks import Spawn
 from moldau.kraft.image.cluster import LOST_DIRECTORY
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
+from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.partition import Partition
 from moldau.storage.directory.damaged_logs import RepairedLog
 from moldau.storage.log.log import Log

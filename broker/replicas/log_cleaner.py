@@ -14,7 +14,6 @@ import contextlib
 import errno
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -28,6 +27,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.compaction.offset_map import SALT_SIZE

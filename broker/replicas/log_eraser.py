@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.erase_orders import runs_of
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.storage.compaction.request import BytesMoved, LogChanged

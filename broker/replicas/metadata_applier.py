@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from moldau.broker.config.config import Config
@@ -25,6 +24,7 @@ from moldau.kraft.image.difference import difference
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration as Assigned
 from moldau.kraft.image.topics import Topic
+from moldau.protocol.late_dataclass import dataclass
 from moldau.replication.partition import Partition
 from moldau.replication.replication_quota import ReplicationQuota, rate_of, throttled_partitions
 from moldau.storage.log.log import Log

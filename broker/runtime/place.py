@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from moldau.protocol.late_dataclass import dataclass
 
 LEFT_STATUS: Final = 3
 """The exit status of a node that was told to leave its cluster and has left it: no partition has a replica there."""

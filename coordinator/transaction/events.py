@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_dataclass import dataclass
 
 TopicPartition: TypeAlias = tuple[str, int]
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from moldau.kraft.quorum.voter_set import Address
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.schema import ZERO_UUID
 
 

@@ -8,8 +8,9 @@ except the current one are counted with their full length, so that the first val
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from moldau.protocol.late_dataclass import dataclass
 
 
 class Windows(NamedTuple):

@@ -6,9 +6,9 @@ Request time is recorded in percent of one thread: 10 ms within a second are 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from moldau.protocol.late_dataclass import dataclass
 from moldau.security.quotas.limits import Limit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from moldau.protocol.late_dataclass import dataclass
 from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 from moldau.storage.files.port import FileSystem, write_atomically

@@ -6,8 +6,10 @@ They are apart from the client, which is imported only if it is used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from moldau.protocol.late_dataclass import dataclass
 
 FILE_SCHEME: Final = "file://"
 """May stand before an absolute path; other URLs are those of object stores."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from copy import copy
-from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.apis.parts import ListPath, Parts, Pause, RequestPart, pieces
 from moldau.broker.network.client_quotas import is_exempt
 from moldau.broker.network.route import RequestContext
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from copy import copy
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Final
 
@@ -31,6 +30,7 @@ from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.topics import PartitionRegistration, Topic
 from moldau.kraft.topic_names import refusal_of_name
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

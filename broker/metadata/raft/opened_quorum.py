@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from moldau.broker.config.catalogue_rules import CatalogueRules, SettingsInForce
@@ -33,6 +32,7 @@ from moldau.broker.runtime.tasks import Tasks
 from moldau.kraft.controller.nodes.controller_registration import registration_record
 from moldau.kraft.quorum.quorum_history import QuorumHistory
 from moldau.kraft.raft.raft import Raft
+from moldau.protocol.late_dataclass import dataclass
 from moldau.storage.checkpoints.meta_properties import MetaProperties
 from moldau.storage.log.log import Log
 

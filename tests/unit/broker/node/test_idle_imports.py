@@ -6,6 +6,7 @@ stay in this one.
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from building.hot_path import COMPILED_SOURCES
 from moldau.broker.apis.catalogue import CATALOGUE
 
 ROOT: Final = Path(__file__).parents[4]
@@ -40,6 +42,8 @@ UNUSED: Final = (
     "pathlib",
     "pickle",
     "re2",
+    "moldau.protocol.messages.join_group",
+    "moldau.protocol.messages.share_group_heartbeat",
     "moldau.security.acl.authorizer",
     "moldau.security.tls.principal_rules",
     "snappy",
@@ -109,6 +113,17 @@ def test_a_plain_node_imports_nothing_that_it_does_not_use(imported: frozenset[s
 @pytest.mark.processes
 def test_a_handler_is_imported_at_the_first_request_of_its_api(imported: frozenset[str]) -> None:
     assert imported & MODULES == ASKED
+
+
+@pytest.mark.processes
+def test_no_import_of_a_start_compiles_the_methods_of_dataclasses(imported: frozenset[str]) -> None:
+    """`protocol/late_dataclass.py` says what they cost. mypyc knows only the decorator of the standard library."""
+    ours = {f"{name.replace('.', '/')}.py" for name in imported if name.startswith("moldau.")}
+    plain = [ROOT / path for path in sorted(ours - set(COMPILED_SOURCES)) if (ROOT / path).is_file()]
+    assert len(plain) > 300
+    assert [
+        path for path in plain if re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text(), re.M)
+    ] == []
 
 
 def test_the_modules_are_those_of_today() -> None:
