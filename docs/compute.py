@@ -428,7 +428,30 @@ def performance_page() -> str:
     return kept_page()
 
 
+def api_versions() -> str:
+    """The module of the keys and versions that a node tells before it imports the declarations."""
+    from moldau.broker.apis.catalogue import CATALOGUE, declared, request_of
+
+    rows = [f'    "{name}": {declared(request_of(name))},' for name in CATALOGUE]
+    return "\n".join([*_VERSIONS_BEGIN, *rows, "}", ""])
+
+
+_VERSIONS_BEGIN = (
+    '"""The key, the first and the last version of the APIs in `broker/apis/catalogue.py`, for a node that has not',
+    "imported their messages yet. Computed from the declarations in `protocol/messages/` by `python docs/compute.py`.",
+    '"""',
+    "",
+    "from __future__ import annotations",
+    "",
+    "from collections.abc import Mapping",
+    "from typing import Final",
+    "",
+    "VERSIONS: Final[Mapping[str, tuple[int, int, int]]] = {",
+)
+
+
 PAGES = {
+    "../protocol/versions.py": api_versions,
     "beside-kafka.svg": front_chart,
     "divergence.md": divergence_page,
     "long-lists.md": long_lists_page,

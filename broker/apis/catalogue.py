@@ -1,9 +1,9 @@
 """The catalogue of the APIs that this server serves, one line an API: its module, and the listeners that serve it.
 
-ApiVersions and `docs/protocol-support.md` are computed from it. Keys and versions are those of the declarations in
-`protocol/messages/`. A module is imported at the first request of its API, so that an idle node holds none of them. An
-API that the controller decides has a row in `kraft/controller/apis.py`; it has a line here only if brokers do more than
-pass it on, or if it needs more than an operation on the cluster.
+ApiVersions and `docs/protocol-support.md` are computed from it; `protocol/versions.py` has the keys and versions that
+the messages declare. The module and the messages of an API are imported at its first request, so that an idle node
+holds none of them. An API that the controller decides has a row in `kraft/controller/apis.py`; it has a line here only
+if brokers do more than pass it on, or if it needs more than an operation on the cluster.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
 from moldau.protocol.schema import key_of, response_class_of, spec_of
+from moldau.protocol.versions import VERSIONS
 
 BROKER: Final = AT_BROKERS
 UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
@@ -120,26 +121,29 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
 class Line(NamedTuple):
     """An API as far as a node knows it before the first request."""
 
-    request: type[object]
+    name: str
+    key: int
+    first: int
+    last: int
+    """The newest version that is served; `first` is the oldest."""
     listeners: Listeners
-    module: str | None
-    """None for an API that the controller decides, and that has no module."""
+    source: str | ControllerApi
+    """The module of the API; for one that the controller decides and that has none, the row of the controller."""
 
     @property
-    def name(self) -> str:
-        return self.request.__name__.removesuffix("Request")
-
-    @property
-    def key(self) -> int:
-        return key_of(self.request)
+    def request(self) -> type[object]:
+        """The class of its request; imports its declaration."""
+        return request_of(self.name) if isinstance(self.source, str) else self.source.request
 
     def api(self) -> Api[Any]:
         """The API, out of its module."""
-        if self.module is None:
-            return decided(CONTROLLER_APIS[self.request], self.listeners)
-        module = import_module(f"{__package__}.{self.module}")
+        if not isinstance(self.source, str):
+            return decided(self.source, self.listeners)
+        request = self.request
+        assert declared(request) == (self.key, self.first, self.last), f"{self.name}: run docs/compute.py"
+        module = import_module(f"{__package__}.{self.source}")
         apis: Iterable[Api[Any]] = module.APIS if hasattr(module, "APIS") else (module.API,)
-        (found,) = (each for each in apis if each.request is self.request)
+        (found,) = (each for each in apis if each.request is request)
         return replace(found, listeners=self.listeners)
 
 
@@ -165,24 +169,26 @@ def request_of(name: str) -> type[object]:
     return found
 
 
-def lines_of(
-    catalogue: Mapping[str, tuple[str, Listeners]], decided_rows: Iterable[ControllerApi]
-) -> dict[type[object], Line]:
-    """The lines of all APIs by their request, in the order of their keys; those of a catalogue take precedence over
-    those of the controller.
+def declared(request: type[object]) -> tuple[int, int, int]:
+    """The key of an API, and the first and the last version that its request declares."""
+    return key_of(request), *spec_of(request).versions
+
+
+def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, Line]:
+    """The lines of all APIs by their name, in the order of their keys; those of a catalogue take precedence over the
+    rows of the controller. The declaration of an API that `VERSIONS` does not have is imported.
     """
-    lines = {row.request: Line(row.request, listeners_of(row), None) for row in decided_rows}
+    lines = {each.name: each for each in map(line_of_row, rows)}
     for name, (module, listeners) in catalogue.items():
-        request = request_of(name)
-        lines[request] = Line(request, listeners, module)
+        lines[name] = Line(name, *(VERSIONS.get(name) or declared(request_of(name))), listeners, module)
     return dict(sorted(lines.items(), key=lambda item: item[1].key))
 
 
-def listeners_of(row: ControllerApi) -> Listeners:
-    """The listeners of an API that the controller decides: brokers forward the requests of clients."""
-    return Listeners(
-        ListenerRole.BOTH if row.is_for_clients else ListenerRole.CONTROLLER, is_forwardable=row.is_forwardable
-    )
+def line_of_row(row: ControllerApi) -> Line:
+    """The line of an API that the controller decides: brokers forward the requests of clients."""
+    role = ListenerRole.BOTH if row.is_for_clients else ListenerRole.CONTROLLER
+    listeners = Listeners(role, is_forwardable=row.is_forwardable)
+    return Line(row.request.__name__.removesuffix("Request"), *declared(row.request), listeners, row)
 
 
 LINES: Final = lines_of(CATALOGUE, CONTROLLER_APIS.values())
@@ -216,12 +222,11 @@ def route(
     line: Line, role: ListenerRole, services: Services, *, is_guarded: bool = False, wrap: Wrap | None = None
 ) -> Route:
     """The route by which listeners of this role serve an API."""
-    versions = spec_of(line.request).versions
     return Route(
         line.key,
         line.name,
-        versions.first,
-        versions.last,
+        line.first,
+        line.last,
         partial(bind, line.api, role, services, is_guarded=is_guarded, wrap=wrap),
         is_advertised=line.listeners.is_advertised,
         is_forwardable=line.listeners.is_forwardable,

@@ -90,7 +90,7 @@ class KafkaClient:
         """
         line = APIS[spec_of(type(request)).key or 0]
         served = self.ports.listener.routes[line.key].last_version
-        version = min(spec_of(line.request).versions.last, served) if version is None else version
+        version = min(line.last, served) if version is None else version
         waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def answered(answer: object) -> None:

@@ -96,7 +96,7 @@ class GroupNode:
 
     def ask(self, request: object, version: int) -> Pending[object]:
         """Hand a request to its handler; the reply, which may be there already."""
-        handler: Any = LINES[type(request)].api().broker
+        handler: Any = LINES[type(request).__name__.removesuffix("Request")].api().broker
         context = SimpleNamespace(
             version=version,
             client_id=CLIENT_ID,

@@ -68,7 +68,7 @@ class SecuredListener:
         self.routes = {key: self._route(key) for key in (HEARTBEAT, API_VERSIONS)}
         for row in APIS:
             if row.key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-                self.routes[row.key] = route(LINES[row.request], ListenerRole.BROKER, cast("Any", None))
+                self.routes[row.key] = route(LINES[row.name], ListenerRole.BROKER, cast("Any", None))
         counts = AuthenticationCounts()
         gate = None
         if mechanisms is not None:

@@ -21,7 +21,6 @@ from moldau.kraft.controller.decision import Decision
 from moldau.protocol import messages
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.produce import ProduceRequest
 from moldau.protocol.messages.sync_group import SyncGroupRequest
 from moldau.protocol.primitives import Chunk
 from moldau.protocol.schema import Int32, fields_of, message, response_class_of, spec_of
@@ -88,7 +87,7 @@ def answers(tree: Path, name: str, message_text: str, module_text: str, **reques
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.BROKER)
         listener.routes = {**listener.routes, **routes(ListenerRole.BROKER, NO_SERVICES, lines.values())}
         client = await node.connect()
-        (made,) = lines
+        (made,) = (line.request for line in lines.values())
         for version in range(spec_of(made).versions.last + 1):
             answer = await client.ask(made(**request), version)
             found[version] = cast("Any", answer).number
@@ -131,8 +130,8 @@ def add_nothing(context: DecisionContext, request: AddNothingRequest) -> Decisio
 def test_a_new_api_of_the_controller_is_one_row_there_and_none_here() -> None:
     row = controller_api(AddNothingRequest, add_nothing, is_for_clients=True)
     lines = lines_of(CATALOGUE, [*CONTROLLER_APIS.values(), row])
-    (added,) = (each for each in lines.values() if each.request not in LINES)
-    assert (added.key, added.name, added.module) == (9001, "AddNothing", None)
+    (added,) = (line for name, line in lines.items() if name not in LINES)
+    assert (added.key, added.name, added.source) == (9001, "AddNothing", row)
     assert added.listeners == FORWARDED
 
 
@@ -165,7 +164,7 @@ def test_request_and_response_are_declared_for_the_same_versions(row: Api[Any]) 
 def route_of(api: Api[Any]) -> Route:
     """The route of an API behind listeners of brokers, or of controllers if these alone serve it."""
     role = ListenerRole.BROKER if api.listeners.role & ListenerRole.BROKER else ListenerRole.CONTROLLER
-    return route(LINES[api.request], role, NO_SERVICES)
+    return route(LINES[api.name], role, NO_SERVICES)
 
 
 @pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
@@ -181,7 +180,7 @@ def test_keys_are_unique() -> None:
 
 
 def test_what_is_not_served_is_not_loaded() -> None:
-    produce = route(LINES[ProduceRequest], ListenerRole.BROKER, NO_SERVICES)
+    produce = route(LINES["Produce"], ListenerRole.BROKER, NO_SERVICES)
     assert produce.load(2) is None
     assert produce.load(14) is None
     assert produce.load(3) is not None

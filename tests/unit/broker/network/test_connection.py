@@ -27,7 +27,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.frames import request_head, sized
-from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from moldau.protocol.messages.api_versions import ApiVersionsResponse
 from moldau.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.purgatories import purgatory_of
 from tests.support.request_clocks import request_clock
@@ -114,7 +114,7 @@ class Wire:
             ),
         )
         heartbeats.load(0)
-        api_versions = route(LINES[ApiVersionsRequest], ListenerRole.BROKER, cast("Any", None))
+        api_versions = route(LINES["ApiVersions"], ListenerRole.BROKER, cast("Any", None))
         listener = SimpleNamespace(
             request_size_max=request_size_max,
             routes={HEARTBEAT: heartbeats, API_VERSIONS: api_versions},

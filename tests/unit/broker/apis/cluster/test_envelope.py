@@ -162,7 +162,7 @@ def test_a_handler_that_fails_ends_its_request_and_not_the_connection(
         await node.connect()
         (listener,) = (each for each in node.broker.listeners if each.role is ListenerRole.CONTROLLER)
         monkeypatch.setattr(create_topics, "API", Api(CreateTopicsRequest, controller=fail, needs=open_to_all))
-        made = routes(ListenerRole.CONTROLLER, cast("Any", None), [LINES[CreateTopicsRequest]])
+        made = routes(ListenerRole.CONTROLLER, cast("Any", None), [LINES["CreateTopics"]])
         listener.routes = {**listener.routes, **made}
         client = await controller(node)
         for _ in range(2):

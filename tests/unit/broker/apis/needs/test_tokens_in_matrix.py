@@ -73,7 +73,7 @@ def test_a_token_does_nothing_with_tokens_in_any_version(api: Api[Any], role: Li
     authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({str(ROOT)})), Audit())
     authorizer.loaded()
     principal = owner._replace(is_token_authenticated=True)
-    row = route(LINES[api.request], BROKER, cast("Any", SimpleNamespace()), is_guarded=True)
+    row = route(LINES[api.name], BROKER, cast("Any", SimpleNamespace()), is_guarded=True)
     for version, request in requests(api):
         assert row.load(version) is not None
         if role is CONTROLLER:
