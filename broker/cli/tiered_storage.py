@@ -477,7 +477,8 @@ def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOff
     """The status of a remote log. `offsets` is None if the topic does not exist any more."""
     read = remote_log.read_segments()
     known = offsets or PartitionOffsets(-1, -1, -1, -1)
-    is_compacted = any(read_lineage(each.custom_metadata) for each in read)
+    lineages = [read_lineage(each.custom_metadata) for each in read]
+    is_compacted = any(each is not None and each.cleaned_end_offset for each in lineages)
     return PartitionStatus(
         topic=key.topic,
         partition=key.partition,

@@ -339,7 +339,7 @@ class NodeParts:
             self.flusher,
             self.removal,
             self.logs.checkpoint,
-            self.tiering.cleaner if self.tiering is not None else None,
+            (self.tiering.cleaner, self.tiering.eraser) if self.tiering is not None else (None, None),
         )
 
     def _share_partitions(self) -> SharePartitionRegistry:

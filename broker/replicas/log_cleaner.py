@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from moldau.broker.config.config import Config
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.file_removal import FileRemoval
-from moldau.broker.replicas.log_eraser import LogEraser
+from moldau.broker.replicas.log_eraser import LogEraser, RemoteOrders
 from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
@@ -104,11 +104,11 @@ class LogCleaner:
         flusher: Flusher,
         removal: FileRemoval,
         checkpoint: Callable[[], Awaitable[bool]],
-        remote: RemoteTier | None = None,
+        remote: tuple[RemoteTier | None, RemoteOrders | None] = (None, None),
     ) -> None:
         """`changes`: the logs that changed since the last check, for the cleaner and for the eraser. `checkpoint`
         writes the checkpoints of all directories, and returns whether all of them are durable. `remote` cleans remote
-        segments; None if no log is tiered.
+        segments, and erases from them; None if no log is tiered.
         """
         self._settings = settings
         self._environment = environment
@@ -118,12 +118,12 @@ class LogCleaner:
         self._candidates: dict[Log, None] = {}
         """The compacted logs that had dirty segments at the last check, or changed since."""
         self.rewriting = LogRewriting(flusher, checkpoint)
-        self.eraser = LogEraser(settings, environment, spawn, replicas, to_erase, self.rewriting)
+        self._remote, orders = remote
+        self.eraser = LogEraser(settings, environment, spawn, replicas, to_erase, self.rewriting, orders)
         """Carries out the erase orders beside the cleaner, also with log.cleaner.enable=false."""
         self._removal = removal
         self._checkpoint = checkpoint
         self._running = 0
-        self._remote = remote
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
         self._record_limits: dict[Log, int] = {}

@@ -3,6 +3,7 @@
     order appended or fetched ──▶ below the high watermark ──▶ roll, sync ──▶ a worker process rewrites a segment
          ▲                                                                        │ receipt entry, durable
          └── tried again after an error ◀── done: receipt, order forgotten ◀── swap, remove the old files
+                                                       └── of a tiered log: remote segments first (`RemoteOrders`)
 
 The work is that of the log cleaner, and is held to log.cleaner.io.max.bytes.per.second like it. It goes on with
 log.cleaner.enable=false, and with moldau.erase.enable=false, which only closes the way for further orders.
@@ -15,7 +16,7 @@ import contextlib
 import errno
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.log_rewriting import LogRewriting, Throttle
@@ -54,6 +55,13 @@ class EraserTotals:
     failures: int = 0
 
 
+class RemoteOrders(Protocol):
+    """The part of tiered storage that the eraser uses."""
+
+    async def go_on(self, partition: Partition) -> None:
+        """Go on with the orders of a partition that its log has carried out, and forget those that are done."""
+
+
 class LogEraser:
     """Carries out one order after the other. Its methods are called on the event loop."""
 
@@ -65,14 +73,16 @@ class LogEraser:
         replicas: Replicas,
         changes: ChangedLogs,
         rewriting: LogRewriting,
+        remote: RemoteOrders | None = None,
     ) -> None:
-        """`changes`: the logs that changed since the last check."""
+        """`changes`: the logs that changed since the last check. `remote`: None if no log is tiered."""
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
         self._replicas = replicas
         self._changes = changes
         self._rewriting = rewriting
+        self._remote = remote
         self._candidates: dict[Log, int] = {}
         """The logs with pending orders, and the time (ms, monotonic clock) before which they are not tried again."""
         self.totals = EraserTotals()
@@ -84,7 +94,7 @@ class LogEraser:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             for its_log in self._changes.take():
-                if its_log.erase_orders.offsets:
+                if has_orders(its_log):
                     self._candidates.setdefault(its_log, 0)
             for its_log in tuple(self._candidates):
                 await self._visit(its_log)
@@ -92,7 +102,7 @@ class LogEraser:
     async def _visit(self, its_log: Log) -> None:
         """Carry out the committed orders of one log, unless it is being compacted."""
         partition = self._replicas.of_log(its_log)
-        if partition is None or its_log.failure is not None or not its_log.erase_orders.offsets:
+        if partition is None or its_log.failure is not None or not has_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
             return
         if its_log in self._rewriting.in_progress or self._environment.monotonic_ms() < self._candidates[its_log]:
@@ -102,6 +112,8 @@ class LogEraser:
             for offset in tuple(its_log.erase_orders.offsets):
                 if offset < partition.high_watermark:
                     await self._carry_out(partition, offset)
+            if its_log.erase_orders.tiered and self._remote is not None:
+                await self._remote.go_on(partition)
         except LogChanged:
             pass  # Truncated, or retention deleted a segment: the next visit looks again.
         except MalformedMessage as malformed:
@@ -127,7 +139,7 @@ class LogEraser:
         old one or the rewritten one.
         """
         # Here, because most brokers never erase.
-        from moldau.storage.erasure.receipts import receipt_of, write_receipt
+        from moldau.storage.erasure.receipts import TierReceipt, receipt_of, write_receipt
 
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
         order = order_at(its_log.segments, offset)
@@ -135,6 +147,7 @@ class LogEraser:
             its_log.erase_orders.carried_out(offset)
             return
         receipt = await environment.offload(partial(receipt_of, fs, its_log.directory, order, offset))
+        is_tiered = self._remote is not None and its_log.config.is_tiered
         if receipt.done_ms is None:
             if runs_of(order)[-1].last >= its_log.active.base_offset:
                 its_log.roll(environment.wall_ms())
@@ -143,11 +156,17 @@ class LogEraser:
                 raise LogChanged
             await self._rewrite(partition, order, receipt)
             receipt.done_ms = environment.wall_ms()
+            receipt.tier = TierReceipt() if is_tiered else None
             await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
             self.totals.orders += 1
             self.totals.records += receipt.records_erased
         if offset in its_log.erase_orders.offsets:
-            its_log.erase_orders.carried_out(offset)
+            for first, last in runs_of(order):
+                its_log.erase_orders.show(first, last + 1)
+            if is_tiered:
+                its_log.erase_orders.carried_out_here(offset)
+            else:
+                its_log.erase_orders.carried_out(offset)
             its_log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
         log.info(
             "erase order %s of %s is carried out in %s: %d records of %d segments are gone",
@@ -193,6 +212,10 @@ class LogEraser:
             raise LogChanged
         its_log.erase_orders.show(cleaned.base_offset, cleaned.replaced_end_offset)
         return paths
+
+
+def has_orders(its_log: Log) -> bool:
+    return bool(its_log.erase_orders.offsets or its_log.erase_orders.tiered)
 
 
 def remove_files(fs: FileSystem, paths: list[str]) -> None:

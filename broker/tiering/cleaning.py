@@ -89,7 +89,7 @@ class RemoteCleaner:
         replicas: Replicas,
         opened: OpenStorage,
         reader: RemoteLogMetadataReader,
-        writer: RemoteLogMetadataWriter,
+        replacements: ReplacementWriter,
         indexes: RemoteIndexCache,
     ) -> None:
         self._settings = settings
@@ -98,7 +98,7 @@ class RemoteCleaner:
         self._opened = opened
         self._reader = reader
         self._indexes = indexes
-        self._replacements = ReplacementWriter(settings.config.node_id, environment, opened, writer)
+        self._replacements = replacements
         self._backoff = PartitionBackoff(settings, environment)
         self._not_planned: dict[Partition, NotPlanned] = {}
         self.passes = 0
@@ -334,8 +334,8 @@ def _source_range(
 
 
 class ReplacementWriter:
-    """Writes a cleaned segment to remote storage, in the place of the segments that it was made of. Its methods are
-    called on the event loop.
+    """Writes a cleaned or erased segment to remote storage, in the place of the segments that it was made of. Its
+    methods are called on the event loop.
 
         COPY_SEGMENT_STARTED with the lineage ──▶ objects, the manifest last ──▶ COPY_SEGMENT_FINISHED
 
@@ -365,13 +365,31 @@ class ReplacementWriter:
         """
         if cleaned.is_unchanged and len(ancestors) == 1:
             known = read_lineage(ancestors[0].custom_metadata) or NO_LINEAGE
-            known = known._replace(cleaned_end_offset=cleaned.cleaned_end_offset)
-            await self._write_finished(followed, ancestors[0].segment_id, known.encode())
+            await self.keep(
+                followed, ancestors[0].segment_id, known._replace(cleaned_end_offset=cleaned.cleaned_end_offset)
+            )
             return 0
         lineage = cleaned_lineage(ancestors, cleaned.cleaned_end_offset)
+        await self.replace(followed, ancestors, cleaned, self._environment.entropy(ID_SIZE), lineage, check)
+        return len(ancestors)
+
+    async def keep(self, followed: FollowedRemoteLog, segment_id: bytes, lineage: Lineage) -> None:
+        """Give a segment that stays as it is a new lineage. Raises `MetadataNotWritten`."""
+        await self._write_finished(followed, segment_id, lineage.encode())
+
+    async def replace(
+        self,
+        followed: FollowedRemoteLog,
+        ancestors: Sequence[RemoteSegment],
+        cleaned: GroupCleaned,
+        segment_id: bytes,
+        lineage: Lineage,
+        check: Callable[[], None],
+    ) -> None:
+        """Put a rewritten segment in the place of its ancestors. Raises as `write`."""
         has_aborted = bool(await self._size(cleaned, ObjectKind.TRANSACTION_INDEX))
         segment = replace(
-            replacement(ancestors, cleaned, self._environment.entropy(ID_SIZE), lineage),
+            replacement(ancestors, cleaned, segment_id, lineage),
             broker_id=self._node_id,
             event_timestamp_ms=self._environment.wall_ms(),
             has_transaction_index=has_aborted,
@@ -399,7 +417,6 @@ class ReplacementWriter:
         finally:
             followed.under_way.discard(segment.segment_id)
             file.close()
-        return len(ancestors)
 
     async def _write_finished(self, followed: FollowedRemoteLog, segment_id: bytes, lineage: bytes | None) -> None:
         now_ms, state = self._environment.wall_ms(), SegmentState.COPY_SEGMENT_FINISHED

@@ -67,9 +67,10 @@ def copy_limit(log: Log, last_stable_offset: int) -> int:
     """The offset (exclusive) up to which segments are copied.
 
     For a compacted log it is the end of the clean part: records that the first cleaning removes are then never
-    uploaded, and the keys of the dirty part are in the local log.
+    uploaded, and the keys of the dirty part are in the local log. Erase orders hold copies back, too.
     """
-    return min(last_stable_offset, log.first_dirty_offset or 0) if log.config.is_compacted else last_stable_offset
+    limit = min(last_stable_offset, log.erase_orders.copy_end_offset)
+    return min(limit, log.first_dirty_offset or 0) if log.config.is_compacted else limit
 
 
 def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[CopyableSegment]:
@@ -203,9 +204,18 @@ def described(
         now_ms,
         tuple(epochs),
         segment.size,
-        custom_metadata=Lineage(0, log.first_dirty_offset or 0).encode() if log.config.is_compacted else None,
+        custom_metadata=_lineage(log),
         has_transaction_index=bool(segment.transaction_index.entries()),
     )
+
+
+def _lineage(log: Log) -> bytes | None:
+    """The custom metadata of a copy; None if the log is not compacted, and has no erase order to wait for."""
+    erased_end_offset = log.erase_orders.erased_end_offset
+    if not log.config.is_compacted and not erased_end_offset:
+        return None
+    cleaned_end_offset = log.first_dirty_offset or 0 if log.config.is_compacted else 0
+    return Lineage(0, cleaned_end_offset, erased_end_offset=erased_end_offset).encode()
 
 
 async def contents_of(

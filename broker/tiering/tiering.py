@@ -11,8 +11,9 @@ from moldau.broker.config.tiering import metadata_topic
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.runtime.flusher import Flusher
-from moldau.broker.tiering.cleaning import RemoteCleaner
+from moldau.broker.tiering.cleaning import RemoteCleaner, ReplacementWriter
 from moldau.broker.tiering.copying import SegmentCopier
+from moldau.broker.tiering.erasing import RemoteEraser
 from moldau.broker.tiering.follower_state import FollowerState
 from moldau.broker.tiering.opening import OpenStorage
 from moldau.broker.tiering.remote_log_metadata import (
@@ -92,14 +93,25 @@ class Tiering:
             self.fetch_quota,
             self.traffic,
         )
+        replacements = ReplacementWriter(metadata.node_id, metadata.environment, self.opened, self.writer)
         self.cleaner = RemoteCleaner(
             ports.settings,
             metadata.environment,
             metadata.replicas,
             self.opened,
             self.reader,
-            self.writer,
+            replacements,
             self.source.indexes,
+        )
+        self.eraser = RemoteEraser(
+            ports.settings,
+            metadata.environment,
+            metadata.replicas,
+            self.opened,
+            self.reader,
+            self.source.indexes,
+            self.copier,
+            replacements,
         )
         self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader, self.traffic)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)

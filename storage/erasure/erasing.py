@@ -37,6 +37,7 @@ from moldau.storage.files.port import FileSystem
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
 from moldau.storage.log.unfinished_cleaning import remove_cleaned
+from moldau.storage.segment.sparse_index import NO_TIMESTAMP
 
 PIECES_A_STEP = 16
 """Pieces that are read between two events: at each event the worker process waits for the driver."""
@@ -80,6 +81,8 @@ class SegmentErased(NamedTuple):
     crc_before: int
     """CRC-32C of the .log file that is replaced."""
     crc_after: int
+    max_timestamp: int
+    """The largest timestamp (ms) of the records that stay; `NO_TIMESTAMP` if there is none."""
 
 
 EraseEvent: TypeAlias = BytesMoved | SegmentErased
@@ -153,6 +156,7 @@ def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
             sum(run.last - run.first + 1 for run in rewriting.erased),
             rewriting.crc_before,
             rewriting.crc_after,
+            rewriting.max_timestamp,
         )
 
 
@@ -190,6 +194,7 @@ class SegmentRewriting:
         self.erased: list[Run] = []
         self.crc_before = 0
         self.crc_after = 0
+        self.max_timestamp = NO_TIMESTAMP
 
     def moves(self) -> Iterator[BytesMoved]:
         for aborted in self._source.aborted_transactions():
@@ -201,6 +206,7 @@ class SegmentRewriting:
             self.crc_before = crc32c(piece, self.crc_before)
             for each in kept:
                 self.crc_after = crc32c(each.data, self.crc_after)
+                self.max_timestamp = max(self.max_timestamp, each.max_timestamp)
             yield BytesMoved(len(piece), self.cleaned.size - size_before)
 
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:

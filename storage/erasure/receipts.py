@@ -10,8 +10,10 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from moldau.protocol.erase_orders import EraseOrder
+from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.erasure.erasing import SegmentErased
 from moldau.storage.files.port import FileSystem, write_atomically
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 @dataclass(slots=True)
@@ -30,6 +32,37 @@ class SegmentReceipt:
 
 
 @dataclass(slots=True)
+class ObjectReceipt:
+    """What was erased from one remote segment, in whose place another one is."""
+
+    segment_id: str
+    replaced_by: str
+    base_offset: int
+    last_offset: int
+    """Inclusive."""
+    erased: list[list[int]]
+    """[first, last] of each run of erased offsets."""
+    records_erased: int
+    crc_before: str
+    """CRC-32C of the .log object, in hex."""
+    crc_after: str
+    size_before: int
+    size_after: int
+
+
+@dataclass(slots=True)
+class TierReceipt:
+    """What this replica removed from remote storage while it led."""
+
+    done_ms: int | None = None
+    """When no remote segment had a record of the order any more, and the replaced objects were deleted; None: that is
+    not known here, which is so at each replica but a leader."""
+    objects: list[ObjectReceipt] = field(default_factory=list)
+    pinned: list[str] = field(default_factory=list)
+    """The ids of the replaced segments whose objects a pin holds."""
+
+
+@dataclass(slots=True)
 class OrderReceipt:
     """What one order removed from this replica."""
 
@@ -42,9 +75,12 @@ class OrderReceipt:
     done_ms: int | None = None
     """None: some of it is not erased yet."""
     segments: list[SegmentReceipt] = field(default_factory=list)
+    tier: TierReceipt | None = None
+    """None if the log is not tiered, or not erased yet."""
 
     @property
     def records_erased(self) -> int:
+        """The number of records that this replica erased from its own files."""
         return sum(each.records_erased for each in self.segments)
 
 
@@ -60,7 +96,11 @@ def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -
     if fs.exists(path):
         try:
             stated = json.loads(fs.read(path))
-            return OrderReceipt(**{**stated, "segments": [SegmentReceipt(**each) for each in stated["segments"]]})
+            tier = stated.get("tier")
+            if tier is not None:
+                tier = TierReceipt(**{**tier, "objects": [ObjectReceipt(**each) for each in tier["objects"]]})
+            segments = [SegmentReceipt(**each) for each in stated["segments"]]
+            return OrderReceipt(**{**stated, "segments": segments, "tier": tier})
         except (ValueError, TypeError, KeyError):
             pass
     return OrderReceipt(order.order_id.hex(), offset, order.asked_ms, order.principal, order.predicate_hash.hex())
@@ -80,6 +120,24 @@ def note_segment(receipt: OrderReceipt, erased: SegmentErased) -> None:
     )
     receipt.segments = [each for each in receipt.segments if each.base_offset != entry.base_offset]
     receipt.segments.append(entry)
+
+
+def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
+    """Enter a rewritten remote segment. The receipt is written before the new one is read."""
+    entry = ObjectReceipt(
+        uuid_text(segment.segment_id),
+        uuid_text(replaced_by),
+        segment.start_offset,
+        segment.last_offset,
+        [list(run) for run in erased.erased],
+        erased.records_erased,
+        f"{erased.crc_before:08x}",
+        f"{erased.crc_after:08x}",
+        segment.size,
+        erased.cleaned.size,
+    )
+    tier.objects = [each for each in tier.objects if each.segment_id != entry.segment_id]
+    tier.objects.append(entry)
 
 
 def write_receipt(fs: FileSystem, directory: str, receipt: OrderReceipt) -> None:

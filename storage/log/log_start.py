@@ -48,7 +48,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
             end_offset=log.end_offset,
             high_watermark=high_watermark,
             now_ms=now_ms,
-            tiered_end_offset=log.tiered_end_offset,
+            tiered_end_offset=min(log.tiered_end_offset, log.erase_orders.kept_offset),
         )
         if count == len(log.segments) and not try_roll(log, now_ms):
             # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.

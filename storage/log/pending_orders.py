@@ -1,7 +1,11 @@
 """The erase orders of a log that it has not carried out: how they are found, and what is hidden meanwhile.
 
-    appended, or fetched from the leader ──▶ pending ──▶ below the high watermark: carried out ──▶ forgotten
-                                                 └──▶ truncated ──▶ forgotten
+    appended, or fetched from the leader ──▶ pending ──▶ below the high watermark: carried out here ──▶ forgotten
+                                                 └──▶ truncated ──▶ forgotten            │ a tiered log   ▲
+                                                                                         └──▶ tiered ─────┘
+
+A *tiered* order waits until no remote segment has a record that it names, and its own segment is copied. Every replica
+waits, because each of them may have to lead; the leader does the work.
 
 `erase-order-checkpoint` has the offsets of the pending orders. It follows from the log: each flush writes it before
 the recovery point moves past an order, and a start reads the headers from the recovery point on. An offset at which
@@ -11,7 +15,7 @@ the log has no order is dropped, and a damaged file is made again from the heade
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -25,6 +29,7 @@ from moldau.protocol.erase_orders import (
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint, format_checkpoint, parse_checkpoint
 from moldau.storage.files.port import FileSystem
+from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.segment import Segment
 
 ERASE_ORDERS: Final = "erase-order-checkpoint"
@@ -34,12 +39,17 @@ _base_offset = attrgetter("base_offset")
 class PendingOrders:
     """The offsets of the pending orders of one log, ascending."""
 
-    __slots__ = ("_directory", "_is_written", "hidden", "offsets")
+    __slots__ = ("_directory", "_is_written", "hidden", "offsets", "searched", "tiered")
 
     def __init__(self, directory: str, offsets: Iterable[int] = (), *, is_written: bool = True) -> None:
         self._directory = directory
         self._is_written = is_written
         self.offsets = list(offsets)
+        self.tiered: list[int] = []
+        """The orders that are carried out here, and perhaps not in remote storage, ascending. A start takes them for
+        pending ones."""
+        self.searched: set[int] = set()
+        """Those of `tiered` of which no remote segment has a record, as far as is known here."""
         self.hidden: tuple[Run, ...] = ()
         """The offsets that consumers must not read here until they are erased. A replica that starts or is elected
         with a pending order hides what that order names: others may have erased it long ago."""
@@ -50,7 +60,27 @@ class PendingOrders:
 
     def encode(self) -> bytes:
         """The content of the file."""
-        return format_checkpoint([str(offset) for offset in self.offsets])
+        return format_checkpoint([str(offset) for offset in sorted(self.offsets + self.tiered)])
+
+    @property
+    def copy_end_offset(self) -> int:
+        """The offset (exclusive) up to which segments may be copied to remote storage. Nothing is copied that may still
+        be erased here; and an order is not copied before it is carried out in remote storage, so that a replica that
+        begins after the copied part has it.
+        """
+        if self.offsets:
+            return 0
+        return min((each for each in self.tiered if each not in self.searched), default=INT64_MAX)
+
+    @property
+    def kept_offset(self) -> int:
+        """The offset from which on local retention keeps the segments of a tiered log, for their orders."""
+        return min(self.offsets[:1] + self.tiered[:1], default=INT64_MAX)
+
+    @property
+    def erased_end_offset(self) -> int:
+        """The erased end offset of a segment that is copied now (`storage/tiered/metadata/lineage.py`)."""
+        return self.tiered[-1] + 1 if self.tiered else 0
 
     @property
     def is_dirty(self) -> bool:
@@ -69,20 +99,28 @@ class PendingOrders:
 
     def carried_out(self, offset: int) -> None:
         """An order was carried out, durably."""
-        self._keep([each for each in self.offsets if each != offset])
+        self._keep(lambda each: each != offset)
+
+    def carried_out_here(self, offset: int) -> None:
+        """An order was carried out, durably, and remote storage may have records that it names."""
+        self._keep(lambda each: each != offset)
+        self.tiered = sorted({*self.tiered, offset})
 
     def truncate_from_end(self, end_offset: int) -> None:
-        self._keep([each for each in self.offsets if each < end_offset])
+        self._keep(lambda each: each < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the orders before the first segment: what they name is deleted with them."""
-        self._keep([each for each in self.offsets if each >= start_offset])
+        self._keep(lambda each: each >= start_offset)
 
-    def _keep(self, offsets: list[int]) -> None:
-        if len(offsets) < len(self.offsets):
-            self.offsets = offsets
+    def _keep(self, stays: Callable[[int], bool]) -> None:
+        count = len(self.offsets) + len(self.tiered)
+        self.offsets = list(filter(stays, self.offsets))
+        self.tiered = list(filter(stays, self.tiered))
+        self.searched.intersection_update(self.tiered)
+        if len(self.offsets) + len(self.tiered) < count:
             self._is_written = False
-            if not offsets:
+            if not self.offsets:
                 self.hidden = ()
 
     def hide(self, segments: Sequence[Segment]) -> None:

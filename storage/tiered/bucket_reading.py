@@ -29,6 +29,9 @@ class Replaceable(Protocol):
     def cleaned_end_offset(self) -> int: ...
 
     @property
+    def erased_end_offset(self) -> int: ...
+
+    @property
     def ancestors(self) -> tuple[bytes, ...]: ...
 
 
@@ -78,10 +81,13 @@ async def current_manifests(
 
 
 def current_segments(manifests: Iterable[S]) -> list[S]:
-    """The segments that no other one replaces. Of two cleanings of one range, which may both be there for some minutes,
-    the one that was cleaned further.
+    """The segments that no other one replaces. Of two that were rewritten over one range, which may both be there for
+    some minutes, the one that was erased further, or else cleaned further.
     """
-    found = sorted(manifests, key=lambda each: (each.start_offset, -each.last_offset, -each.cleaned_end_offset))
+    found = sorted(
+        manifests,
+        key=lambda each: (each.start_offset, -each.last_offset, -each.erased_end_offset, -each.cleaned_end_offset),
+    )
     replaced = {ancestor for each in found for ancestor in each.ancestors}
     chosen: list[S] = []
     for each in found:

@@ -59,10 +59,12 @@ class SegmentManifest:
     """
     ancestors: tuple[bytes, ...] = ()
     """The ids of the segments that this one replaces."""
+    erased_end_offset: int = 0
+    """The offset (exclusive) below which all erase orders are carried out here; 0 if none was looked for."""
 
     def encode(self) -> bytes:
         """The content of the manifest: the same fields give the same bytes."""
-        fields = {
+        fields: dict[str, object] = {
             "format_version": FORMAT_VERSION,
             "cluster_id": self.cluster_id,
             "topic": self.partition.topic,
@@ -76,6 +78,7 @@ class SegmentManifest:
             "generation": self.generation,
             "cleaned_end_offset": self.cleaned_end_offset,
             "ancestors": [uuid_text(each) for each in self.ancestors],
+            **({"erased_end_offset": self.erased_end_offset} if self.erased_end_offset else {}),
             "objects": {
                 kind.value[1:]: {"size": self.objects[kind].size, "crc32c": f"{self.objects[kind].crc32c:08x}"}
                 for kind in DATA_KINDS
@@ -186,6 +189,7 @@ def decode_manifest(key: str, data: BytesLike) -> SegmentManifest:
         generation=fields.get("generation", number_of),
         cleaned_end_offset=fields.get("cleaned_end_offset", number_of),
         ancestors=fields.get("ancestors", uuids_of),
+        erased_end_offset=fields.optional("erased_end_offset", number_of, 0),
     )
 
 

@@ -98,6 +98,7 @@ async def put_segment(
         generation=lineage.generation,
         cleaned_end_offset=lineage.cleaned_end_offset,
         ancestors=ancestors,
+        erased_end_offset=lineage.erased_end_offset,
     )
     await storage.put(manifest_key(partition, segment), manifest.encode())
     return manifest

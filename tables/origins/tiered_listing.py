@@ -33,6 +33,7 @@ class TieredSegment(NamedTuple):
     has_transaction_index: bool
     cleaned_end_offset: int
     ancestors: tuple[bytes, ...]
+    erased_end_offset: int = 0
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch at an offset of the segment."""
@@ -83,6 +84,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
             ObjectKind.TRANSACTION_INDEX in manifest.objects,
             manifest.cleaned_end_offset,
             manifest.ancestors,
+            manifest.erased_end_offset,
         )
 
     others: dict[str, str] = {}

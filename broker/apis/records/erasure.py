@@ -93,8 +93,6 @@ def _refusal(
         return ErrorCode.POLICY_VIOLATION, f"{ERASE_ENABLE} is false: moldau config set brokers {ERASE_ENABLE}=true"
     if acks != ACKS_ALL:
         return ErrorCode.INVALID_REQUIRED_ACKS, "an erase order is produced with acks=all"
-    if its_log.config.is_tiered:
-        return ErrorCode.POLICY_VIOLATION, f"topic {topic} has remote storage, from which nothing is erased yet"
     last_offset = order.runs[-1].last_offset if order.runs else -1
     if partition.high_watermark <= last_offset < its_log.end_offset:
         return ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {last_offset} is not known to be committed yet"

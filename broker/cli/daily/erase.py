@@ -15,10 +15,11 @@ examples:
   moldau erase orders --key ada --execute --receipt ada.json
   moldau erase orders --where customer.id=7 --from 2026-01-01 --execute
   moldau erase --verify ada.json --key ada
+  moldau erase --verify ada.json --storage s3://bucket/prefix
 
 Without --execute the records are only counted. The brokers need moldau.erase.enable=true, and the user DELETE and WRITE
-on the topic and ALTER on the cluster. A receipt names each replica and segment; some replica that is away is told, and
-erases when it is back: --verify checks it then.
+on the topic and ALTER on the cluster. A receipt names each replica and segment, and each object in remote storage; some
+replica that is away is told, and erases when it is back: --verify checks it then.
 
 It does not reach: copies that consumers, mirrors and other topics have, backups, pinned snapshots, Iceberg tables.
 {EXIT_STATUSES}"""
@@ -35,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     receipt.add_argument("--receipt", metavar="FILE", help="write it to this file (default: erase-TOPIC-TIME.json)")
     receipt.add_argument("--sign-key", metavar="FILE", help="an Ed25519 key (PEM) that signs the receipt, or checks it")
     receipt.add_argument("--verify", metavar="RECEIPT", help="read every replica again, and tell what is left")
+    storage = parser.add_argument_group("remote storage, with --verify")
+    storage.add_argument("--storage", metavar="URL", help="read each object of the topic there too, also replaced ones")
+    storage.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
+    storage.add_argument("--region", metavar="NAME", help="of the store")
     add_dry_run(parser)
     add_connection(parser)
     parser.set_defaults(action="erase")

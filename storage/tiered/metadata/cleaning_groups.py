@@ -11,7 +11,13 @@ from itertools import pairwise
 from typing import Final
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.lineage import ANCESTOR_COUNT_MAX, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.lineage import (
+    ANCESTOR_COUNT_MAX,
+    Lineage,
+    ancestor_digest,
+    erased_end_offset,
+    read_lineage,
+)
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 OFFSET_SPAN_MAX: Final = (1 << 31) - 1
@@ -38,11 +44,20 @@ def cleaning_groups(segments: Sequence[RemoteSegment], size_max: int) -> list[li
 
 
 def cleaned_lineage(group: Sequence[RemoteSegment], cleaned_end_offset: int) -> Lineage:
+    """The lineage of the segment that cleaning makes of a group."""
+    return replacing_lineage(group, cleaned_end_offset, min(erased_end_offset(each.custom_metadata) for each in group))
+
+
+def replacing_lineage(group: Sequence[RemoteSegment], cleaned_end_offset: int, erased_end_offset: int) -> Lineage:
     """The lineage of the segment that replaces a group."""
     lineages = [read_lineage(segment.custom_metadata) for segment in group]
     generation = 1 + max(each.generation if each else 0 for each in lineages)
     return Lineage(
-        min(generation, 0xFFFF), cleaned_end_offset, len(group), ancestor_digest([each.segment_id for each in group])
+        min(generation, 0xFFFF),
+        cleaned_end_offset,
+        len(group),
+        ancestor_digest([each.segment_id for each in group]),
+        erased_end_offset,
     )
 
 

@@ -1,8 +1,9 @@
-"""The lineage of a remote segment: how far it was cleaned, and which remote segments it replaces.
+"""The lineage of a remote segment: how far it was cleaned and erased, and which remote segments it replaces.
 
-It is the custom metadata of the segments of compacted topics; those of other topics have none. 30 bytes, big-endian:
-magic (2), generation (2), cleaned end offset (8), number of ancestors (2), digest of their ids (16). The ids
-themselves are in the manifest. Decision 14 describes their use.
+It is the custom metadata of the segments of compacted topics, and of those that an erase order concerned; others have
+none. 30 bytes, big-endian: magic (2), generation (2), cleaned end offset (8), number of ancestors (2), digest of their
+ids (16). With another magic 8 bytes follow, the erased end offset. The ids themselves are in the manifest. Decisions 14
+and 36 describe their use.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Final, NamedTuple
 FORMAT: Final = Struct(">HHqH16s")
 MAGIC: Final = 0x4D01
 """The letter M and the version of this format."""
+ERASED_FORMAT: Final = Struct(">HHqH16sq")
+ERASED_MAGIC: Final = 0x4D02
 DIGEST_SIZE: Final = 16
 NO_ANCESTORS: Final = bytes(DIGEST_SIZE)
 ANCESTOR_COUNT_MAX: Final = 0xFFFF
@@ -29,17 +32,29 @@ class Lineage(NamedTuple):
     """Exclusive: no record here has a later value of its key below this offset, except what cleaning must keep."""
     ancestor_count: int = 0
     ancestor_digest: bytes = NO_ANCESTORS
+    erased_end_offset: int = 0
+    """Exclusive: no record here is named by an erase order whose own offset is below this one. 0 if that is not
+    known."""
 
     def encode(self) -> bytes:
-        return FORMAT.pack(MAGIC, *self)
+        return ERASED_FORMAT.pack(ERASED_MAGIC, *self) if self.erased_end_offset else FORMAT.pack(MAGIC, *self[:-1])
 
 
 def read_lineage(custom_metadata: bytes | None) -> Lineage | None:
     """Decode the lineage in custom metadata; None if there is none, or another program wrote it."""
-    if custom_metadata is None or len(custom_metadata) != FORMAT.size:
+    if custom_metadata is None:
         return None
-    magic, *fields = FORMAT.unpack(custom_metadata)
-    return Lineage(*fields) if magic == MAGIC else None
+    for layout, magic in ((FORMAT, MAGIC), (ERASED_FORMAT, ERASED_MAGIC)):
+        if len(custom_metadata) == layout.size:
+            found, *fields = layout.unpack(custom_metadata)
+            return Lineage(*fields) if found == magic else None
+    return None
+
+
+def erased_end_offset(custom_metadata: bytes | None) -> int:
+    """The erased end offset in the lineage; 0 if there is none."""
+    lineage = read_lineage(custom_metadata)
+    return 0 if lineage is None else lineage.erased_end_offset
 
 
 def ancestor_digest(segment_ids: Iterable[bytes]) -> bytes:

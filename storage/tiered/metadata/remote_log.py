@@ -2,11 +2,11 @@
 
 Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads
 them has the same state. A record that may not follow the records before it has no effect. The semantics are those of
-Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for compacted topics: a
-cleaned segment replaces its ancestors, and a copy that brings no new offset is never read (decision 14). For all topics
-there is one more: the deletion of an unfinished copy has no effect on a copy that is finished. The record of a former
-leader that finishes the copy may be committed just before the record of the next leader that deletes it, and in between
-a replica may delete its local segment.
+Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for partitions whose segments
+are cleaned or erased: the new segment replaces its ancestors, and a copy that brings no new offset is never read
+(decisions 14 and 36). For all topics there is one more: the deletion of an unfinished copy has no effect on a copy that
+is finished. The record of a former leader that finishes the copy may be committed just before the record of the next
+leader that deletes it, and in between a replica may delete its local segment.
 
     record                       effect
     segment, copy started        known, not read
@@ -32,7 +32,7 @@ from typing import Final
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.tiered.metadata.epoch_segments import NO_OFFSET, EpochSegments
 from moldau.storage.tiered.metadata.leader_history import is_in_history
-from moldau.storage.tiered.metadata.lineage import CleanedEnds, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.lineage import CleanedEnds, read_lineage
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_segment import (
     BEING_REMOVED,
@@ -44,6 +44,7 @@ from moldau.storage.tiered.metadata.remote_segment import (
     SegmentState,
     SegmentUpdate,
 )
+from moldau.storage.tiered.metadata.replacing import ancestors_of, twin_of
 from moldau.storage.tiered.metadata.segment_table import SegmentTable
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -55,6 +56,7 @@ class RemoteLog:
     __slots__ = (
         "_cleaned_ends",
         "_epochs",
+        "_has_lineages",
         "_references",
         "_segments",
         "_size",
@@ -71,6 +73,8 @@ class RemoteLog:
         self._size = 0
         self._cleaned_ends = CleanedEnds()
         """The cleaned end offsets of the segments that are read."""
+        self._has_lineages = False
+        """Whether a segment with a lineage was ever finished: segments of the partition are cleaned or erased."""
         self._spanning: set[int] = set()
         """The rows of the segments that are read and have several leader epochs."""
         self.delete_state: PartitionDeleteState | None = None
@@ -123,6 +127,7 @@ class RemoteLog:
             self._cleaned_ends.remove(before.custom_metadata)
             self._cleaned_ends.add(segment.custom_metadata)
         self._segments.put(row, segment)
+        self._has_lineages |= read_lineage(update.custom_metadata) is not None
         if segment.state is before.state:
             return True
         match segment.state:
@@ -149,18 +154,23 @@ class RemoteLog:
     def _make_visible(self, row: int, segment: RemoteSegment) -> None:
         lineage = read_lineage(segment.custom_metadata)
         replaced: list[int] = []
-        if lineage is not None and not lineage.ancestor_count and self._was_copied(segment):
-            self._superseded_ms[row] = segment.event_timestamp_ms
-            return
+        slots: Sequence[int] = range(len(segment.epochs))
+        self._has_lineages |= lineage is not None
         if lineage is not None and lineage.ancestor_count:
-            ancestors = self._ancestors(segment, lineage)
+            twin = twin_of(segment, lineage, self._epochs, self._segments)
+            ancestors = ancestors_of(segment, lineage, self._epochs, self._segments) if twin is None else twin
             if ancestors is None:
                 self._superseded_ms[row] = segment.event_timestamp_ms
                 return
             for ancestor_row, ancestor in ancestors.items():
-                self._unreference(ancestor_row, ancestor)
+                read_in = self._unreference(ancestor_row, ancestor)
+                slots = slots if twin is None else read_in
             replaced = list(ancestors)
-        for slot, (epoch, start_offset) in enumerate(segment.epochs):
+        elif self._has_lineages and self._was_copied(segment):
+            self._superseded_ms[row] = segment.event_timestamp_ms
+            return
+        for slot in slots:
+            epoch, start_offset = segment.epochs[slot]
             displaced = self._epochs[epoch].reference(
                 start_offset, row, segment.last_offset_in(slot), is_transactional=segment.has_transaction_index
             )
@@ -175,38 +185,20 @@ class RemoteLog:
     def _was_copied(self, segment: RemoteSegment) -> bool:
         """Whether all offsets of a newly copied segment were copied before, in its last leader epoch.
 
-        Asked only for compacted topics. A former leader may copy a segment late, and that copy must not replace
-        segments that were cleaned since. A late copy of another topic is treated as in Apache Kafka.
+        Asked only for partitions with lineages. A former leader may copy a segment late, and that copy must not replace
+        segments that were cleaned or erased since. A late copy of another partition is treated as in Apache Kafka.
         """
         highest_offset = self.highest_offset(segment.epochs[-1].epoch)
         return highest_offset is not None and segment.last_offset <= highest_offset
 
-    def _ancestors(self, segment: RemoteSegment, lineage: Lineage) -> dict[int, RemoteSegment] | None:
-        """The ancestors of a cleaned segment, by row.
-
-        None if the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
-        during the cleaning. The cleaned segment must then never be read.
-        """
-        ancestors: dict[int, RemoteSegment] = {}
+    def _unreference(self, row: int, segment: RemoteSegment) -> list[int]:
+        """Stop reading a segment. Returns the slots of the epochs in which it was read."""
+        slots = []
         for slot, (epoch, start_offset) in enumerate(segment.epochs):
-            last_offset = segment.last_offset_in(slot)
-            for row in self._epochs[epoch].referenced(start_offset):
-                if self._segments.offsets(row)[0] > last_offset:
-                    break
-                if self._segments.last_offset_in(row, epoch) >= start_offset:
-                    ancestors[row] = self._segments.get(row)
-        is_whole = all(
-            segment.start_offset <= ancestor.start_offset and ancestor.last_offset <= segment.last_offset
-            for ancestor in ancestors.values()
-        )
-        digest = ancestor_digest([ancestor.segment_id for ancestor in ancestors.values()])
-        named = (lineage.ancestor_count, lineage.ancestor_digest)
-        return ancestors if is_whole and named == (len(ancestors), digest) else None
-
-    def _unreference(self, row: int, segment: RemoteSegment) -> None:
-        for epoch, start_offset in segment.epochs:
             if self._epochs[epoch].unreference(start_offset, row):
                 self._note_not_read(row)
+                slots.append(slot)
+        return slots
 
     def _note_read(self, row: int) -> None:
         """Count one more epoch in which a row is read."""
@@ -291,6 +283,12 @@ class RemoteLog:
         """The segments that are read in at least one leader epoch (see `EpochSegments`), each once, by start offset."""
         rows = {row for epoch in self._epochs.values() for row in epoch.referenced()}
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
+
+    def read_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
+        """The first segments that are read in a leader epoch and may have an offset at or past this one."""
+        segments = self._epochs.get(epoch)
+        rows = segments.referenced(offset)[:count_max] if segments is not None else []
+        return list(map(self._segments.get, rows))
 
     def oldest_first(self) -> Iterator[RemoteSegment]:
         """The segments of `read_segments`, made one by one, so that segments after the last needed one cost nothing.

@@ -303,6 +303,7 @@ STORIES: Final = tuple(
     for name in (
         "cluster",
         "erasure",
+        "tiered_erasure",
         "group_failover",
         "dead_letters",
         "replica_reads",

@@ -68,6 +68,10 @@ class Table:
                 client.close()
             await asyncio.sleep(0.05)
 
+    def erased(self, key: bytes) -> None:
+        """All records of a key were erased."""
+        del self._latest[key]
+
     async def check(self) -> None:
         found = await self._read()
         expected = {key: value for key, value in self._latest.items() if value is not None}
@@ -86,7 +90,7 @@ class Table:
             assert answer.records is None or isinstance(answer.records, bytes | memoryview)
             data, before = bytes(answer.records or b""), offset
             for place, header in iterate_batches(data):
-                for record in records_of(data, place, header):
+                for record in () if header.is_control else records_of(data, place, header):
                     assert record.key is not None
                     if record.offset >= before:
                         latest.pop(record.key, None)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, written
+from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, tier_of, written
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, refused, wrong
 from moldau.broker.cli.daily.placement.named import named_partitions
@@ -42,6 +42,8 @@ def erase(session: Session) -> int:
     given, client = session.arguments, session.client
     if given.topic is None:
         wrong("give a topic, or --verify RECEIPT")
+    if given.storage is not None:
+        wrong("--storage goes with --verify: the brokers know where the remote segments are")
     passes = filter_from(session)
     keys = list(named_partitions(client, [given.topic]))
     found: dict[Partition, list[Run]] = {}
@@ -80,6 +82,8 @@ class Erasure:
         states = self._wait(sent)
         path = self._write(sent, states)
         late = sorted({each.node_id for each in states if not each.is_done})
+        tiers = [told for order in sent if (told := tier_of(order.order_id, states))]
+        behind = sorted({told["state"] for told in tiers} - {"erased"})
         self._session.output.say(f"{plural(total, 'record')} of {self._topic}: the receipt is in {path}")
         if late:
             nodes = ", ".join(map(str, late))
@@ -88,9 +92,12 @@ class Erasure:
                 f" 'moldau erase --verify {path}' tells when they have",
                 "yellow",
             )
+        if behind:
+            why = "pins of readers hold replaced objects" if "pinned" in behind else "the leader has not finished"
+            self._session.note(f"remote storage may still have records: {why}; the receipt names them", "yellow")
         self._session.note(f"not reached: {'; '.join(NOT_REACHED)}")
         self._session.output.object({"topic": self._topic, "records": total, "receipt": path, "late": late})
-        return EXIT_FAILED if late else 0
+        return EXIT_FAILED if late or behind else 0
 
     def _send(self, key: Partition, runs: list[Run]) -> OrderSent:
         """Send one order. An attempt whose answer is lost is repeated with the same id: carried out twice, it finds
@@ -131,7 +138,9 @@ class Erasure:
             if done != told:
                 self._session.note(f"{done} of {len(states)} orders at replicas are carried out")
                 told = done
-            if all(each.is_done or each.problem for each in states) or time.monotonic() > deadline:
+            tiers = [tier["state"] for order in sent if (tier := tier_of(order.order_id, states))]
+            is_over = all(each.is_done or each.problem for each in states) and "pending" not in tiers
+            if is_over or time.monotonic() > deadline:
                 return states
             time.sleep(POLL_S)
 

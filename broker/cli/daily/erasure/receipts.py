@@ -49,6 +49,7 @@ class OrderSent:
             "offset": self.offset,
             "runs": [list(run) for run in self.runs],
             "replicas": replicas,
+            **({"remote_storage": told} if (told := tier_of(self.order_id, states)) else {}),
         }
 
 
@@ -75,6 +76,23 @@ class ReplicaState:
         if self.receipt is not None:
             told |= {"done_ms": self.receipt["done_ms"], "segments": self.receipt["segments"]}
         return told
+
+
+def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
+    """What the replicas tell of remote storage, each for the time in which it led; None if the topic is not tiered."""
+    receipts = [each.receipt for each in states if each.order_id == order_id and each.receipt is not None]
+    tiers = [each["tier"] for each in receipts if each.get("tier")]
+    if not tiers:
+        return None
+    done = [each["done_ms"] for each in tiers if each["done_ms"] is not None]
+    pinned = [] if done else sorted({segment for each in tiers for segment in each["pinned"]})
+    objects = {told["segment_id"]: told for each in tiers for told in each["objects"]}
+    return {
+        "state": "erased" if done else "pinned" if pinned else "pending",
+        "done_ms": min(done, default=None),
+        "objects": sorted(objects.values(), key=lambda each: int(each["base_offset"])),
+        "pinned": pinned,
+    }
 
 
 def replica_states(client: Client, topic: str, sent: list[OrderSent]) -> list[ReplicaState]:

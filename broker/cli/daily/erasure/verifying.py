@@ -1,7 +1,10 @@
-"""What `moldau erase --verify` does: every replica that answers is read again, and must not have the records."""
+"""What `moldau erase --verify` does: every replica that answers is read again, over both tiers, and must not have the
+records; and with --storage each object in remote storage.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +16,7 @@ from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import CommandError
 from moldau.broker.reasons.words import plural
 from moldau.protocol.erase_orders import Run
+from moldau.protocol.record_builder import Record
 
 COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left", "newer")
 
@@ -51,12 +55,15 @@ def verify(session: Session) -> int:
             except CommandError as problem:
                 session.note(str(problem), "yellow")
                 rows.append({"partition": key[1], "broker": node_id, "state": "not read"})
+        if given.storage is not None:
+            rows.append(_row_of_storage(session, key, orders, passes))
     session.output.rows(rows, COLUMNS)
+    stored = sum(each["broker"] == "storage" for each in rows)
     left = sum(int(str(each.get("records_left", 0))) for each in rows)
     unread = sum(each["state"] == "not read" for each in rows)
     session.output.say(
-        f"{plural(left, 'record')} of the receipt found; {plural(len(rows) - unread, 'replica')} read,"
-        f" {unread} not read"
+        f"{plural(left, 'record')} of the receipt found; {plural(len(rows) - unread - stored, 'replica')} read,"
+        f" {unread} not read" + (", and remote storage" if given.storage is not None else "")
     )
     return EXIT_FAILED if left or unread else 0
 
@@ -66,24 +73,42 @@ def _row(
 ) -> dict[str, object]:
     client = session.client
     start, end = client.repeated("the offsets", partial(bounds, client, [key]))[key]
-    ordered_end = max((order["offset"] for order in orders), default=end)
-    runs = sorted(Run(*each) for order in orders for each in order["runs"])
-    named = {offset for run in runs for offset in range(run.first, run.last + 1)}
+    is_left, runs = _left_of(orders, passes, end)
     if passes is None:
         start, end = max(start, runs[0].first), min(end, runs[-1].last + 1)
     read = left = newer = 0
     for record in records_at(client, node_id, key, start, end):
         read += 1
-        if record.offset in named or (passes is not None and record.offset < ordered_end and passes(record)):
+        if is_left(record):
             left += 1
         elif passes is not None and passes(record):
             newer += 1
-    state = "clean" if not left else "has records"
-    return {
-        "partition": key[1],
-        "broker": node_id,
-        "state": state,
-        "records_read": read,
-        "records_left": left,
-        "newer": newer,
-    }
+    return _stated(key, node_id, read, left) | {"newer": newer}
+
+
+def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any]], passes: Any) -> dict[str, object]:
+    from moldau.broker.cli.daily.erasure.stored_objects import counts_in
+    from moldau.storage.tiered.metadata.remote_segment import RemotePartition
+
+    client, (topic, index) = session.client, key
+    _, end = client.repeated("the offsets", partial(bounds, client, [key]))[key]
+    is_left, _ = _left_of(orders, passes, end)
+    partition = RemotePartition(topic, client.topic_id(topic), index)
+    return _stated(key, "storage", *counts_in(session.arguments, client.cluster_id or "", partition, is_left))
+
+
+def _left_of(orders: list[dict[str, Any]], passes: Any, end: int) -> tuple[Callable[[Record], bool], list[Run]]:
+    """Whether a record should be gone, and the runs of offsets of all orders. `end`: what is read without an order."""
+    ordered_end = max((order["offset"] for order in orders), default=end)
+    runs = sorted(Run(*each) for order in orders for each in order["runs"])
+    named = {offset for run in runs for offset in range(run.first, run.last + 1)}
+
+    def is_left(record: Record) -> bool:
+        return record.offset in named or (passes is not None and record.offset < ordered_end and passes(record))
+
+    return is_left, runs
+
+
+def _stated(key: Partition, place: int | str, read: int, left: int) -> dict[str, object]:
+    state = "has records" if left else "clean"
+    return {"partition": key[1], "broker": place, "state": state, "records_read": read, "records_left": left}

@@ -9,7 +9,7 @@ from moldau.protocol.erase_orders import Run
 from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log import Log
 from moldau.storage.log.pending_orders import ERASE_ORDERS, PendingOrders
-from moldau.storage.log_config import LogConfig
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import NOW_MS, end_transaction, send
 from tests.unit.storage.erasure.orders import runs_from, send_order
@@ -95,3 +95,41 @@ def test_what_is_erased_is_shown(named: set[int], first: int, count: int, asked:
     orders.show(first, first + count)
     left = named - set(range(first, first + count))
     assert orders.hides(asked, asked + asked_count) == bool(left & set(range(asked, asked + asked_count)))
+
+
+def test_an_order_of_a_tiered_log_waits_for_remote_storage() -> None:
+    disk = SimulatedDisk()
+    log = opened(disk)
+    send(log, ("a", "1"))
+    order_offset = send_order(log, [Run(0, 0)])
+    orders = log.erase_orders
+    assert (orders.copy_end_offset, orders.kept_offset, orders.erased_end_offset) == (0, order_offset, 0)
+    orders.carried_out_here(order_offset)
+    assert (orders.offsets, orders.tiered) == ([], [order_offset])
+    assert (orders.copy_end_offset, orders.kept_offset) == (order_offset, order_offset)
+    assert orders.erased_end_offset == order_offset + 1
+    orders.searched.add(order_offset)
+    assert (orders.copy_end_offset, orders.kept_offset) == (INT64_MAX, order_offset)
+    log.close(NOW_MS, clean=True)
+    log = opened(disk)
+    assert (log.erase_orders.offsets, log.erase_orders.tiered) == ([order_offset], []), "a start looks again"
+    log.erase_orders.carried_out_here(order_offset)
+    log.erase_orders.carried_out(order_offset)
+    assert (log.erase_orders.kept_offset, log.erase_orders.erased_end_offset) == (INT64_MAX, 0)
+
+
+def test_local_retention_keeps_an_order_that_remote_storage_waits_for() -> None:
+    config = LogConfig(segment_bytes=200, is_tiered=True, local_retention_bytes=1)
+    log = Log.open(SimulatedDisk(), DIRECTORY, config, now_ms=NOW_MS)
+    for number in range(4):
+        send(log, (f"k{number}", "v" * 100))
+    order_offset = send_order(log, [Run(0, 0)])
+    for number in range(4):
+        send(log, (f"m{number}", "v" * 100))
+    log.erase_orders.carried_out_here(order_offset)
+    log.tiered_end_offset = log.active.base_offset
+    log.delete_old_segments(NOW_MS, log.end_offset)
+    assert 0 < log.segments[0].base_offset <= order_offset
+    log.erase_orders.carried_out(order_offset)
+    log.delete_old_segments(NOW_MS, log.end_offset)
+    assert log.segments[0].base_offset > order_offset

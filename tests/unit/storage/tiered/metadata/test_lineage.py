@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.metadata.lineage import FORMAT, CleanedEnds, Lineage, ancestor_digest, read_lineage
+from moldau.storage.tiered.metadata.lineage import (
+    FORMAT,
+    CleanedEnds,
+    Lineage,
+    ancestor_digest,
+    erased_end_offset,
+    read_lineage,
+)
 from moldau.storage.tiered.metadata.records import RemoteChange
 from moldau.storage.tiered.metadata.remote_log import OFFSET_MAX, RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
@@ -19,6 +26,14 @@ LINEAGE = Lineage(2, 1_000_000, 3, ancestor_digest([b"a" * 16, b"b" * 16, b"c" *
 def test_it_is_read_as_it_was_written() -> None:
     assert read_lineage(LINEAGE.encode()) == LINEAGE
     assert FORMAT.size == 30 <= 128
+
+
+def test_the_erased_end_is_read_as_it_was_written() -> None:
+    erased = LINEAGE._replace(erased_end_offset=70)
+    assert read_lineage(erased.encode()) == erased
+    assert erased_end_offset(erased.encode()) == 70
+    assert len(erased.encode()) == 38 <= 128
+    assert erased_end_offset(LINEAGE.encode()) == erased_end_offset(None) == 0
 
 
 def test_the_order_of_the_ancestors_does_not_matter() -> None:

@@ -176,6 +176,46 @@ def test_a_range_that_ends_inside_an_ancestor_is_refused() -> None:
     assert view(log) == "AAAAABB........."
 
 
+def overlapping() -> RemoteLog:
+    """Two leaders copied the offsets 5 to 9."""
+    return log_of("start A 0 9 0:0 txn", "update A 1", "start B 5 15 0:5 txn", "update B 1")
+
+
+def test_a_segment_takes_the_place_of_its_twin_among_others_that_overlap() -> None:
+    log = overlapping()
+    finish(log, "D 0 9 0:0", "A")
+    assert view(log) == "DDDDDBBBBBBBBBBB"
+    finish(log, "E 5 15 0:5", "B")
+    assert view(log) == "DDDDDEEEEEEEEEEE"
+    assert [name_of(each) for each, _ in log.superseded()] == ["A", "B"]
+    assert log.size() == 200
+
+
+def test_a_twin_is_read_only_in_the_epochs_in_which_its_ancestor_was() -> None:
+    log = log_of("start A 0 9 0:0,1:5 txn", "update A 1", "start B 5 9 1:5 txn", "update B 1")
+    assert (view(log, 0), view(log, 1)) == ("AAAAA...........", ".....BBBBB......")
+    finish(log, "D 0 9 0:0,1:5", "A")
+    assert (view(log, 0), view(log, 1)) == ("DDDDD...........", ".....BBBBB......")
+
+
+def test_of_two_twins_the_second_is_never_read() -> None:
+    log = overlapping()
+    finish(log, "D 0 9 0:0", "A")
+    finish(log, "E 0 9 0:0", "A")
+    assert view(log) == "DDDDDBBBBBBBBBBB"
+
+
+def test_a_late_copy_does_not_bring_erased_records_back() -> None:
+    """Without erasure a late copy is read, as in Apache Kafka."""
+    for is_erased, read in ((False, "CCCCCCCCCC......"), (True, "DDDDDDDDDD......")):
+        log = log_of("start A 0 9 0:0 txn", "update A 1", "start C 0 9 0:0 txn")
+        if is_erased:
+            finish(log, "D 0 9 0:0", "A", cleaned_end_offset=0)
+        log.replay(change_of(["update", "C", "1"]))
+        assert view(log) == read
+    assert "C" in [name_of(each) for each, _ in log.superseded()]
+
+
 def test_ancestors_go_by_their_own_records() -> None:
     log = three_segments()
     finish(log, "D 0 9 0:0,1:7", "AB")

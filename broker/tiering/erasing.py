@@ -1,0 +1,365 @@
+"""Carries out erase orders in remote storage (decision 36): the leader of a partition rewrites the remote segments.
+
+    a segment that is read, and was not searched for the order
+      ──▶ downloaded, checksum compared ──▶ a process searches it, and rewrites it (`storage/erasure/erasing.py`)
+            holds no record of the order  ──▶ COPY_SEGMENT_FINISHED again, with the erased end offset past the order
+            holds one ──▶ COPY_SEGMENT_STARTED ──▶ objects ──▶ receipt entry ──▶ COPY_SEGMENT_FINISHED replaces it
+    a segment that was replaced, or whose copy or deletion is unfinished
+      ──▶ deleted at once, without the grace time for readers; a pin holds it
+
+The erased end offset in the lineage of each segment is the only state, and every replica reads it: an order is
+forgotten when no remote segment with offsets of the order is behind it, and the order's own segment is copied. A
+leader that is elected meanwhile goes on with what is left. Each step looks again whether this broker leads in the same
+leader epoch.
+
+DIVERGES: Apache Kafka rewrites no remote segment. Its records are used as they are: a reader of Apache Kafka puts the
+new segment in the place of the one that begins at the same offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moldau.broker.metadata.cluster_view import DynamicConfig
+from moldau.broker.replicas.log_rewriting import Throttle
+from moldau.broker.replicas.replicas import Replicas
+from moldau.broker.runtime.environment import Environment
+from moldau.broker.tiering.cleaning import ReplacementWriter
+from moldau.broker.tiering.copying import PartitionBackoff, SegmentCopier
+from moldau.broker.tiering.opening import OpenStorage
+from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, RemoteLogMetadataReader
+from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.protocol.erase_orders import Run, runs_of
+from moldau.protocol.primitives import MalformedMessage
+from moldau.replication.partition import Partition
+from moldau.storage.checkpoints.partition_metadata import uuid_text
+from moldau.storage.compaction.remote_cleaning import GroupCleaned
+from moldau.storage.compaction.request import BytesMoved, LogChanged
+from moldau.storage.files.log_paths import CLEANED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
+from moldau.storage.files.port import write_atomically
+from moldau.storage.log.log_start import try_roll
+from moldau.storage.log.pending_orders import order_at
+from moldau.storage.log.segment_swap import SegmentSize
+from moldau.storage.segment.transaction_index import ENTRY, VERSION
+from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
+from moldau.storage.tiered.metadata.cleaning_groups import replacing_lineage
+from moldau.storage.tiered.metadata.lineage import erased_end_offset, read_lineage
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
+from moldau.storage.tiered.port import RemoteStorageError
+from moldau.storage.tiered.segment_copy import NO_LINEAGE
+from moldau.storage.tiered.segment_download import download_segment
+
+if TYPE_CHECKING:
+    from moldau.protocol.erase_orders import EraseOrder
+    from moldau.storage.erasure.erasing import EraseRequest, SegmentErased
+    from moldau.storage.erasure.receipts import OrderReceipt
+
+log = logging.getLogger("moldau.eraser")
+
+ID_SIZE: Final = 16
+SEGMENTS_AT_ONCE: Final = 200
+"""The segments that are examined before other callbacks of the event loop run."""
+
+
+class Seen(NamedTuple):
+    """What a look depended on that found nothing to do here."""
+
+    metadata_offset: int
+    copied_end_offset: int
+    orders: tuple[int, ...]
+    leader_epoch: int | None
+    """None if this broker did not lead."""
+
+
+class RemoteEraser:
+    """Carries out the orders of one partition at a time. `LogEraser` calls it on the event loop."""
+
+    def __init__(
+        self,
+        settings: DynamicConfig,
+        environment: Environment,
+        replicas: Replicas,
+        opened: OpenStorage,
+        reader: RemoteLogMetadataReader,
+        indexes: RemoteIndexCache,
+        copier: SegmentCopier,
+        replacements: ReplacementWriter,
+    ) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._replicas = replicas
+        self._opened = opened
+        self._reader = reader
+        self._indexes = indexes
+        self._copier = copier
+        self._replacements = replacements
+        self._backoff = PartitionBackoff(settings, environment)
+        self._seen: dict[Partition, Seen] = {}
+        self.segments_erased = 0
+        """The number of remote segments that were rewritten without records, since the start."""
+
+    async def go_on(self, partition: Partition) -> None:
+        """Go on with the orders of a partition that its log has carried out, as far as possible now. An error is
+        logged, and the partition waits.
+        """
+        if self._backoff.is_waiting(partition):
+            return
+        try:
+            if await self._go_on(partition):
+                self._backoff.succeeded(partition)
+            else:
+                self._backoff.failed(partition)
+        except LogChanged:
+            pass  # Another broker leads, or the log was truncated: the next call looks again.
+        except (RemoteStorageError, MetadataNotWritten, MalformedMessage, OSError) as error:
+            self._backoff.failed(partition)
+            log.error(
+                "an erase order of %s-%d was not carried out in remote storage, and is tried again: %s",
+                partition.topic,
+                partition.index,
+                error,
+            )
+
+    async def _go_on(self, partition: Partition) -> bool:
+        """Returns False if pins hold all that is left."""
+        self._seen = {each: seen for each, seen in self._seen.items() if each in self._replicas}
+        its_log, orders = partition.log, partition.log.erase_orders
+        followed = self._reader.get(remote_partition(partition)) if is_tiered(partition) else None
+        if not is_tiered(partition):
+            for offset in tuple(orders.tiered):
+                self._forget(partition, offset)
+            return True
+        if followed is None or not followed.is_complete or not self._opened.is_checked:
+            return True
+        copied_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
+        leader_epoch = partition.leader_epoch if partition.is_leader else None
+        seen = Seen(followed.next_offset, copied_end_offset, tuple(orders.tiered), leader_epoch)
+        if self._seen.get(partition) == seen:
+            return True
+        for offset in tuple(orders.tiered):
+            order = order_at(its_log.segments, offset)
+            left = [] if order is None else await self._left(followed, offset, runs_of(order))
+            if offset not in orders.tiered:
+                raise LogChanged(its_log.directory)
+            if order is not None and left:
+                orders.searched.discard(offset)
+                if leader_epoch is None:
+                    break
+                return await self._erase(partition, followed, leader_epoch, offset, order, left)
+            if followed.next_offset != seen.metadata_offset:
+                return True  # The next call looks again.
+            if order is not None and leader_epoch is not None:
+                await self._done(partition, offset, order)
+            orders.searched.add(offset)
+            if copied_end_offset > offset or order is None:
+                self._forget(partition, offset)
+        self._seen[partition] = seen
+        return True
+
+    async def _left(self, followed: FollowedRemoteLog, order_offset: int, runs: Sequence[Run]) -> list[RemoteSegment]:
+        """The segments that may have a record of the order, in any state but deleted."""
+        from moldau.storage.erasure.erasing import holds_offset
+
+        def may_hold(segment: RemoteSegment) -> bool:
+            is_behind = erased_end_offset(segment.custom_metadata) <= order_offset
+            return is_behind and holds_offset(runs, segment.start_offset, segment.last_offset + 1)
+
+        remote_log, last_offset = followed.remote_log, runs[-1].last
+        others = [segment for segment, _ in remote_log.superseded()]
+        others += remote_log.unfinished() + remote_log.in_deletion()
+        found = {each.segment_id: each for each in filter(may_hold, others)}
+        for epoch in sorted(each.epoch for each in remote_log.epoch_starts()):
+            offset = runs[0].first
+            while offset <= last_offset:
+                segments = remote_log.read_from(epoch, offset, SEGMENTS_AT_ONCE)
+                found |= {each.segment_id: each for each in filter(may_hold, segments)}
+                if len(segments) < SEGMENTS_AT_ONCE:
+                    break
+                offset = max(offset, segments[-1].last_offset) + 1
+                await asyncio.sleep(0)
+        return sorted(found.values(), key=lambda each: (each.start_offset, each.segment_id))
+
+    def _check(self, partition: Partition, epoch: int) -> None:
+        """Check that this broker leads and that the log has not failed. Raises `LogChanged` otherwise."""
+        leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
+        if not leads or not is_tiered(partition) or partition.log.failure is not None:
+            raise LogChanged(partition.log.directory)
+
+    def _forget(self, partition: Partition, offset: int) -> None:
+        partition.log.erase_orders.carried_out(offset)
+        partition.log.directory_is_dirty = True  # The next flush writes the checkpoint of orders.
+
+    async def _receipt(self, partition: Partition, offset: int, order: EraseOrder) -> OrderReceipt:
+        from moldau.storage.erasure.receipts import TierReceipt, receipt_of
+
+        fs, directory = self._environment.fs, partition.log.directory
+        receipt = await self._environment.offload(partial(receipt_of, fs, directory, order, offset))
+        receipt.tier = receipt.tier or TierReceipt()
+        return receipt
+
+    async def _write(self, partition: Partition, receipt: OrderReceipt) -> None:
+        from moldau.storage.erasure.receipts import write_receipt
+
+        fs, directory = self._environment.fs, partition.log.directory
+        await self._environment.offload(partial(write_receipt, fs, directory, receipt))
+
+    async def _done(self, partition: Partition, offset: int, order: EraseOrder) -> None:
+        """No remote segment has a record of the order any more: enter it, and roll, so that the order is copied."""
+        receipt = await self._receipt(partition, offset, order)
+        assert receipt.tier is not None
+        if receipt.tier.done_ms is None:
+            receipt.tier.done_ms, receipt.tier.pinned = self._environment.wall_ms(), []
+            await self._write(partition, receipt)
+            log.info(
+                "erase order %s of %s is carried out in remote storage of %s-%d: %d segments were rewritten here",
+                receipt.order_id,
+                order.principal,
+                partition.topic,
+                partition.index,
+                len(receipt.tier.objects),
+            )
+        if partition.is_leader and partition.log.active.base_offset <= offset:
+            try_roll(partition.log, self._environment.wall_ms())
+
+    async def _erase(
+        self,
+        partition: Partition,
+        followed: FollowedRemoteLog,
+        epoch: int,
+        offset: int,
+        order: EraseOrder,
+        left: Sequence[RemoteSegment],
+    ) -> bool:
+        """Deal with each of the segments that are left. Returns False if pins hold all of them."""
+        receipt = await self._receipt(partition, offset, order)
+        tier = receipt.tier
+        assert tier is not None
+        pinned: list[str] = []
+        for segment in left:
+            self._check(partition, epoch)
+            if segment.segment_id in followed.under_way or followed.is_being_removed:
+                continue
+            is_remain = segment.state is SegmentState.COPY_SEGMENT_STARTED
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED and not _is_replaced(followed, segment):
+                await self._rewrite(partition, followed, epoch, segment, receipt, runs_of(order))
+                if not _is_replaced(followed, segment):
+                    continue
+            if not await self._copier.remove(followed, segment, is_remain=is_remain):
+                pinned.append(uuid_text(segment.segment_id))
+        if pinned != tier.pinned:
+            tier.pinned = pinned
+            await self._write(partition, receipt)
+        return len(pinned) < len(left)
+
+    async def _rewrite(
+        self,
+        partition: Partition,
+        followed: FollowedRemoteLog,
+        epoch: int,
+        segment: RemoteSegment,
+        receipt: OrderReceipt,
+        runs: tuple[Run, ...],
+    ) -> None:
+        """Search one segment, and replace it if it has a record of the order."""
+        from moldau.storage.erasure.erasing import SegmentErased, erase
+        from moldau.storage.erasure.receipts import note_object
+
+        environment, check = self._environment, partial(self._check, partition, epoch)
+        name = f"erasing-{uuid_text(partition.topic_id)}-{partition.index}"
+        directory = f"{self._settings.config.log_dirs[0]}/{CACHE_DIRECTORY}/{name}"
+        known = read_lineage(segment.custom_metadata) or NO_LINEAGE
+        erased: SegmentErased | None = None
+        try:
+            await environment.offload(partial(self._empty, directory))
+            await self._download(followed, segment, directory)
+            check()
+            request = _request(partition, segment, runs, directory, self._settings)
+            throttle = Throttle(environment.monotonic_ms)
+            with contextlib.closing(environment.in_process(partial(erase, request=request))) as work:
+                while (event := await work.next_event()) is not None:
+                    check()
+                    if isinstance(event, SegmentErased):
+                        erased = event
+                    elif isinstance(event, BytesMoved):
+                        rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
+                        await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+            check()
+            if erased is None:
+                lineage = known._replace(erased_end_offset=receipt.offset + 1)
+                await self._replacements.keep(followed, segment.segment_id, lineage)
+                return
+            assert receipt.tier is not None
+            new_id = environment.entropy(ID_SIZE)
+            note_object(receipt.tier, segment, new_id, erased)
+            await self._write(partition, receipt)
+            lineage = replacing_lineage([segment], known.cleaned_end_offset, receipt.offset + 1)
+            await self._replacements.replace(followed, [segment], _rewritten(erased), new_id, lineage, check)
+            self.segments_erased += 1
+        finally:
+            await environment.offload(partial(self._remove, directory))
+
+    async def _download(self, followed: FollowedRemoteLog, segment: RemoteSegment, directory: str) -> None:
+        """Write the records and the aborted transactions of a segment as those of a local one."""
+        opened, environment, fs = self._opened, self._environment, self._environment.fs
+        path = f"{directory}/{offset_name(segment.start_offset, LOG_SUFFIX)}"
+        await download_segment(opened.storage, opened.cluster_id, followed.key, segment, fs, path, environment.offload)
+        if segment.has_transaction_index:
+            indexes = await self._indexes.open(
+                opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
+            )
+            try:
+                entries = [ENTRY.pack(VERSION, *each) for each in indexes.transaction_index.entries()]
+            finally:
+                await self._indexes.give_back(indexes)
+            path = f"{directory}/{offset_name(segment.start_offset, TRANSACTION_INDEX_SUFFIX)}"
+            await environment.offload(partial(write_atomically, fs, path, b"".join(entries)))
+
+    def _empty(self, directory: str) -> None:
+        self._remove(directory)
+        self._environment.fs.make_directories(directory)
+
+    def _remove(self, directory: str) -> None:
+        if self._environment.fs.exists(directory):
+            self._environment.fs.remove_tree(directory)
+
+
+def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+    return any(each.segment_id == segment.segment_id for each, _ in followed.remote_log.superseded())
+
+
+def _request(
+    partition: Partition, segment: RemoteSegment, runs: tuple[Run, ...], directory: str, settings: DynamicConfig
+) -> EraseRequest:
+    """The request for a remote segment, whose files are in a directory of their own."""
+    from moldau.storage.erasure.erasing import EraseRequest, SegmentToErase
+
+    config = partition.log.config
+    return EraseRequest(
+        directory=directory,
+        truncation_count=0,
+        segments=(SegmentToErase(SegmentSize(segment.start_offset, segment.size), segment.last_offset + 1, None),),
+        runs=runs,
+        index_interval_bytes=config.index_interval_bytes,
+        expanded_bytes_max=config.expanded_bytes_max,
+        expanded_record_bytes_max=config.expanded_record_bytes_max,
+        compression_type=config.compression_type,
+        compression_level=config.compression_level,
+        io_buffer_size=settings.config.integer("log.cleaner.io.buffer.size"),
+    )
+
+
+def _rewritten(erased: SegmentErased) -> GroupCleaned:
+    cleaned = erased.cleaned
+    return GroupCleaned(
+        number=0,
+        cleaned_end_offset=0,
+        size=cleaned.size,
+        max_timestamp_ms=erased.max_timestamp,
+        is_unchanged=False,
+        paths={suffix: cleaned.path(suffix) + CLEANED_SUFFIX for suffix in cleaned.suffixes},
+    )

@@ -1,0 +1,53 @@
+"""The segments that a cleaned or erased one replaces, as they are read when its copy ends (decisions 14 and 36)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moldau.storage.tiered.metadata.epoch_segments import EpochSegments
+from moldau.storage.tiered.metadata.lineage import Lineage, ancestor_digest
+from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
+from moldau.storage.tiered.metadata.segment_table import SegmentTable
+
+
+def twin_of(
+    segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
+) -> dict[int, RemoteSegment] | None:
+    """The only ancestor of a segment, by its row, if that is read and has the same offsets and leader epochs; None
+    otherwise. Other segments may overlap both: the new one is read in the epochs in which its twin was.
+    """
+    if lineage.ancestor_count != 1:
+        return None
+    wanted = (segment.start_offset, segment.last_offset, segment.epochs)
+    for epoch, start_offset in segment.epochs:
+        for row in epochs[epoch].referenced(start_offset)[:1]:
+            found = table.get(row)
+            is_same = (found.start_offset, found.last_offset, found.epochs) == wanted
+            if is_same and ancestor_digest([found.segment_id]) == lineage.ancestor_digest:
+                return {row: found}
+    return None
+
+
+def ancestors_of(
+    segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
+) -> dict[int, RemoteSegment] | None:
+    """The ancestors of a segment, by row.
+
+    None if the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
+    meanwhile. The new segment must then never be read.
+    """
+    ancestors: dict[int, RemoteSegment] = {}
+    for slot, (epoch, start_offset) in enumerate(segment.epochs):
+        last_offset = segment.last_offset_in(slot)
+        for row in epochs[epoch].referenced(start_offset):
+            if table.offsets(row)[0] > last_offset:
+                break
+            if table.last_offset_in(row, epoch) >= start_offset:
+                ancestors[row] = table.get(row)
+    is_whole = all(
+        segment.start_offset <= ancestor.start_offset and ancestor.last_offset <= segment.last_offset
+        for ancestor in ancestors.values()
+    )
+    digest = ancestor_digest([ancestor.segment_id for ancestor in ancestors.values()])
+    named = (lineage.ancestor_count, lineage.ancestor_digest)
+    return ancestors if is_whole and named == (len(ancestors), digest) else None
