@@ -28,10 +28,11 @@ def moldau_value(
     """The values of a binary column, decoded by the schemas that their frames name.
 
     `registry` is a URL or a directory; `returns` the columns of the result as Spark writes them (`id bigint, name
-    string`): fields are matched by name, and a field that a value lacks is null; `string` gives JSON. A null value
-    gives null. A value that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of
-    `place` (empty if the rows do not have them); with on_error="null" it becomes null. A registry that does not
-    answer fails the query in both cases.
+    string`): fields are matched by name, and a field that a value lacks is null; a record of Avro or Protobuf that
+    lacks all of them is of another type, and cannot be decoded. `string` gives JSON. A null value gives null. A value
+    that cannot be decoded fails the query with `ValueNotDecoded`, which names it by the columns of `place` (empty if
+    the rows do not have them); with on_error="null" it becomes null. A registry that does not answer fails the query
+    in both cases.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas import functions as kinds

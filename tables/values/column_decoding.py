@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from moldau.tables.refusals import Refused
@@ -33,7 +34,8 @@ def values(
     """Values that a schema registry has framed, decoded by the schemas that their frames name: Avro, Protobuf, JSON.
 
     `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is a struct,
-    whose fields are matched by name; None gives JSON. A null value gives null. A value that cannot be decoded raises
+    whose fields are matched by name; a record of Avro or Protobuf that has none of them is of another type, and cannot
+    be decoded; None gives JSON. A null value gives null. A value that cannot be decoded raises
     `ValueNotDecoded`, which names its topic, partition and offset if the rows have them; with on_error="null" it
     becomes null. A registry that does not answer is `RegistryNotReached` in both cases, and a library that is not
     installed `Refused`: no value is known to be wrong then.
@@ -144,11 +146,16 @@ class ColumnDecoding:
 
     def _decoder(self) -> Callable[[bytes], object]:
         """What decodes a value, into JSON or into what the type of the result holds."""
+        import pyarrow as pa
+
         from moldau.tables.values.decoders import FramedValues, as_text, plain_json
         from moldau.tables.values.shapes import shape_of
 
-        decode = plain_json if self._source is None else FramedValues(self._source).decode
         form = as_text if self._gives_json() else shape_of(self._type, selects=not self._is_strict)
+        decode: Callable[[bytes], object] = plain_json
+        if self._source is not None:
+            fields = self._type if pa.types.is_struct(self._type) else ()
+            decode = partial(FramedValues(self._source).decode, wanted=frozenset(each.name for each in fields))
         return lambda value: form(decode(value))
 
     def _fitting(self, value: object, row: int, places: Sequence[Any], misfits: list[int]) -> object:

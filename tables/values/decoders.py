@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite, isnan
@@ -20,6 +20,8 @@ Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
 SCHEMAS_MAX: Final = 500
 """The most schemas that are kept; beyond, all are fetched again."""
+NAMED_MAX: Final = 10
+"""The most fields that an error names."""
 NOT_HELD: Final = (TypeError, ValueError, OverflowError)
 """What `pa.array` raises, besides the exceptions of Arrow, for a decoded value that its type does not hold."""
 
@@ -39,10 +41,18 @@ class FramedValues:
         self._decoders: dict[int, Decoder | str] = {}
         """The decoders by the id of the schema, or why there is none."""
 
-    def decode(self, value: bytes) -> object:
-        """Decode one framed value. Raises as `decoder` and `decoded`."""
+    def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
+        """Decode one framed value. A record of Avro or Protobuf without any of the `wanted` fields is of another type:
+        its frame names another schema, or another message of one. Raises `ValueNotDecoded` for it, and as `decoder` and
+        `decoded`.
+        """
         schema_id, payload = unframed(value)
-        return decoded(self.decoder(schema_id), payload, schema_id)
+        decoder = self.decoder(schema_id)
+        found = decoded(decoder, payload, schema_id)
+        if wanted and decoder.schema.kind != "JSON" and isinstance(found, dict) and wanted.isdisjoint(found):
+            fields = f" but {', '.join(sorted(found)[:NAMED_MAX])}" if found else ""
+            raise ValueNotDecoded(f"the value is of another type: it has no field of the result{fields}")
+        return found
 
     def decoder(self, schema_id: int) -> Decoder:
         """The decoder of a schema. Raises `ValueNotDecoded`, `RegistryNotReached`, and as `decoder_of`."""

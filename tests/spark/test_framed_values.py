@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.spark_jobs.failures import reason_of
 from moldau.spark_jobs.values.moldau_value import moldau_value
+from tests.support.protobuf_messages import FRAMED, frame, put_schema
 from tests.support.segments import write_checkpoints, write_partition
 
 
@@ -32,3 +34,19 @@ def test_values_become_columns(spark: SparkSession, tmp_path: Path) -> None:
     assert reason_of(problem.value).startswith("topic t, partition 0, offset 20: the value is not framed")
     lenient = rows.select(moldau_value(registry=str(tmp_path), on_error="null", place=()))
     assert lenient.where("value IS NULL").count() == 1
+
+
+def test_the_frame_chooses_the_message_of_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    put_schema(tmp_path)
+    records = [Record(b"k", frame(value), 1) for value, _ in FRAMED.values()]
+    write_partition(tmp_path, [build_batch(records, partition_leader_epoch=0)])
+    write_checkpoints(tmp_path, {("t", 0): len(records)})
+    rows = spark.read.format("moldau").option("subscribe", "t").load(str(tmp_path))
+    decoded = rows.select("offset", moldau_value(registry=str(tmp_path))).orderBy("offset").collect()
+    assert [json.loads(row.value) for row in decoded] == [expected for _, expected in FRAMED.values()]
+    with pytest.raises(PySparkException) as problem:
+        rows.select(moldau_value(registry=str(tmp_path), returns="id bigint, more int")).collect()
+    assert reason_of(problem.value).startswith("topic t, partition 0, offset 2: the value is of another type")
+    typed = moldau_value(registry=str(tmp_path), returns="id bigint, more int", on_error="null")
+    found = rows.select("offset", typed).orderBy("offset").collect()
+    assert [row.value and (row.value.id, row.value.more) for row in found] == [(5, None), (5, None), None, None, None]

@@ -16,6 +16,7 @@ from moldau.broker.console.decoding.schemas import PAUSE_MS, Schemas
 from moldau.broker.console.decoding.selection import Piece, ShownRecord, Wanted, select
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.values.masks import Masks, mask_rule
+from tests.support.protobuf_messages import FRAMED, ID, NO_MESSAGE, frame, put_schema
 
 ORDER = {
     "type": "record",
@@ -103,3 +104,19 @@ def test_a_registry_that_has_no_schema_is_asked_again_only_after_a_while() -> No
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_the_frame_chooses_the_message_that_is_shown(tmp_path: Path, name: str) -> None:
+    put_schema(tmp_path)
+    value, expected = FRAMED[name]
+    (shown,) = selected(Schemas(str(tmp_path), lambda: 0), [frame(value)])
+    assert json.loads(shown.value.text or "") == expected
+    assert (shown.value.form, shown.notes) == ("json", f"value: schema {ID}")
+
+
+@pytest.mark.parametrize("path", NO_MESSAGE)
+def test_a_frame_that_names_no_message_is_shown_as_bytes_with_a_note(tmp_path: Path, path: bytes) -> None:
+    put_schema(tmp_path)
+    (shown,) = selected(Schemas(str(tmp_path), lambda: 0), [frame(path)])
+    assert shown.value.form != "json" and "the schema has no message at [" in shown.notes

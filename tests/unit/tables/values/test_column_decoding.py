@@ -12,6 +12,7 @@ import pytest
 import moldau
 from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import ValueNotDecoded
+from tests.support.protobuf_messages import FRAMED, NO_MESSAGE, frame, put_schema
 
 STRUCT = pa.struct([("id", pa.int64()), ("name", pa.string())])
 
@@ -63,3 +64,27 @@ def test_what_cannot_be_decoded_at_all_is_refused(registry: str) -> None:
         moldau.values(rows(), registry=registry, column="payload")
     with pytest.raises(Refused, match="on_error: skip is none of fail, null and keep"):
         moldau.values(rows(), registry=registry, on_error="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_the_frame_chooses_the_message_of_a_column(tmp_path: Path, name: str) -> None:
+    put_schema(tmp_path)
+    value, expected = FRAMED[name]
+    assert moldau.values(rows(frame(value)), registry=str(tmp_path)).to_pylist() == [json.dumps(expected)]
+    (field,) = expected
+    kind = pa.struct([(field, pa.scalar(expected[field]).type), ("other", pa.string())])
+    decoded = moldau.values(rows(frame(value)), registry=str(tmp_path), returns=kind)
+    assert decoded.to_pylist() == [{**expected, "other": None}]
+    if field != "id":
+        given = rows(frame(FRAMED["the first"][0]), frame(value))
+        with pytest.raises(ValueNotDecoded, match=f"offset 41: .* it has no field of the result but {field}$"):
+            moldau.values(given, registry=str(tmp_path), returns=STRUCT)
+        found = moldau.values(given, registry=str(tmp_path), returns=STRUCT, on_error="null")
+        assert found.to_pylist() == [{"id": 5, "name": None}, None]
+
+
+@pytest.mark.parametrize("path", NO_MESSAGE)
+def test_a_frame_that_names_no_message_of_the_schema(tmp_path: Path, path: bytes) -> None:
+    put_schema(tmp_path)
+    with pytest.raises(ValueNotDecoded, match="offset 40: the schema has no message at"):
+        moldau.values(rows(frame(path)), registry=str(tmp_path))
