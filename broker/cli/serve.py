@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -350,12 +351,17 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
 
 
 def first_record(address: str) -> str:
-    """A command that installs a client and produces a record to the broker with this address."""
+    """A command that installs a client and produces a record to the broker with this address. It uses the environment
+    of the node, if it has one: the Python of many systems takes no packages.
+    """
+    from shlex import quote
+
+    python = quote(sys.executable) if sys.prefix != sys.base_prefix else "python3"
     program = (
         f"from confluent_kafka import Producer; p = Producer({{'bootstrap.servers': '{address}'}});"
         f" p.produce('{TOPIC}', 'hello'); print(p.flush(), 'records left')"
     )
-    return f'pip install confluent-kafka && python3 -c "{program}"'
+    return f'{python} -m pip install confluent-kafka && {python} -c "{program}"'
 
 
 def addresses_text(addresses: dict[str, str]) -> str:

@@ -29,6 +29,7 @@ EXTRAS: Final = {
 }
 """`dev` is missing: it is for this repository's own tests, which run with it."""
 NEEDED: Final = {
+    "tiered": ("backup", ".", "--list"),
     "arrow": ("read", "--topic", "orders"),
     "sql": ("read", "--sql", "select 1"),
     "spark": ("spark", "report", "--path", "data", "--html", "report.html"),

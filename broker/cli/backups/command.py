@@ -98,11 +98,12 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
         action = list_backups
     elif arguments.verify is not None:
         action = verify
-    return run_action(action, arguments, invocation)
+    return run_action(action, arguments, invocation, writes=action is take)
 
 
-def run_action(action: Action, arguments: argparse.Namespace, invocation: Invocation) -> int:
+def run_action(action: Action, arguments: argparse.Namespace, invocation: Invocation, *, writes: bool = False) -> int:
     """Do one thing with the store that the arguments name. Returns the exit status. Raises `CommandError`."""
+    check_store(arguments.store, invocation, writes=writes)
     with failures(arguments.store):
         return asyncio.run(_run(action, arguments, invocation))
 
@@ -115,6 +116,15 @@ async def _run(action: Action, arguments: argparse.Namespace, invocation: Invoca
     finally:
         invocation.errors.erase()
         await storage.close()
+
+
+def check_store(store: str, invocation: Invocation, *, writes: bool) -> None:
+    """Check that what a store needs is there, before it is opened. Raises `CommandError`."""
+    is_url = "://" in store
+    if not (is_url or writes or Path(store).exists()):
+        raise Failure(f"{store}: no such file or directory", status=EXIT_UNKNOWN)
+    if not Path(store).is_file():
+        invocation.require(("obstore",) if is_url else ("aiofiles",), "tiered")
 
 
 def _opened(arguments: argparse.Namespace) -> RemoteStorage:

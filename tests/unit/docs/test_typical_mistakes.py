@@ -218,6 +218,8 @@ def test_names_that_need_quotes_in_a_query(
             {"pyiceberg", "pyarrow", "numpy", "sqlalchemy"},
             "pyiceberg, pyarrow, numpy and sqlalchemy are not installed: .venv/bin/pip install -e '.[iceberg]'",
         ),
+        ("backup store", {"aiofiles"}, "aiofiles is not installed: .venv/bin/pip install -e '.[tiered]'"),
+        ("backup s3://bucket/a", {"obstore"}, "obstore is not installed: .venv/bin/pip install -e '.[tiered]'"),
     ],
 )
 def test_an_extra_that_is_not_installed(
@@ -260,12 +262,14 @@ def test_a_word_of_the_command_line_that_is_misspelt(
         ("serve 9093", "9093 is not a file with settings: a port is given as --port 9093"),
         ("serve FOLDER", "FOLDER is not a file with settings: a directory for the data is given as --data FOLDER"),
         ("topic list -b PLAINTEXT://h:1", "a broker is named by host:port, without PLAINTEXT://"),
+        ("restore gone.capture --to FOLDER/data", "gone.capture: no such file or directory"),
+        ("backup FOLDER/gone --list", "FOLDER/gone: no such file or directory"),
     ],
 )
 def test_an_argument_of_another_kind(
     words: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words.replace("FOLDER", str(tmp_path)).split()) in (1, 2)
+    assert main(words.replace("FOLDER", str(tmp_path)).split()) in (1, 2, 3)
     (said,) = capsys.readouterr().err.splitlines()
     assert said.endswith(remedy.replace("FOLDER", str(tmp_path)))
 

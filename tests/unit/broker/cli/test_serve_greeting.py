@@ -6,12 +6,15 @@ import io
 import json
 import re
 import socket
+import sys
 from argparse import Namespace
 from dataclasses import fields, replace
 from pathlib import Path
 
+import pytest
+
 from moldau.broker.cli.invocation import Invocation, Terminal, load_config
-from moldau.broker.cli.serve import as_json, console_settings, greet, is_free_port, recovery_text
+from moldau.broker.cli.serve import as_json, console_settings, first_record, greet, is_free_port, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.log_directories import OpeningResult
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
@@ -47,11 +50,24 @@ def test_a_person_reads_a_few_lines_that_end_with_what_to_try() -> None:
         "/data",
         "moldau.http.listener",
         "1 partition of a node that was stopped cleanly, opened in 0.0 s; serving after 0.2 s",
-        "pip install confluent-kafka && python3 -c",
+        "-m pip install confluent-kafka && ",
         "{'bootstrap.servers': '127.0.0.1:9092'}",
         "Ctrl-C stops the node",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("base", "python"), [("/usr", "'/my shop/.venv/bin/python'"), ("/my shop/.venv", "python3")], ids=["venv", "none"]
+)
+def test_the_first_record_is_sent_from_the_environment_of_the_node(
+    base: str, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", "/my shop/.venv")
+    monkeypatch.setattr(sys, "base_prefix", base)
+    monkeypatch.setattr(sys, "executable", "/my shop/.venv/bin/python")
+    said = first_record("127.0.0.1:9092")
+    assert said.startswith(f"{python} -m pip install confluent-kafka && {python} -c ")
 
 
 def test_clients_are_shown_the_address_that_they_are_told() -> None:
