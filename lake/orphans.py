@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
-from pyarrow.fs import FileSelector, FileSystem  # type: ignore[import-untyped]
+from pyarrow.fs import FileInfo, FileSelector, FileSystem  # type: ignore[import-untyped]
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
@@ -55,6 +55,18 @@ def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
     return [path for _, path in orphans]
 
 
+def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
+    """The Parquet files below a table that no snapshot has, those of other programs too; none if its files cannot be
+    listed. A writer that is at work may be about to commit some. Raises OSError.
+    """
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        return []
+    needed = {_path(io, each) for each in referenced(table)}
+    found = _files_below(table, io, "write.data.path", "data")
+    return [(fs, each.path) for fs, each in found if each.extension == "parquet" and each.path not in needed]
+
+
 def has_attempts(table: Table) -> bool:
     """Whether attempts have written files below the location of a table. Raises OSError."""
     io = table.io
@@ -78,19 +90,23 @@ def referenced(table: Table) -> Iterator[str]:
 
 def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
     """The files below the table that an attempt of this program, or a commit that is past, has written."""
-    properties, location = table.metadata.properties, table.location()
     version = _version(table.metadata_location) if owns_metadata else -1
     for setting, folder in (("write.data.path", "data"), ("write.metadata.path", "metadata")):
-        scheme, netloc, path = io.parse_location(properties.get(setting, f"{location}/{folder}"))
-        fs = io.fs_by_scheme(scheme, netloc)
-        for each in fs.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
-            if not each.is_file:
-                continue
+        for fs, each in _files_below(table, io, setting, folder):
             written = METADATA_NAME.fullmatch(each.base_name)
             if ATTEMPT_NAME.search(each.base_name) or (
                 owns_metadata and written is not None and int(written[1]) <= version
             ):
                 yield fs, each.path
+
+
+def _files_below(table: Table, io: PyArrowFileIO, setting: str, folder: str) -> Iterator[tuple[FileSystem, FileInfo]]:
+    """The files in a folder of a table, which a property of the table may place elsewhere."""
+    scheme, netloc, path = io.parse_location(table.metadata.properties.get(setting, f"{table.location()}/{folder}"))
+    fs = io.fs_by_scheme(scheme, netloc)
+    for each in fs.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+        if each.is_file:
+            yield fs, each
 
 
 def _version(location: str) -> int:

@@ -103,7 +103,7 @@ def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
     return lines
 
 
-def add_catalog_arguments(parser: argparse.ArgumentParser, *, is_required: bool = False) -> None:
+def add_catalog_arguments(parser: argparse._ActionsContainer, *, is_required: bool = False) -> None:
     """Declare the options that name a catalog of Iceberg."""
     where = parser.add_mutually_exclusive_group(required=is_required)
     where.add_argument("--warehouse", metavar="DIR", help="a directory for the catalog and its tables")

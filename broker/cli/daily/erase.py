@@ -7,6 +7,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.options import EXIT_STATUSES, add_connection, add_dry_run, add_filters
 from moldau.broker.cli.invocation import Invocation
+from moldau.broker.cli.lake import add_catalog_arguments
 
 DESCRIPTION: Final = "Erase the records that pass the filters from every replica of a topic; offsets stay."
 EPILOG: Final = f"""\
@@ -15,13 +16,16 @@ examples:
   moldau erase orders --key ada --execute --receipt ada.json
   moldau erase orders --where customer.id=7 --from 2026-01-01 --execute
   moldau erase --verify ada.json --key ada
+  moldau erase orders --key ada --execute --tables orders --warehouse warehouse
   moldau erase --verify ada.json --storage s3://bucket/prefix
 
 Without --execute the records are only counted. The brokers need moldau.erase.enable=true, and the user DELETE and WRITE
 on the topic and ALTER on the cluster. A receipt names each replica and segment, and each object in remote storage; some
 replica that is away is told, and erases when it is back: --verify checks it then.
 
-It does not reach: copies that consumers, mirrors and other topics have, backups, pinned snapshots, Iceberg tables.
+With --tables a running 'moldau follow-table' of these tables ends, and can be started again at once.
+
+It does not reach: copies that consumers, mirrors and other topics have, backups, pinned snapshots, other tables.
 {EXIT_STATUSES}"""
 ACTIONS: Final = {"erase": "erasure.erasing:erase", "verify": "erasure.verifying:verify"}
 
@@ -36,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     receipt.add_argument("--receipt", metavar="FILE", help="write it to this file (default: erase-TOPIC-TIME.json)")
     receipt.add_argument("--sign-key", metavar="FILE", help="an Ed25519 key (PEM) that signs the receipt, or checks it")
     receipt.add_argument("--verify", metavar="RECEIPT", help="read every replica again, and tell what is left")
+    tables = parser.add_argument_group("tables that follow the topic (docs/lake.md)")
+    tables.add_argument(
+        "--tables", metavar="TABLE[,...]", help="erase there too: NAMESPACE.NAME, or a topic for its own"
+    )
+    add_catalog_arguments(tables)
     storage = parser.add_argument_group("remote storage, with --verify")
     storage.add_argument("--storage", metavar="URL", help="read each object of the topic there too, also replaced ones")
     storage.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")

@@ -7,11 +7,12 @@ import secrets
 import time
 import uuid
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from moldau.broker.cli.daily.client import Client, Partition
 from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, tier_of, written
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
+from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, refused, wrong
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
@@ -33,8 +34,9 @@ NOT_REACHED: Final = (
     "copies that consumers have made",
     "mirrors, dead-letter topics and topics that were derived from this one",
     "backups, snapshots that are pinned, and files that were copied",
-    "Iceberg and Delta tables that follow the topic",
 )
+TABLES: Final = "Iceberg and Delta tables that follow the topic"
+OTHER_TABLES: Final = "Delta tables, and other Iceberg tables, that follow the topic"
 
 
 def erase(session: Session) -> int:
@@ -44,8 +46,10 @@ def erase(session: Session) -> int:
         wrong("give a topic, or --verify RECEIPT")
     if given.storage is not None:
         wrong("--storage goes with --verify: the brokers know where the remote segments are")
+    check_arguments(given)
     passes = filter_from(session)
     keys = list(named_partitions(client, [given.topic]))
+    tables = FollowingTables(session, keys[0][0])
     found: dict[Partition, list[Run]] = {}
     for key, (start, end) in bounds(client, keys).items():
         session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")
@@ -60,14 +64,16 @@ def erase(session: Session) -> int:
         if total:
             session.output.say(f"{plural(total, 'record')} would be erased from every replica; --execute erases")
         return 0
-    return Erasure(session, keys[0][0]).run({key: runs for key, runs in found.items() if runs}, total)
+    return Erasure(session, keys[0][0], tables).run({key: runs for key, runs in found.items() if runs}, total)
 
 
 class Erasure:
     """One erasure of records of a topic."""
 
-    def __init__(self, session: Session, topic: str) -> None:
+    def __init__(self, session: Session, topic: str, tables: FollowingTables) -> None:
         self._session = session
+        self._tables = tables
+        self._not_reached = [*NOT_REACHED, OTHER_TABLES if session.arguments.tables else TABLES]
         self._client: Client = session.client
         self._topic = topic
         self._salt = secrets.token_bytes(SALT_SIZE)
@@ -80,7 +86,8 @@ class Erasure:
             for first in range(0, len(runs), RUNS_OF_ORDER)
         ]
         states = self._wait(sent)
-        path = self._write(sent, states)
+        erased = self._tables.erase((each.partition, each.runs) for each in sent)
+        path = self._write(sent, states, erased)
         late = sorted({each.node_id for each in states if not each.is_done})
         tiers = [told for order in sent if (told := tier_of(order.order_id, states))]
         behind = sorted({told["state"] for told in tiers} - {"erased"})
@@ -95,9 +102,10 @@ class Erasure:
         if behind:
             why = "pins of readers hold replaced objects" if "pinned" in behind else "the leader has not finished"
             self._session.note(f"remote storage may still have records: {why}; the receipt names them", "yellow")
-        self._session.note(f"not reached: {'; '.join(NOT_REACHED)}")
+        self._session.note(f"not reached: {'; '.join(self._not_reached)}")
+        is_left = late or behind or any(each["state"] != "erased" for each in erased)
         self._session.output.object({"topic": self._topic, "records": total, "receipt": path, "late": late})
-        return EXIT_FAILED if late or behind else 0
+        return EXIT_FAILED if is_left else 0
 
     def _send(self, key: Partition, runs: list[Run]) -> OrderSent:
         """Send one order. An attempt whose answer is lost is repeated with the same id: carried out twice, it finds
@@ -144,7 +152,7 @@ class Erasure:
                 return states
             time.sleep(POLL_S)
 
-    def _write(self, sent: list[OrderSent], states: list[ReplicaState]) -> str:
+    def _write(self, sent: list[OrderSent], states: list[ReplicaState], tables: list[dict[str, Any]]) -> str:
         given = self._session.arguments
         done = [each for each in states if each.receipt is not None]
         receipt: dict[str, object] = {
@@ -156,7 +164,8 @@ class Erasure:
             "predicate_sha256": self._hash.hex(),
             "predicate_salt": self._salt.hex(),
             "orders": [each.stated(states) for each in sent],
-            "not_reached": list(NOT_REACHED),
+            "tables": tables,
+            "not_reached": self._not_reached,
         }
         path = given.receipt or f"erase-{self._topic}-{self._session.now_ms()}.json"
         written(path, json.dumps(signed(receipt, given.sign_key), indent=1))

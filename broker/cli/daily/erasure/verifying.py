@@ -11,6 +11,7 @@ from typing import Any, Final
 from moldau.broker.cli.daily.client import Partition
 from moldau.broker.cli.daily.erasure.receipts import check_signature, read_receipt
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, has_filter, predicate_hash, records_at
+from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
 from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, wrong
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.invocation import CommandError
@@ -28,6 +29,7 @@ def verify(session: Session) -> int:
     counted apart. Without them the offsets of the receipt are read.
     """
     given, client = session.arguments, session.client
+    check_arguments(given)
     receipt = read_receipt(given.verify)
     if given.sign_key is not None:
         check_signature(receipt, given.sign_key)
@@ -57,13 +59,17 @@ def verify(session: Session) -> int:
                 rows.append({"partition": key[1], "broker": node_id, "state": "not read"})
         if given.storage is not None:
             rows.append(_row_of_storage(session, key, orders, passes))
+    tables = FollowingTables(session, topic).checked((each["partition"], each["runs"]) for each in receipt["orders"])
+    rows += tables
     session.output.rows(rows, COLUMNS)
-    stored = sum(each["broker"] == "storage" for each in rows)
+    stored = len(tables) + sum(each["broker"] == "storage" for each in rows)
     left = sum(int(str(each.get("records_left", 0))) for each in rows)
     unread = sum(each["state"] == "not read" for each in rows)
     session.output.say(
         f"{plural(left, 'record')} of the receipt found; {plural(len(rows) - unread - stored, 'replica')} read,"
-        f" {unread} not read" + (", and remote storage" if given.storage is not None else "")
+        f" {unread} not read"
+        + (", and remote storage" if given.storage is not None else "")
+        + (f", and {plural(len(tables), 'table')}" if tables else "")
     )
     return EXIT_FAILED if left or unread else 0
 

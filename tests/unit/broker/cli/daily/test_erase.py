@@ -71,6 +71,7 @@ def test_mistakes(kafka: Namespace, tmp_path: Path) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     assert "give a topic" in run("erase").failure
     assert "give --key" in run("erase", "orders").failure
+    assert "--tables needs --warehouse" in run("erase", "orders", "--key", "a", "--tables", "t").failure
     assert "goes with --verify" in run("erase", "orders", "--key", "a", "--storage", "/tmp").failure
     assert run("erase", "no-such-topic", "--key", "a").status == 3
     assert "cannot be read" in run("erase", "--verify", str(tmp_path / "missing")).failure

@@ -1,0 +1,115 @@
+"""The Iceberg tables of `moldau erase --tables`: opened before an order is sent, erased after it, and read again."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from moldau.broker.cli.daily.failures import wrong
+from moldau.broker.cli.invocation import CommandError
+from moldau.broker.cli.lake import NEEDED, catalog_failures_reported, properties_of
+from moldau.broker.cli.read import failures_reported
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from moldau.broker.cli.daily.session import Session
+    from moldau.lake.erasing import ErasedOffsets
+
+
+def check_arguments(given: Namespace) -> None:
+    """Raise `WrongArguments` if the tables cannot be found."""
+    if given.tables and given.warehouse is None and given.catalog is None:
+        wrong("--tables needs --warehouse DIR or --catalog NAME")
+
+
+class FollowingTables:
+    """The tables that a user names."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        """Open them. Raises `CommandError`, also if one of them does not follow the topic."""
+        given = session.arguments
+        self._session, self._topic = session, topic
+        self._tables: dict[str, tuple[Catalog, Table]] = {}
+        if not given.tables:
+            return
+        session.invocation.require(NEEDED, "iceberg")
+        from moldau.lake.erasing import check_follows
+        from moldau.lake.opening import loaded, opened_catalog
+
+        with failures_reported(), catalog_failures_reported():
+            catalog = opened_catalog(given.warehouse, given.catalog, properties_of(given))
+            for name in filter(None, given.tables.split(",")):
+                table = loaded(catalog, name)
+                check_follows(table, topic, session.client.cluster_id)
+                self._tables[".".join(table.name())] = catalog, table
+
+    def erase(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, Any]]:
+        """Erase the rows of (partition, runs of offsets). Returns the part of the receipt for each table: a failure is
+        there too, because the log is erased by now.
+        """
+        from moldau.lake.erasing import erase_rows
+        from moldau.lake.sink import SinkPorts
+
+        stated: list[dict[str, Any]] = []
+        offsets = offsets_of(runs) if self._tables else None
+        for name, (catalog, table) in self._tables.items():
+            assert offsets is not None
+            try:
+                with failures_reported(), catalog_failures_reported():
+                    ports = SinkPorts(os.urandom, self._session.now_ms)
+                    stated += [each.stated() for each in erase_rows(catalog, table, offsets, ports)]
+            except CommandError as problem:
+                stated.append({"table": name, "state": "not erased", "problem": str(problem)})
+        for each in stated:
+            self._session.note(described(each), *(() if each["state"] == "erased" else ("yellow",)))
+        return stated
+
+    def checked(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, object]]:
+        """A row for each table: what any of its snapshots has left."""
+        from moldau.lake.dead_letters import SUFFIX
+        from moldau.lake.erasing import rows_left
+
+        rows: list[dict[str, object]] = []
+        with failures_reported(), catalog_failures_reported():
+            from pyiceberg.exceptions import NoSuchTableError
+
+            offsets = offsets_of(runs) if self._tables else None
+            for name, (catalog, table) in self._tables.items():
+                assert offsets is not None
+                left = rows_left(table, offsets)
+                with suppress(NoSuchTableError):
+                    left += rows_left(catalog.load_table((*table.name()[:-1], table.name()[-1] + SUFFIX)), offsets)
+                state = "has records" if left else "clean"
+                rows.append({"partition": "all", "broker": f"table {name}", "state": state, "records_left": left})
+        return rows
+
+
+def offsets_of(runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> ErasedOffsets:
+    """The offsets of several orders."""
+    from moldau.lake.erasing import ErasedOffsets
+
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for partition, of in runs:
+        found[partition] += [(first, last) for first, last in of]
+    return ErasedOffsets(found)
+
+
+def described(stated: dict[str, Any]) -> str:
+    """What was done in a table, in words."""
+    name = stated["table"]
+    if "problem" in stated:
+        return f"table {name} was not erased: {stated['problem']}"
+    text = f"table {name}: {stated['rows']:,} rows erased, {stated['snapshots_expired']:,} snapshots expired"
+    if stated["kept_by"]:
+        text += f"; these branches and tags still have rows: {', '.join(stated['kept_by'])}"
+    if stated["unread"]:
+        partitions = ", ".join(map(str, stated["unread"]))
+        text += f"; it had not read all erased offsets of partition {partitions}"
+    return text
