@@ -123,7 +123,7 @@ class SimulatedFile:
         try:
             self._disk.perform(Operation.SYNC, self._path)
         except OSError:
-            self._disk.sync_failed(self._path, self._inode)
+            self._inode.sync_failed(self._disk.random)
             raise
         self._inode.sync()
 
@@ -160,8 +160,6 @@ class SimulatedDisk(DiskCalls):
         self._loss = Random(f"{seed}/disk/loss")
         self._names = DiskNames()
         self._rots: list[_Rot] = []
-        self._lost: list[str] = []
-        """Files of which a failed sync took pages along, in the life of this process."""
         self._locks: set[str] = set()
 
     # --- loss ---------------------------------------------------------------------------------------------------
@@ -203,20 +201,11 @@ class SimulatedDisk(DiskCalls):
             for rot in self._rots
         )
 
-    def has_lost(self, directory: str) -> bool:
-        """Whether a sync of a file in this directory has failed, and its pages may be gone: the caller of that
-        sync may not have heard of it yet. For checks."""
-        return any(path.startswith(f"{directory}/") for path in self._lost)
-
     def has_hole(self, directory: str) -> bool:
-        """Whether a failed sync dropped pages of a file in this directory, in this life or an earlier one, that was
-        not cut there since. For checks."""
+        """Whether a failed sync dropped pages of a file in this directory that was not cut there since. The caller of
+        the sync may not have heard of it yet, and a later process meets the hole. For checks."""
         below = f"{directory}/"
         return any(path.startswith(below) and inode.hole_start is not None for path, inode in self._names.files())
-
-    def sync_failed(self, path: str, inode: Inode) -> None:
-        inode.sync_failed(self.random)
-        self._lost.append(path)
 
     def crash(self) -> None:
         """Power cut and power on: the unsynced is lost by the seed's choice, open files and locks are gone."""
@@ -234,7 +223,6 @@ class SimulatedDisk(DiskCalls):
         self.generation += 1
         self.open_files = OpenFiles()
         self.open_count = 0
-        self._lost.clear()
         self._locks = set()  # a new one: a lock of the dead process must not release its successor's
 
     # --- room ---------------------------------------------------------------------------------------------------

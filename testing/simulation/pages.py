@@ -30,7 +30,7 @@ class Inode:
     modified_ms: int = 0
     linked: bool = True
     hole_start: int | None = None
-    """Where the first write began that a failed sync dropped; None once the file is cut there. For checks."""
+    """The start of the first write that a failed sync dropped; None once the file is cut there. For checks."""
 
     def write(self, data: BytesLike, position: int) -> None:
         end = position + len(data)

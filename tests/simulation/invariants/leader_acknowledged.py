@@ -131,7 +131,7 @@ class LeaderAnswers:
             raise Violation(f"{name} acknowledges a record and tells offset {base_offset}")
         if base_offset + count <= partition.log.log_start_offset:
             return  # deleted since
-        if node.host.disk.is_rotten(partition.log.directory) or node.host.disk.has_lost(partition.log.directory):
+        if node.host.disk.is_rotten(partition.log.directory) or node.host.disk.has_hole(partition.log.directory):
             return
         found = self._find(node, partition, base_offset)
         if found is None:

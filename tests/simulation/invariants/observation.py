@@ -306,7 +306,7 @@ class Observer:
 
     def _is_losing(self, node: Node, log: Log) -> bool:
         """Whether pages are gone with a sync that failed, and the broker need not know that yet."""
-        if log.failure is not None or not node.disk.has_lost(log.directory):
+        if log.failure is not None or not node.disk.has_hole(log.directory):
             return False
         now_ns = self._cluster.world.loop.now_ns
         return now_ns < self._lost_since.setdefault((node.id, node.life, log.directory), now_ns) + HEARD_NS
