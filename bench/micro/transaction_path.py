@@ -2,7 +2,7 @@
 
 One node on a loop of this process, over real sockets and files; the producers are a process of their own. Each
 transaction has 100 records in three partitions. Microseconds of CPU a transaction, as the median and the least of some
-rounds. `--profile` says where the time goes instead.
+rounds. `--profile` prints the profile instead.
 """
 
 from __future__ import annotations
