@@ -52,7 +52,7 @@ def fail() -> None:
     raise ValueError("not so")
 
 
-def run(story: Callable[[LimitedWork], Awaitable[None]], *, wall_s: float = 20, waiting_max: int = 8) -> None:
+def run(story: Callable[[LimitedWork], Awaitable[None]], *, wall_s: float = 600, waiting_max: int = 8) -> None:
     async def live() -> None:
         environment = LocalEnvironment(asyncio.get_running_loop())
         tasks = Tasks(lambda reason: None)

@@ -73,7 +73,7 @@ def test_a_worker_that_commits_after_its_work_processes_every_record() -> None:
 @pytest.mark.slow
 def test_a_worker_that_commits_before_its_work_is_found() -> None:
     with pytest.raises(AssertionError, match="never processed") as found:
-        explore(pipeline(commits_first=True), seconds=60)
+        explore(pipeline(commits_first=True), seconds=900)
     (note,) = found.value.__notes__
     seed = int(note.split()[1].rstrip(","))
     with pytest.raises(AssertionError) as again:
