@@ -63,6 +63,7 @@ def chart(run: Run) -> str:
         f'<text class="head" x="{MARGIN}" y="22">Moldau beside Apache Kafka 4.3.1, both in one run</text>',
         f'<text class="faint" x="{even + 6:.1f}" y="44">Moldau is ahead →</text>',
         f'<text class="faint" x="{even - 6:.1f}" y="44" text-anchor="end">← behind</text>',
+        f'<text class="faint" x="{WIDTH - MARGIN}" y="44" text-anchor="end">Moldau and Apache Kafka</text>',
     ]
     for index, (figure, label) in enumerate(rows):
         lines += _row(figure, label, HEAD_HEIGHT + ROW_HEIGHT * index)
