@@ -46,14 +46,14 @@ def text_of(path: Path) -> str:
     return (ROOT / path).read_text("utf-8")
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
     return parsed(text_of(path))
 
 
+@cache
 def parsed(text: str) -> ast.Module:
-    """The tree of a module. The garbage collector would look at all earlier trees for each one: that took most of the
-    time of these tests.
+    """The tree of a module, parsed once for all tests of a process. The garbage collector would look at all earlier
+    trees for each one: that took most of the time of these tests.
     """
     gc.disable()
     try:
