@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from moldau.lake.debezium import DELETION, row_of
 from moldau.lake.flattening import flattened
-from moldau.lake.forms import Form, JsonForm, Read, Shape
+from moldau.lake.forms import DELETION, Form, JsonForm, Read, Shape, row_of
 from moldau.lake.keys import KEY, check_key_type
 from moldau.tables.decoding.decoded_rows import COLUMN_TYPES
 from moldau.tables.decoding.times import TIME_MS_MAX

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Hunt, Mutant
 
 KEYS: Final = "lake/keys.py"
 FLATTENING: Final = "lake/flattening.py"
-DEBEZIUM: Final = "lake/debezium.py"
+DEBEZIUM: Final = "lake/forms.py"
 LAYOUT: Final = "lake/layout.py"
 FORMS: Final = "lake/forms.py"
 SINK: Final = "lake/sink.py"
