@@ -55,7 +55,7 @@ class SegmentPieces:
         self.position = 0
         """The position after the last batch that was walked over."""
         self.read_size = 0
-        """Bytes of all pieces so far: where the next piece begins."""
+        """Bytes of all pieces so far: the position of the next piece."""
 
     def joined(self, piece: BytesLike) -> bytes:
         """The bytes from `position` on, with the next piece; empty while no whole batch can be among them."""
@@ -134,7 +134,7 @@ class BatchCheck:
 
     @property
     def read_size(self) -> int:
-        """Bytes of all pieces so far: where the next piece begins."""
+        """Bytes of all pieces so far: the position of the next piece."""
         return self._pieces.read_size
 
     @property

@@ -232,11 +232,6 @@ class SimulatedDisk(DiskCalls):
         if inode.linked:
             self.used_bytes += growth
 
-    def _forget(self, node: Inode | Directory | None) -> None:
-        if isinstance(node, Inode) and node.linked:
-            self.used_bytes -= len(node.cache)
-            node.linked = False
-
     # --- the port -----------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
@@ -311,14 +306,14 @@ class SimulatedDisk(DiskCalls):
         if node is replaced:
             return
         self._names.change((source, old_name, None), (target, new_name, node))
-        self._forget(replaced)
+        self.used_bytes -= freed(replaced)
 
     def unlink(self, path: str) -> None:
         inode = self._names.inode(path)
         self.perform(Operation.NAME, path)
         directory, name = self._names.place(path)
         self._names.change((directory, name, None))
-        self._forget(inode)
+        self.used_bytes -= freed(inode)
 
     def remove_tree(self, path: str) -> None:
         directory = self._names.directory(path)
@@ -352,3 +347,11 @@ class SimulatedDisk(DiskCalls):
     def modified_ms(self, path: str) -> int:
         node = self._names.find(path)
         return node.modified_ms if isinstance(node, Inode) else 0
+
+
+def freed(node: Inode | Directory | None) -> int:
+    """The bytes that a name gives back if it is dropped or taken by another file."""
+    if not isinstance(node, Inode) or not node.linked:
+        return 0
+    node.linked = False
+    return len(node.cache)
