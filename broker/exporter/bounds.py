@@ -1,24 +1,106 @@
 """The lag of a group from offsets alone: an upper bound for each partition, the difference of two offsets.
 
-There may be 500,000 offsets in a sample, so what is done for each of them is done by functions in C.
+There may be 500,000 offsets in a sample, so what is done for each of them is done by functions in C, and a partition is
+looked up by its name once: after that a group knows the positions of its partitions in the lists of `Logs`.
 """
 
 from __future__ import annotations
 
-import heapq
+import asyncio
 from array import array
-from collections.abc import Mapping, Sequence
-from itertools import repeat
-from operator import sub
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import itemgetter, lt, sub
 from typing import Final
 
+from moldau.broker.console.lag import Ends
+
 Partition = tuple[str, int]
+Values = tuple[int, ...]
 UNKNOWN: Final = -1 << 62
 """Stands for the end of a log whose leader does not tell it."""
+PIECE: Final = 2_000
+"""Partitions that are looked at in one step of the event loop."""
+
+
+class Logs:
+    """The ends of the logs that groups read in one isolation level."""
+
+    __slots__ = ("_positions", "first", "is_same", "last")
+
+    def __init__(self) -> None:
+        self._positions: dict[Partition, int] = {}
+        self.first: list[int] = []
+        """The log start offsets; empty if all of them are 0."""
+        self.last: list[int] = []
+        self.is_same = False
+        """Whether the ends are those of the sample before."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._positions)
+
+    def positions(self, keys: Iterable[Partition]) -> list[int]:
+        """The positions of partitions in the lists; those that are new come last."""
+        known = self._positions
+        return [known.setdefault(key, len(known)) for key in keys]
+
+    async def take(self, ends: Ends) -> None:
+        """Take the ends that were asked for."""
+        first: list[int] = []
+        last: list[int] = []
+        keys = iter(tuple(self._positions))
+        while piece := tuple(islice(keys, PIECE)):
+            first += map(ends.first.get, piece, repeat(0))
+            last += map(ends.last.get, piece, repeat(UNKNOWN))
+            await asyncio.sleep(0)
+        if not any(first):
+            first = []
+        self.is_same = first == self.first and last == self.last
+        self.first, self.last = first, last
+
+
+class Offsets:
+    """The partitions of one group, with the offset that it has committed in each."""
+
+    __slots__ = ("_before", "_pieces", "committed", "keys")
+
+    def __init__(self, keys: Sequence[Partition], committed: Sequence[int]) -> None:
+        self.keys = keys
+        self.committed = committed
+        self._pieces: list[tuple[slice, Callable[[Sequence[int]], Values]]] = []
+        self._before: list[tuple[Values, Values]] | None = None
+        """What was read of `Logs` last."""
+
+    def place(self, logs: Logs) -> None:
+        """Look the partitions up in `logs`."""
+        places = logs.positions(self.keys)
+        self._pieces = [
+            (slice(begin, begin + PIECE), values_at(places[begin : begin + PIECE]))
+            for begin in range(0, len(places), PIECE)
+        ]
+
+    def commit(self, committed: Sequence[int]) -> None:
+        """Take other offsets of the same partitions."""
+        self.committed, self._before = committed, None
+
+    async def bounds(self, logs: Logs) -> Bounds | None:
+        """The lags; None if they are those of the sample before."""
+        read: list[tuple[Values, Values]] = [
+            (at(logs.first) if logs.first else (), at(logs.last)) for _, at in self._pieces
+        ]
+        if read == self._before:
+            return None
+        self._before = read
+        bounds = Bounds()
+        for (piece, _), (first, last) in zip(self._pieces, read, strict=True):
+            bounds.add(self.keys[piece], self.committed[piece], first, last)
+            if len(self._pieces) > 1:
+                await asyncio.sleep(0)
+        return bounds
 
 
 class Bounds:
-    """The partitions of one group, which are added in pieces; those whose ends are not known are left out."""
+    """The lags of one group; partitions whose ends are not known are left out."""
 
     __slots__ = ("begins", "keys", "lags")
 
@@ -29,33 +111,37 @@ class Bounds:
         self.lags = array("q")
         """The offsets from there to the end of the log."""
 
-    def add(
-        self,
-        keys: Sequence[Partition],
-        offsets: Sequence[int],
-        first: Mapping[Partition, int],
-        last: Mapping[Partition, int],
-    ) -> None:
-        """Add partitions with their committed offsets. `first`: the first offsets of the logs that do not begin at 0;
-        `last`: the ends of the logs.
-        """
-        lags = list(map(sub, map(last.get, keys, repeat(UNKNOWN)), offsets))
-        if min(lags, default=0) >= 0 and first.keys().isdisjoint(keys):
+    def add(self, keys: Sequence[Partition], offsets: Sequence[int], first: Sequence[int], last: Sequence[int]) -> None:
+        """Add partitions with their committed offsets and the ends of their logs. `first`: empty if all begin at 0."""
+        lags = array("q", map(sub, last, offsets))
+        if min(lags, default=0) >= 0 and not any(map(lt, offsets, first)):
             self.keys += keys
             self.begins.extend(offsets)
-            self.lags.extend(lags)
+            self.lags += lags
             return
-        for key, offset in zip(keys, offsets, strict=True):
-            end = last.get(key)
-            if end is not None:
-                begin = max(offset, first.get(key, 0))
+        for key, offset, begin, end in zip(keys, offsets, first or repeat(0), last, strict=False):
+            if end != UNKNOWN:
+                begins = max(offset, begin)
                 self.keys.append(key)
-                self.begins.append(begin)
-                self.lags.append(max(end - begin, 0))
+                self.begins.append(begins)
+                self.lags.append(max(end - begins, 0))
 
     def furthest(self, most: int) -> list[int]:
         """The places of the partitions that are furthest behind, `most` of them, the furthest one first."""
         lags = self.lags
-        least = min(heapq.nlargest(most, lags), default=0)
-        places = [place for place, lag in enumerate(lags) if lag >= least and lag] if any(lags) else []
-        return sorted(places, key=lags.__getitem__, reverse=True)[:most]
+        places: list[int] = []
+        after: dict[int, int] = {}
+        for lag in sorted(lags, reverse=True)[:most]:
+            if not lag:
+                break
+            place = lags.index(lag, after.get(lag, 0))
+            after[lag] = place + 1
+            places.append(place)
+        return places
+
+
+def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
+    """A function that returns the values at these places of a list."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple(values[place] for place in places)

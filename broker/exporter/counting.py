@@ -53,16 +53,22 @@ class Counter:
         self._now: dict[Place, Counted] = {}
         self._budget = Budget(0, 0)
         self._left = 0
+        self._topic_ids: dict[str, bytes] = {}
+        """Of this sample, by name."""
 
     def begin(self) -> None:
         """Begin a sample: what the one before it did not ask for is forgotten."""
-        self._before, self._now = self._now, {}
+        self._before, self._now, self._topic_ids = self._now, {}, {}
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
     async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
         """How far a group is behind."""
-        topic = client.ports.cluster.image.topics.by_name(unread.key[0])
-        place = (b"" if topic is None else topic.id, unread.key[1], unread.isolation, unread.begin)
+        name = unread.key[0]
+        topic_id = self._topic_ids.get(name)
+        if topic_id is None:
+            topic = client.ports.cluster.image.topics.by_name(name)
+            topic_id = self._topic_ids[name] = b"" if topic is None else topic.id
+        place = (topic_id, unread.key[1], unread.isolation, unread.begin)
         counted = self._now.get(place) or self._before.get(place)
         finished = unread.finished
         if counted is None or counted.end > unread.end or finished is not NO_OFFSETS:

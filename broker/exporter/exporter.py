@@ -32,6 +32,8 @@ BEGIN_S: Final = 1.0
 """From the start of the node to the first sample (s)."""
 PIECE: Final = 200
 """Rows that are written in one iteration of the event loop."""
+GROUPS: Final = 20
+"""Groups without rows of their partitions that are written in one iteration of the event loop."""
 PARTITIONS: Final = 2_000
 """Partitions whose traffic is added in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"
@@ -87,15 +89,22 @@ class LagExporter:
     async def _keep_last_hour(self) -> None:
         await asyncio.sleep(BEGIN_S)
         while True:
-            await self._sample()
-            await asyncio.sleep(PERIOD_MS / 1000)
+            if self._age_ms() >= PERIOD_MS:
+                await self._sample()
+            await asyncio.sleep((PERIOD_MS - self._age_ms()) / 1000)
+
+    def _age_ms(self) -> int:
+        """The age of the last sample; a period if there is none."""
+        if self._sampled_ms is None:
+            return PERIOD_MS
+        return self._ports.environment.monotonic_ms() - self._sampled_ms
 
     async def _sample(self) -> None:
         """Take a sample, unless there is one that is young. If it fails, the one before stands."""
         clock = self._ports.environment.monotonic_ms
         async with self._sampling:
             began_ms = clock()
-            if self._sampled_ms is not None and began_ms - self._sampled_ms < FRESH_MS:
+            if self._age_ms() < FRESH_MS:
                 return
             try:
                 groups = await self._sampler.take()
@@ -112,7 +121,7 @@ class LagExporter:
         self._left_out = max(len(chosen) - self._series_max, 0)
         self._rows = []
         left = self._partitions_max
-        for group in chosen[: self._series_max]:
+        for number, group in enumerate(chosen[: self._series_max], 1):
             count, summary = len(group.bounds.keys), group.summed()
             is_whole = count <= left
             left -= count if is_whole else 0
@@ -128,14 +137,15 @@ class LagExporter:
                     partition_rows(group) if is_whole else (),
                 )
             )
-            await asyncio.sleep(0)
+            if is_whole or number % GROUPS == 0:
+                await asyncio.sleep(0)
 
     async def collect(self, page: Page) -> int:
         """Add the rows of all groups to a page. Returns the number of groups and partitions without rows."""
         await self._sample()
         now_ms = self._ports.environment.wall_ms()
         page.add("moldau_group_lag_sample_seconds", self._took_ms / 1000)
-        for row in self._rows:
+        for number, row in enumerate(self._rows, 1):
             labels = (("group", row.id), ("kind", row.kind))
             if row.records is not None:
                 page.add(f"{NAME}sum_lag", row.records, labels)
@@ -143,14 +153,17 @@ class LagExporter:
                 add_age(page, f"{NAME}max_lag_seconds", row.records, row.first_ms, now_ms, labels)
             if row.uncounted:
                 page.add("moldau_group_lag_uncounted_partitions", row.uncounted, labels[:1])
-            await add_partitions(page, row, now_ms)
+            if row.partitions:
+                await add_partitions(page, row, now_ms)
+            elif number % GROUPS == 0:
+                await asyncio.sleep(0)
         return self._left_out
 
 
 def partition_rows(group: GroupLag) -> list[PartitionRow]:
     """The rows of the partitions of a group."""
     bounds = group.bounds
-    offsets = dict(zip(group.keys, group.offsets, strict=True))
+    offsets = dict(zip(group.keys, group.offsets.committed, strict=True))
     rows = []
     for place, key in enumerate(bounds.keys):
         behind = group.behind.get(place)

@@ -23,14 +23,16 @@ from moldau.broker.console.groups import (
     share_states,
 )
 from moldau.broker.console.kafka_client import KafkaClient
-from moldau.broker.console.lag import Ends, ends_of
+from moldau.broker.console.lag import ends_of
 from moldau.broker.console.partitions import READ_COMMITTED
-from moldau.broker.exporter.bounds import Bounds, Partition
+from moldau.broker.exporter.bounds import PIECE, Bounds, Logs, Offsets, Partition
 from moldau.broker.exporter.counting import Behind, Counter, Unread
 from moldau.protocol.errors import ErrorCode
 
-PIECE: Final = 200
-"""Partitions that are looked at in one iteration of the event loop."""
+COUNTED: Final = 200
+"""Partitions whose records are counted, or were, in one iteration of the event loop."""
+GROUP_WEIGHT: Final = 100
+"""What a group costs besides its partitions, in partitions."""
 FURTHEST: Final = (4_000, 4)
 """Partitions that are counted, or were counted before: of all groups together, and of one group at least. Of each
 group they are those with most offsets to the end.
@@ -65,6 +67,11 @@ class GroupLag:
     committed: Sequence[tuple[object, ...]]
     """What is committed for each, the offset first; of a share partition that is the start offset."""
     isolation: int = READ_COMMITTED
+    offsets: Offsets = field(init=False)
+    source: object = None
+    """What the offsets were read from, and how often that had changed."""
+    is_settled: bool = False
+    """Whether the bounds are those of the offsets."""
     bounds: Bounds = field(default_factory=Bounds)
     furthest: Sequence[tuple[int, Unread]] = ()
     """What is counted, with the places in `bounds`, the partition that is furthest behind first."""
@@ -72,10 +79,23 @@ class GroupLag:
     """What was counted, by the place of the partition in `bounds`, whose lag is the same then."""
     summary: Summary | None = None
 
-    @property
-    def offsets(self) -> list[int]:
-        """The offset of each partition."""
-        return list(map(offset_of, self.committed))
+    def __post_init__(self) -> None:
+        self.offsets = Offsets(self.keys, list(map(offset_of, self.committed)))
+
+    def commit(self, committed: Sequence[tuple[object, ...]]) -> None:
+        """Take what is committed now for the same partitions."""
+        self.committed, self.is_settled = committed, False
+        self.offsets.commit(list(map(offset_of, committed)))
+
+    async def look(self, logs: Logs) -> bool:
+        """Look at the ends of the logs. Returns whether the bounds are others than before."""
+        if logs.is_same and self.is_settled:
+            return False
+        bounds = await self.offsets.bounds(logs)
+        self.is_settled = True
+        if bounds is not None:
+            self.bounds, self.behind, self.summary = bounds, {}, None
+        return bounds is not None
 
     def note(self, place: int, behind: Behind) -> None:
         """Note what was counted of a partition."""
@@ -111,35 +131,34 @@ class Sampler:
         self._counter = Counter()
         self._turn = 0
         self._kept: dict[str, GroupLag] = {}
-        self._ends: dict[int, Ends] = {}
-        """By isolation, of the sample before."""
+        self._logs: dict[int, Logs] = {}
+        """By isolation: the partitions whose ends are asked for, and their ends."""
         self._most = 0
         """The partitions of a group that are counted."""
-        self._keys: dict[int, set[Partition]] = {}
-        """The partitions whose ends are asked for, by isolation."""
 
     async def take(self) -> list[GroupLag]:
         """The lags of all groups that this broker coordinates, by id. The counting begins with another group each time,
         so that each has its turn if there are very many.
         """
-        client, turn, kept = self._client, self._turn, self._kept
+        client, turn = self._client, self._turn
         self._turn += 1
         groups = sorted([group async for group in self._groups()], key=lambda group: group.id)
-        ends = await self._new_ends(groups)
-        changed = {level: changed_ends(self._ends.get(level), of) for level, of in ends.items()}
-        starts = {level: {key: offset for key, offset in of.first.items() if offset} for level, of in ends.items()}
+        await self._ask_ends(groups, begins_anew=turn % KEYS_TURNS == 0)
         most = max(FURTHEST[0] // max(len(groups), 1), FURTHEST[1])
-        is_same_most, self._most, left = most == self._most, most, KEPT_MAX
-        self._kept, self._ends = {}, ends
+        is_same_most, self._most, left, seen = most == self._most, most, KEPT_MAX, 0
+        self._kept = {}
         for group in groups:
-            level = group.isolation
-            if not is_same_most or group is not kept.get(group.id) or is_any_of(changed[level], group.keys):
-                group.bounds, group.behind, group.summary = Bounds(), {}, None
-                await _bound(group, starts[level], ends[level].last)
-                group.furthest = await _furthest(client, group, most, ends[level].last)
+            if not is_same_most:
+                group.commit(group.committed)  # What was counted stands in its bounds.
+            if await group.look(self._logs[group.isolation]):
+                group.furthest = await _furthest(client, group, most)
             left -= len(group.keys)
             if left >= 0 and group.kind != SHARE:
                 self._kept[group.id] = group
+            seen += len(group.keys)
+            if seen > PIECE:
+                seen = 0
+                await asyncio.sleep(0)
         await self._count(groups, turn)
         return groups
 
@@ -152,16 +171,17 @@ class Sampler:
         for rank in zip_longest(*ranked):
             for group, place, unread in filter(None, rank):
                 seen += 1
-                if seen % PIECE == 0:
+                if seen % COUNTED == 0:
                     await asyncio.sleep(0)
                 group.note(place, await self._counter.behind(self._client, unread))
 
     async def _groups(self) -> AsyncIterator[GroupLag]:
-        """The groups that this broker coordinates, with their offsets. One whose offsets are those of the sample before
-        is the same object.
+        """The groups that this broker coordinates, with their offsets. One whose partitions are those of the sample
+        before is the same object.
         """
         client = self._client
         shared: list[Group] = []
+        seen = 0
         node_id = client.ports.config.node_id
         for runner in client.ports.services.groups.runners:
             if runner.refusal is not ErrorCode.NONE:
@@ -174,72 +194,54 @@ class Sampler:
                     shared.append(Group(group_id, SHARE, listed.group_state, listed.protocol_type, node_id))
                     continue
                 of = runner.shard.offsets_in_force(group_id)
-                keys, committed = list(of), list(of.values())
-                kept = self._kept.get(group_id)
-                # The lists are of the same objects then, which compares fast.
-                if kept is not None and kept.kind == kind and kept.keys == keys and kept.committed == committed:
-                    yield kept
-                else:
-                    yield GroupLag(group_id, kind, keys, committed)
-                await asyncio.sleep(0)
+                kept, source = self._kept.get(group_id), (of, of.changes)
+                if kept is None or kept.kind != kind or kept.source != source:
+                    keys, committed = list(of.offsets), list(of.offsets.values())
+                    if kept is not None and kept.kind == kind and kept.keys == keys:
+                        kept.commit(committed)
+                    else:
+                        kept = GroupLag(group_id, kind, keys, committed)
+                    kept.source = source
+                    seen += len(keys)
+                yield kept
+                seen += GROUP_WEIGHT
+                if seen > PIECE:
+                    seen = 0
+                    await asyncio.sleep(0)
         for group_id, told in (await committed_offsets(client, shared)).items():
             known = {key: offset for key, offset in told.offsets.items() if offset is not None}
             yield GroupLag(group_id, SHARE, list(known), [(each,) for each in known.values()], told.isolation)
 
-    async def _new_ends(self, groups: Sequence[GroupLag]) -> dict[int, Ends]:
-        """The ends of all partitions of groups, by isolation."""
-        begins_anew = self._turn % KEYS_TURNS == 1
+    async def _ask_ends(self, groups: Sequence[GroupLag], *, begins_anew: bool) -> None:
+        """Ask for the ends of all partitions of groups. `begins_anew`: those of groups and topics that are gone are
+        forgotten.
+        """
         if begins_anew:
-            self._keys = {}  # Without those of groups and topics that are gone.
-        wanted = self._keys
-        for count, group in enumerate(groups, 1):
-            keys = wanted.setdefault(group.isolation, set())
+            self._logs = {}
+        seen = 0
+        for group in groups:
             if begins_anew or group is not self._kept.get(group.id):
-                keys.update(group.keys)
-                if count % 10 == 0:
+                group.offsets.place(self._logs.setdefault(group.isolation, Logs()))
+                seen += len(group.keys)
+                if seen > PIECE:
+                    seen = 0
                     await asyncio.sleep(0)
-        return {level: await ends_of(self._client, keys, level) for level, keys in wanted.items()}
+        for level, logs in self._logs.items():
+            await logs.take(await ends_of(self._client, logs, level))
 
 
-def changed_ends(before: Ends | None, now: Ends) -> set[Partition] | None:
-    """The partitions whose ends are others than before; None for all."""
-    if before is None:
-        return None
-    found: set[Partition] = set()
-    for former, current in ((before.first, now.first), (before.last, now.last)):
-        found.update(key for key, offset in current.items() if former.get(key) != offset)
-        found.update(former.keys() - current.keys())
-    return found
-
-
-def is_any_of(changed: set[Partition] | None, keys: Sequence[Partition]) -> bool:
-    """Whether any of some partitions has changed; None: all have."""
-    return changed is None or (bool(changed) and not changed.isdisjoint(keys))
-
-
-async def _bound(group: GroupLag, first: Mapping[Partition, int], last: Mapping[Partition, int]) -> None:
-    offsets = group.offsets
-    for begin in range(0, len(group.keys), PIECE):
-        piece = slice(begin, begin + PIECE)
-        group.bounds.add(group.keys[piece], offsets[piece], first, last)
-        await asyncio.sleep(0)
-
-
-async def _furthest(
-    client: KafkaClient, group: GroupLag, most: int, last: Mapping[Partition, int]
-) -> list[tuple[int, Unread]]:
+async def _furthest(client: KafkaClient, group: GroupLag, most: int) -> list[tuple[int, Unread]]:
     """What is counted of a group, with the places in its bounds, the partition that is furthest behind first."""
     bounds = group.bounds
     places = bounds.furthest(most)
     finished: Mapping[Partition, OffsetSet | None] = {}
     if group.kind == SHARE:
-        starts = {bounds.keys[place]: bounds.begins[place] for place in places}
-        of = CommittedOffsets({**starts}, is_share=True)
-        finished = finished_offsets(await share_states(client, group.id, of, last))
+        starts: dict[Partition, int | None] = {bounds.keys[place]: bounds.begins[place] for place in places}
+        last = {bounds.keys[place]: bounds.begins[place] + bounds.lags[place] for place in places}
+        finished = finished_offsets(await share_states(client, group.id, CommittedOffsets(starts, is_share=True), last))
     found = []
     for place in places:
         key, begin = bounds.keys[place], bounds.begins[place]
         left_out = finished.get(key, NO_OFFSETS)
         found.append((place, Unread(key, begin, begin + bounds.lags[place], group.isolation, left_out)))
-    await asyncio.sleep(0)
     return found

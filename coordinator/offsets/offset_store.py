@@ -48,6 +48,8 @@ class GroupOffsets:
 
     None: a later record supersedes the offset.
     """
+    changes: int = field(default=0, compare=False)
+    """How often the offsets in force were changed: a reader can tell by it whether they are those that it has read."""
 
     @property
     def is_empty(self) -> bool:
@@ -66,6 +68,7 @@ class GroupOffsets:
 
     def apply(self, change: OffsetChange) -> None:
         key = (change.topic, change.partition)
+        self.changes += 1
         if change.value is None:
             self.offsets.pop(key, None)
             self.pending.pop(key, None)
@@ -85,6 +88,7 @@ class GroupOffsets:
         if self.pending:
             for key in self.pending.keys() & offsets.keys():
                 self._overrule(key)
+        self.changes += 1
         if self.offsets:
             self.offsets.update(offsets)
         else:
@@ -97,6 +101,7 @@ class GroupOffsets:
             return
         value = values[producer_id]
         if is_commit and value is not None:
+            self.changes += 1
             self.offsets[key] = value
             for earlier in values:
                 if earlier == producer_id:

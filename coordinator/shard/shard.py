@@ -24,7 +24,6 @@ from moldau.coordinator.group.records import (
     Change,
     LoadedChange,
     OffsetChange,
-    Offsets,
     OffsetsLoaded,
     RecordChange,
     TopicPartition,
@@ -34,7 +33,7 @@ from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import end_transaction
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire, topics_deleted
 from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
-from moldau.coordinator.offsets.offset_store import OffsetStore, WentBack
+from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, WentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
 from moldau.coordinator.runtime.step import APPENDED, RestorableTimers
@@ -326,9 +325,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         offsets = self._offsets.committed(group_id).offsets
         return {key: committed.commit_ms for key, committed in islice(offsets.items(), most)}
 
-    def offsets_in_force(self, group_id: str) -> Offsets:
-        """The committed offsets of a group, by partition. The caller must not change them."""
-        return self._offsets.committed(group_id).offsets
+    def offsets_in_force(self, group_id: str) -> GroupOffsets:
+        """The committed offsets of a group. The caller must not change them."""
+        return self._offsets.committed(group_id)
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """The groups with the given states and types; an empty list does not filter. There may be many: None stands for

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from moldau.broker.exporter.bounds import Bounds
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from moldau.broker.console.lag import Ends
+from moldau.broker.exporter import bounds as bounds_module
+from moldau.broker.exporter.bounds import Bounds, Logs, Offsets, Partition
 
 A, B, C, D = ("t", 0), ("t", 1), ("t", 2), ("u", 0)
+LAST = {A: 10, B: 20, C: 30}
 
 
-def bounds(offsets: dict[tuple[str, int], int], first: dict[tuple[str, int], int] | None = None) -> Bounds:
-    found = Bounds()
-    found.add(list(offsets), list(offsets.values()), first or {}, {A: 10, B: 20, C: 30})
+class Group:
+    """The offsets of a group and the logs that it reads."""
+
+    def __init__(self, committed: Mapping[Partition, int]) -> None:
+        self.logs = Logs()
+        self.offsets = Offsets(list(committed), list(committed.values()))
+        self.offsets.place(self.logs)
+
+    def look(self, first: Mapping[Partition, int] | None = None, last: Mapping[Partition, int] = LAST) -> Bounds | None:
+        async def look() -> Bounds | None:
+            await self.logs.take(Ends(first or {}, last))
+            return await self.offsets.bounds(self.logs)
+
+        return asyncio.run(look())
+
+
+def bounds(committed: Mapping[Partition, int], first: Mapping[Partition, int] | None = None) -> Bounds:
+    found = Group(committed).look(first)
+    assert found is not None
     return found
 
 
@@ -21,6 +45,8 @@ def test_the_lag_is_what_is_between_the_offset_and_the_end() -> None:
 def test_what_retention_removed_is_no_lag() -> None:
     found = bounds({A: 1, B: 5}, {B: 12})
     assert ([*found.begins], [*found.lags]) == ([1, 12], [9, 8])
+    trimmed_before = bounds({A: 7, B: 15}, {A: 7, B: 12})
+    assert ([*trimmed_before.begins], [*trimmed_before.lags]) == ([7, 15], [3, 5])
 
 
 def test_an_offset_past_the_end_has_no_lag_and_an_end_that_is_not_known_is_left_out() -> None:
@@ -33,3 +59,28 @@ def test_the_furthest_come_first_and_those_without_a_lag_never() -> None:
     assert [found.keys[place] for place in found.furthest(10)] == [B, C]
     assert [found.keys[place] for place in found.furthest(1)] == [B]
     assert bounds({A: 10}).furthest(3) == [] == bounds({}).furthest(3)
+    equal = bounds({A: 5, B: 15, C: 25})
+    assert [equal.keys[place] for place in equal.furthest(3)] == [A, B, C]
+
+
+def test_a_group_whose_ends_and_offsets_are_as_before_is_not_looked_at_again() -> None:
+    group = Group({A: 1, B: 2})
+    assert group.look() is not None and not group.logs.is_same
+    assert group.look() is None and group.logs.is_same
+    assert group.look(last={**LAST, C: 31}) is None, "it does not read this one"
+    grown = group.look(last={**LAST, B: 21})
+    assert grown is not None and [*grown.lags] == [9, 19]
+    trimmed = group.look({A: 4}, {**LAST, B: 21})
+    assert trimmed is not None and [*trimmed.lags] == [6, 19]
+    group.offsets.commit([6, 3])
+    committed = group.look({A: 4}, {**LAST, B: 21})
+    assert committed is not None and [*committed.lags] == [4, 18]
+    group.logs = Logs()
+    group.offsets.place(group.logs)
+    assert group.look({A: 4}, {**LAST, B: 21}) is None, "the partitions have other positions, and the same ends"
+
+
+def test_groups_of_many_partitions_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds_module, "PIECE", 2)
+    found = bounds({A: 1, B: 2, C: 3, D: 4})
+    assert (found.keys, [*found.lags]) == ([A, B, C], [9, 18, 27])
