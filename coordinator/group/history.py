@@ -19,8 +19,8 @@ GROUP_EVENTS_MAX: Final = 128
 """The most events of one group that are kept."""
 GROUP_EVENTS_MIN: Final = 4
 """The events of a group that others push out only when the node has no room at all."""
-NODE_EVENTS_MAX: Final = 65_536
-"""The most events of all groups: about 17 MB, strings included."""
+NODE_EVENTS_MAX: Final = 53_248
+"""The most events of all groups: at most 20 MB, if each has texts of its own (`bench.history`)."""
 DETAIL_SIZE_MAX: Final = 255
 """The most characters of a text that a client chose."""
 
