@@ -42,6 +42,11 @@ def cpu_time_with_children(pid: int) -> float:
     return sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
+def cpu_time_of_children() -> float:
+    """Seconds of CPU of the processes that this one has started and waited for."""
+    return cpu_time_with_children(os.getpid()) - cpu_time(os.getpid()).total_s
+
+
 def children(pid: int) -> list[int]:
     """The processes that any thread of a process has started. Empty if it has ended."""
     found: list[int] = []

@@ -96,10 +96,36 @@ def long_lists_row(user: str) -> str:
     return f"requests with a list of 100,000 elements, {user}: time"
 
 
+HELP: Final = "moldau COMMAND --help, of the slowest command: from exec to the end"
+TOPIC_LIST: Final = "moldau topic list: from exec to the end"
+HISTORY: Final = "history of groups: memory of 1,000,000 events of 10,000 groups"
+SEARCH_STOP: Final = "search for a record by a JSON field: until it has stopped"
+
+
+def search_of(topic: str) -> str:
+    return f"search for a record by a JSON field, {topic}: bytes of the log a second of CPU"
+
+
+LAG_PAGE: Final = "lag of 500 groups on 1,000 topics: the page"
+
+
+def lag_row(case: str) -> str:
+    return f"lag of 500 groups on 1,000 topics, {case}: of a core, at a scrape each 15 s"
+
+
 ROWS: Final = (
     _at_most("start: exec to first acknowledged produce, one topic", "start", 0.1),
     _at_most("start: exec to first acknowledged produce, new directory and an auto-created topic", "start", 0.1),
     _within("memory: resident, idle, one topic", "memory", 40),
+    _within(HELP, "commands", 0.35),
+    _within(TOPIC_LIST, "commands", 0.6),
+    _within(HISTORY, "history", 20),
+    _not_below(search_of("plain"), "search", 300),
+    _within(SEARCH_STOP, "search", 0.5),
+    _within(lag_row("at rest"), "lag", 1),
+    _within(lag_row("all topics grow"), "lag", 1),
+    _within(lag_row("all groups commit and all topics grow"), "lag", 1),
+    _within(LAG_PAGE, "lag", 2),
     _within("console: resident memory, every page seen, above that", "console", 8),
     _within("console: longest server time of a page at full size", "console", 200),
     _within("console: live tail read by a client: produce p99, times that without", "console", 1.3),
