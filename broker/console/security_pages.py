@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.broker.console.page import Page, Visit, error_name
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from moldau.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from moldau.protocol.messages.describe_delegation_token import (
@@ -24,6 +25,13 @@ PERMISSIONS: Final = {2: "denied", 3: "allowed"}
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 SHOWN_MAX: Final = 500
 """The most rows of each table; the parameter `q` narrows them."""
+REASONS: Final[dict[int, str]] = {
+    ErrorCode.SECURITY_DISABLED: "The cluster has no authorizer: authorizer.class.name is not set at its nodes, and "
+    "all users may do everything.",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "There are none: delegation.token.secret.key is not set at the nodes.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Only users that have logged in, and not by a token, see them.",
+}
+"""Why a table is empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -103,7 +111,7 @@ async def _acls(visit: Visit, errors: dict[str, str]) -> list[AclRow]:
     )
     answer = await visit.client.ask(request, DescribeAclsResponse)
     if answer.error_code:
-        errors["acls"] = answer.error_message or error_name(answer.error_code)
+        errors["acls"] = _reason(answer.error_code, answer.error_message)
     rows = [
         AclRow(
             acl.principal,
@@ -124,7 +132,7 @@ async def _users(visit: Visit, errors: dict[str, str]) -> list[UserRow]:
     request = DescribeUserScramCredentialsRequest(users=None)
     answer = await visit.client.ask(request, DescribeUserScramCredentialsResponse)
     if answer.error_code:
-        errors["users"] = answer.error_message or error_name(answer.error_code)
+        errors["users"] = _reason(answer.error_code, answer.error_message)
     rows = [
         UserRow(
             each.user,
@@ -142,7 +150,7 @@ async def _quotas(visit: Visit, errors: dict[str, str]) -> list[QuotaRow]:
     request = DescribeClientQuotasRequest(components=[], strict=False)
     answer = await visit.client.ask(request, DescribeClientQuotasResponse)
     if answer.error_code:
-        errors["quotas"] = answer.error_message or error_name(answer.error_code)
+        errors["quotas"] = _reason(answer.error_code, answer.error_message)
     return [
         QuotaRow(
             {part.entity_type: part.entity_name or "(default)" for part in each.entity},
@@ -156,7 +164,7 @@ async def _tokens(visit: Visit, errors: dict[str, str]) -> list[TokenRow]:
     request = DescribeDelegationTokenRequest(owners=None)
     answer = await visit.client.ask(request, DescribeDelegationTokenResponse)
     if answer.error_code:
-        errors["tokens"] = error_name(answer.error_code)
+        errors["tokens"] = _reason(answer.error_code)
     now_ms = visit.ports.environment.wall_ms()
     return [
         TokenRow(
@@ -169,6 +177,10 @@ async def _tokens(visit: Visit, errors: dict[str, str]) -> list[TokenRow]:
         )
         for each in answer.tokens
     ]
+
+
+def _reason(code: int, told: str | None = None) -> str:
+    return REASONS.get(code) or told or error_name(code)
 
 
 PAGES: Final = (Page("/permissions", "permissions.html", describe_permissions),)

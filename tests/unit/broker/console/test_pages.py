@@ -245,6 +245,34 @@ def test_a_page_says_which_cluster_it_shows_and_as_of_when_and_an_empty_list_the
     serve_and(story, **SETTINGS, moldau_console_name="shop")
 
 
+def test_each_empty_list_says_what_it_would_hold_or_why_nothing_is_shown() -> None:
+    empty = {
+        "/topics": "There are no topics. <code>moldau topic create NAME</code> makes one",
+        "/topics?q=x": "No topic holds that text.",
+        "/groups": "There are no groups. One begins when",
+        "/groups?kind=share": "No group matches.",
+        "/transactions": "There are no transactional ids. A producer with <code>transactional.id</code> makes one",
+        "/transactions?q=x": "No transactional id matches.",
+        "/permissions": "There are no users. <code>moldau user create NAME</code> makes one.",
+        "/permissions?q=x": "No user matches.",
+    }
+    of_permissions = (
+        "The cluster has no authorizer: authorizer.class.name is not set",
+        "There are no quotas. <code>moldau quota set",
+        "Only users that have logged in, and not by a token, see them.",
+    )
+
+    async def story(node: Node) -> None:
+        for path, said in empty.items():
+            status, _, text = await get(path)
+            assert status == 200 and said in text, path
+            assert "<tbody>\n</tbody>" not in text, "a table without rows says nothing"
+        _, _, text = await get("/permissions")
+        assert all(said in text for said in of_permissions)
+
+    serve_and(story, **SETTINGS)
+
+
 def test_a_topic_names_the_groups_that_have_an_offset_in_it() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
