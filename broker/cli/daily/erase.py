@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     filters = add_filters(parser, "which records: those that pass all filters that are given")
     filters.add_argument("--from", dest="begin", metavar="TIME", help="from this time or duration ago on")
     filters.add_argument("--to", dest="end", metavar="TIME", help="before this time or duration ago")
+    filters.add_argument("--sql", metavar="PREDICATE", help="this is true, in DuckDB's SQL: \"value.email = 'a@b.c'\"")
+    filters.add_argument(
+        "--registry", metavar="PLACE", help="of the values for --sql: the URL or a directory of schemas"
+    )
+    filters.add_argument("--schema", metavar="sample|FILE", help="the type of the values for --sql (as moldau read)")
     receipt = parser.add_argument_group("receipt")
     receipt.add_argument("--receipt", metavar="FILE", help="write it to this file (default: erase-TOPIC-TIME.json)")
     receipt.add_argument("--sign-key", metavar="FILE", help="an Ed25519 key (PEM) that signs the receipt, or checks it")

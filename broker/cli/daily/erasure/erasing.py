@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from moldau.broker.cli.daily.client import Client, Partition
+from moldau.broker.cli.daily.erasure.predicates import check_predicate, chosen_offsets
 from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, tier_of, written
 from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
@@ -47,15 +48,23 @@ def erase(session: Session) -> int:
     if given.storage is not None:
         wrong("--storage goes with --verify: the brokers know where the remote segments are")
     check_arguments(given)
+    check_predicate(given)
     passes = filter_from(session)
     keys = list(named_partitions(client, [given.topic]))
     tables = FollowingTables(session, keys[0][0])
+    chosen = None
+    if given.sql is not None:
+        session.note(f"{keys[0][0]}: --sql reads the topic")
+        chosen = chosen_offsets(session, keys[0][0])
     found: dict[Partition, list[Run]] = {}
     for key, (start, end) in bounds(client, keys).items():
         session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")
         leader = client.repeated("the leader", partial(client.leader_of, key))
         records = records_at(client, leader, key, start, end)
-        found[key] = runs_from(record.offset for record in records if passes(record))
+        of_key = None if chosen is None else chosen[key[1]]
+        found[key] = runs_from(
+            each.offset for each in records if (of_key is None or each.offset in of_key) and passes(each)
+        )
     counts = {key: sum(run.last - run.first + 1 for run in runs) for key, runs in found.items()}
     total = sum(counts.values())
     if not given.execute or not total:

@@ -32,7 +32,8 @@ Filter = Callable[[Record], bool]
 
 
 def has_filter(given: Namespace) -> bool:
-    return given.key is not None or given.grep is not None or bool(given.header or given.where)
+    is_simple = given.key is not None or given.grep is not None or bool(given.header or given.where)
+    return is_simple or given.sql is not None
 
 
 def filter_from(session: Session) -> Filter:
@@ -41,7 +42,7 @@ def filter_from(session: Session) -> Filter:
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
-        wrong("give --key, --header, --where or --grep: 'moldau topic delete' and retention remove all records")
+        wrong("give --key, --header, --where, --grep or --sql: 'moldau topic delete' and retention remove all records")
     passes = filter_of(given.key, given.grep, given.header, given.where)
     begin_ms = None if given.begin is None else time_ms(given.begin, "--from", now_ms)
     end_ms = None if given.end is None else time_ms(given.end, "--to", now_ms)
@@ -57,6 +58,8 @@ def predicate_hash(given: Namespace, salt: bytes) -> bytes:
     """SHA-256 of the salt and the filters. The receipt alone has the salt: a reader of the log cannot try names."""
     stated = {"key": given.key, "grep": given.grep, "header": given.header, "where": given.where}
     stated |= {"from": given.begin, "to": given.end}
+    if given.sql is not None:
+        stated |= {"sql": given.sql}
     return hashlib.sha256(salt + json.dumps(stated, sort_keys=True).encode()).digest()
 
 

@@ -67,10 +67,36 @@ def find_a_remainder(run: DailyCommand, path: Path, key: Path) -> None:
     assert "not those of the receipt" in run("erase", "--verify", str(path), "--key", "other").failure
 
 
+def test_a_predicate_of_sql_over_decoded_values(kafka: Namespace, tmp_path: Path) -> None:
+    for library in ("duckdb", "pyarrow"):
+        pytest.importorskip(library, reason="the extra moldau[sql] is not installed")
+    run, topic, path = DailyCommand(kafka.bootstrap_servers), kafka.topic("erase-sql"), tmp_path / "receipt.json"
+    values = [json.dumps({"id": number, "who": {"email": f"u{number % 3}@x.org"}}) for number in range(9)]
+    run.done("produce", topic, given="\n".join(values))
+    run.done("config", "set", "brokers", "moldau.erase.enable=true")
+    chosen = ("--sql", "value.who.email = 'u1@x.org' and value.id > 1", "--schema", "sample")
+    assert sum(each["records"] for each in run.rows("erase", topic, *chosen)) == 2
+    assert sum(each["records"] for each in run.rows("erase", topic, *chosen, "--grep", '"id": 4')) == 1
+    said = run("erase", topic, *chosen, "--execute", "--receipt", str(path))
+    assert said.status == 0, said.err
+    left = [json.loads(each)["id"] for each in run.done("consume", topic, "-e").splitlines()]
+    assert sorted(left) == [0, 1, 2, 3, 5, 6, 8]
+    assert "x.org" not in path.read_text()
+    assert run("erase", "--verify", str(path)).status == 0
+
+    wrong = run("erase", topic, "--sql", "value.emal = 'a'", "--schema", "sample")
+    assert wrong.status == 1 and "--sql: " in wrong.err and "emal" in wrong.err
+    assert "run the command with --sql again" in run("erase", "--verify", str(path), *chosen).failure
+    run.done("produce", topic, given="not JSON\n")
+    assert run("erase", topic, "--sql", "value.id = 1", "--schema", "sample", "--execute").status == 1
+    assert len(run.done("consume", topic, "-e").splitlines()) == 8, "what cannot be decoded may be of the person"
+
+
 def test_mistakes(kafka: Namespace, tmp_path: Path) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     assert "give a topic" in run("erase").failure
     assert "give --key" in run("erase", "orders").failure
+    assert "decode values for --sql" in run("erase", "orders", "--key", "a", "--schema", "sample").failure
     assert "--tables needs --warehouse" in run("erase", "orders", "--key", "a", "--tables", "t").failure
     assert "goes with --verify" in run("erase", "orders", "--key", "a", "--storage", "/tmp").failure
     assert run("erase", "no-such-topic", "--key", "a").status == 3

@@ -1,0 +1,58 @@
+"""The search of `moldau erase --sql`: DuckDB tells which records of a topic a predicate of SQL chooses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from moldau.broker.cli.daily.failures import wrong
+from moldau.broker.cli.read import engine_errors, failures_reported, unquoted_names
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from moldau.broker.cli.daily.session import Session
+
+SECURITY: Final = ("security.", "sasl.", "ssl.")
+"""These properties of a client are those of a read of the brokers too."""
+NEEDED: Final = ("duckdb", "pyarrow", "numpy")
+
+
+def check_predicate(given: Namespace) -> None:
+    """Raise `WrongArguments` for options that need a predicate."""
+    if given.sql is None and (given.registry is not None or given.schema is not None):
+        wrong("--registry and --schema decode values for --sql")
+
+
+def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:
+    """The offsets of the records for which the predicate is true, by partition; those of aborted transactions too. A
+    value that cannot be decoded ends the search: whether the predicate would choose it is not known. Raises
+    `CommandError`.
+    """
+    session.invocation.require(NEEDED, "sql")
+    import duckdb
+
+    from moldau.tables.reading.topics import read_topic
+    from moldau.tables.refusals import Refused
+
+    given, settings = session.arguments, session.client.settings
+    options = {f"kafka.{name}": value for name, value in settings.properties.items() if name.startswith(SECURITY)}
+    found: dict[int, set[int]] = defaultdict(set)
+    with failures_reported():
+        records = read_topic(
+            settings.bootstrap_text,
+            topic,
+            isolation="read_uncommitted",
+            options=options,
+            registry=given.registry,
+            schema=given.schema,
+        )
+        try:
+            rows: Any = duckdb.connect().from_arrow(records).filter(given.sql).project('partition, "offset"')
+            for batch in rows.to_arrow_reader():
+                for partition, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    found[partition].add(offset)
+        except engine_errors() as problem:
+            names = unquoted_names(given.sql, [])
+            raise Refused(f"--sql: {problem}" + (f"; {names[0]} needs double quotes" if names else "")) from None
+    return found
