@@ -46,7 +46,7 @@ test: $(VENV)/.installed-tests compiled ## every test that needs nothing from ou
 unit: $(VENV)/.installed-tests compiled
 	$(BIN)/python -m pytest tests/unit tests/transcripts
 
-check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes and slow walks; about two and a half minutes on two cores
+check: $(VENV)/.installed-tests compiled ## format, lint, types, import contracts, tidiness, unit tests without real processes and slow walks; about a minute and a half on two cores
 	@$(MAKE) --no-print-directory -j2 --output-sync=target quick-unit quick-unit-rest static
 
 .PHONY: static quick-unit quick-unit-rest
