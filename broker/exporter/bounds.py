@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import compress, count, islice, repeat
 from operator import itemgetter, lt, sub
 from typing import Final
 
@@ -129,15 +129,11 @@ class Bounds:
     def furthest(self, most: int) -> list[int]:
         """The places of the partitions that are furthest behind, `most` of them, the furthest one first."""
         lags = self.lags
-        places: list[int] = []
-        after: dict[int, int] = {}
-        for lag in sorted(lags, reverse=True)[:most]:
-            if not lag:
-                break
-            place = lags.index(lag, after.get(lag, 0))
-            after[lag] = place + 1
-            places.append(place)
-        return places
+        largest = sorted(lags, reverse=True)[:most]
+        if not any(largest):
+            return []
+        places = compress(count(), map(max(largest[-1], 1).__le__, lags))
+        return sorted(places, key=lags.__getitem__, reverse=True)[:most]
 
 
 def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
