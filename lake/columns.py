@@ -66,6 +66,9 @@ def undated(batch: pa.RecordBatch) -> list[Misfit]:
     milliseconds writes such ones; of the latter the reader gives the nearest time that its column holds.
     """
     times_us = batch.column("timestamp").cast(pa.int64())
+    least, most = (each.as_py() for each in pc.min_max(times_us).values())
+    if least is None or (least >= TIMES_US[0] and most <= TIMES_US[1]):
+        return []
     is_dated = pc.and_(pc.greater_equal(times_us, TIMES_US[0]), pc.less_equal(times_us, TIMES_US[1]))
     found = []
     for row in pc.indices_nonzero(pc.invert(is_dated)).to_pylist():

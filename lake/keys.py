@@ -119,6 +119,13 @@ class Keys:
         arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
         return replace(self, **arrays)
 
+    def may_be_older(self, file: DataFile, schema: Schema) -> bool:
+        """Whether a file may have a row that was written after one of the changes."""
+        found = schema.find_field("timestamp")
+        latest = (file.upper_bounds or {}).get(found.field_id)
+        earliest = pc.min(self.timestamps.cast(pa.int64())).as_py()
+        return latest is None or earliest is None or from_bytes(found.field_type, latest) >= earliest
+
     def may_be_in(self, file: DataFile, schema: Schema) -> bool:
         """Whether a file may have one of the keys, by the bounds of its columns. `schema` is that of the table, which
         may lack a field that the keys have.

@@ -88,9 +88,9 @@ class Tail:
         for batch in self._reading.batches([(wanted,)], read):
             yield making.rows(batch)
 
-    def changes(self, source: PinnedTable) -> tuple[pa.Table, Keys]:
+    def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, Keys]:
         """The last row of each key of the tail that it does not delete, and all keys that it has; without those that
-        are older than the row of the table. They are in memory from the first scan on.
+        are older than the row of the table, in one of its `files`. They are in memory from the first scan on.
         """
         if self._settled is None:
             changes = Changes()
@@ -98,8 +98,9 @@ class Tail:
             for batch in self._reading.batches([self.slices], self._names):
                 making.collect(changes, batch)
             rows, keys = changes.rows_and_keys(source.target)
-            files = [each.planned for each in source.files(NOTHING_PUSHED)]
-            older = stored_keys(source.metadata, source.io, files, source.target, keys).older
+            schema = source.metadata.schema()
+            later = [each.planned for each in files if keys.may_be_older(each.planned.file, schema)]
+            older = stored_keys(source.metadata, source.io, later, source.target, keys).older
             self._settled = without_older(rows, keys, older, source.target)
         return self._settled
 
@@ -150,11 +151,13 @@ class LiveReader:
 
     def tasks(self) -> Sequence[LiveTask]:
         """The files, then the tail. Raises as `Tail.changes`."""
-        tail, tasks = self._source.tail, [(each,) for each in self._source.files(self._pushed)]
+        tail, files = self._source.tail, self._source.files(self._pushed)
+        tasks = [(each,) for each in files]
         if tail is None:
             return tasks
         if tail.is_upsert:
-            rows, keys = tail.changes(self._source)
+            is_whole = self._pushed == NOTHING_PUSHED
+            rows, keys = tail.changes(self._source, files if is_whole else self._source.files(NOTHING_PUSHED))
             self._keys = keys if len(keys) else None
             return [*tasks, (rows,)]
         return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
@@ -177,10 +180,11 @@ class LiveReader:
         names = self._columns if keys is None else (*self._columns, *key_names(source.target.names))
         size = None if keys is None else KEYED_ROWS
         for batch in stored_rows(source.metadata, source.io, task, source.target, names, size):
-            if keys is None:
+            is_changed = None if keys is None else keys.has(batch)
+            if is_changed is None or not pc.any(is_changed).as_py():
                 yield batch
             else:
-                yield batch.filter(pc.invert(keys.has(batch)))
+                yield batch.filter(pc.invert(is_changed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

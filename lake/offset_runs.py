@@ -166,6 +166,8 @@ def tally(offsets: NDArray[np.int64]) -> Tally:
 def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
     """The tallies of records or rows."""
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
+    if len(partitions) and partitions.min() == partitions.max():
+        return {int(partitions[0]): tally(offsets)}
     return {int(each): tally(offsets[partitions == each]) for each in np.unique(partitions)}
 
 

@@ -11,7 +11,7 @@ round: fewer and larger rounds (`--interval`) cost less.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -24,9 +24,11 @@ from moldau.lake.columns import PLACE
 from moldau.lake.keys import NO_KEYS, Keys, identities, key_names
 from moldau.lake.stored_rows import stored_rows
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 IS_DELETION: Final = "$is_deletion"
-IDENTITY: Final = "$identity"
-"""The names of columns beside those of the table, while the changes of a round are collected."""
+"""The name of a column beside those of the table, while the changes of a round are collected."""
 FILE_SIZE_MAX: Final = 64 << 20
 """Bytes of rows in memory of a file of a table by key: a file that is replaced is held in memory."""
 
@@ -62,29 +64,28 @@ class Changes:
         """
         # Only now all keys are of one type, the widest: a key has another identity if a schema has a field more.
         joined = pa.concat_tables(self._kept, promote_options="permissive").combine_chunks()
-        self._kept = [joined.take(_last_of_keys(joined.append_column(IDENTITY, identities(joined))))]
+        last = _last_of_keys(joined)
+        self._kept = [joined if len(last) == len(joined) else joined.take(pa.array(last))]
         return self._kept[0]
 
 
-def _last_of_keys(rows: pa.Table) -> pa.Array:
+def _last_of_keys(rows: pa.Table) -> NDArray[np.int64]:
     """The positions of the rows that count, ascending."""
-    columns = rows.select([IDENTITY, *PLACE]).append_column("at", pa.array(np.arange(len(rows))))
-    in_partition = columns.sort_by([(IDENTITY, "ascending"), ("partition", "ascending"), ("offset", "ascending")])
-    last = in_partition.take(_ends_of_runs(in_partition, [IDENTITY, "partition"]))
-    ordered = last.sort_by([(IDENTITY, "ascending"), ("timestamp", "ascending"), ("partition", "ascending")])
-    return pa.array(np.sort(np.asarray(ordered.take(_ends_of_runs(ordered, [IDENTITY]))["at"])))
+    keys = np.asarray(identities(rows).dictionary_encode().indices)
+    partitions, offsets, times_us = (
+        rows[name].combine_chunks().to_numpy() for name in ("partition", "offset", "timestamp")
+    )
+    in_partition = np.lexsort((offsets, partitions, keys))
+    last = in_partition[_ends_of_runs(keys[in_partition], partitions[in_partition])]
+    ordered = last[np.lexsort((partitions[last], times_us[last], keys[last]))]
+    return np.sort(ordered[_ends_of_runs(keys[ordered])])
 
 
-def _ends_of_runs(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """The position of the last row of each run of equal values."""
-    if not len(rows):
-        return pa.array([], pa.int64())
-    is_end = np.zeros(len(rows), np.bool_)
-    is_end[-1] = True
-    for name in names:
-        values = rows[name].combine_chunks()
-        is_end[:-1] |= np.asarray(pc.not_equal(values.slice(0, len(values) - 1), values.slice(1)))
-    return pa.array(np.flatnonzero(is_end))
+def _ends_of_runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each row is the last of a run of equal ones."""
+    is_end = np.ones(len(columns[0]), np.bool_)
+    is_end[:-1] = np.logical_or.reduce([each[1:] != each[:-1] for each in columns])
+    return is_end
 
 
 def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
