@@ -50,6 +50,8 @@ class Visit:
         self.path = path
         self.variables = variables
         self.query = query
+        self._asked: set[str] = set()
+        """The parameters that were asked for."""
 
     @property
     def ports(self) -> ConsolePorts:
@@ -57,7 +59,12 @@ class Visit:
 
     def field(self, name: str) -> str:
         """A parameter of the query, without blanks around it; empty if it is not given."""
-        return self.query.get(name, "").strip()
+        return self.exact(name).strip()
+
+    def exact(self, name: str) -> str:
+        """A parameter of the query as it is, such as a key that begins with blanks; empty if it is not given."""
+        self._asked.add(name)
+        return self.query.get(name, "")
 
     def whole_number(self, name: str, default: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
         """A whole number of the query. Raises `Refusal`."""
@@ -79,6 +86,14 @@ class Visit:
         if text not in words:
             raise Refusal(400, f"{name} is {text[:40]!r}, and must be one of {', '.join(words)}")
         return text
+
+    def refuse_unasked(self) -> None:
+        """Refuse parameters that nothing has asked for, such as one that is misspelled. Raises `Refusal`."""
+        from difflib import get_close_matches
+
+        for name in sorted(self.query.keys() - self._asked):
+            meant = get_close_matches(name, self._asked, 1) or sorted(self._asked)
+            raise Refusal(400, f"there is no parameter {name[:40]!r} here: did you mean {' or '.join(meant)}?")
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
         """Whether the user may do something."""
@@ -132,7 +147,7 @@ async def choose(
     """The names after the parameter `after` that hold the text of the parameter `q`, in order; how many match in all,
     and the address of the next part. The list may be long: it is looked at in slices, and never sorted as a whole.
     """
-    wanted, after = visit.field("q").lower(), visit.query.get("after", "")
+    wanted, after = visit.field("q").lower(), visit.exact("after")
     kept: list[str] = []
     total = has_more = 0
     piece: list[str] = []

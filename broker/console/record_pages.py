@@ -134,7 +134,7 @@ async def describe_records(visit: Visit) -> RecordList:
         visit.field("at"),
         visit.field("since"),
         visit.field("until"),
-        visit.query.get("key"),
+        visit.exact("key") or None,
         visit.field("header"),
         visit.field("field"),
         visit.field("find"),
@@ -176,7 +176,7 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
             raise Refusal(503, f"{pattern[:200]!r} was not compiled: {ended}") from None
         if not is_expression:
             raise Refusal(400, f"{pattern[:200]!r} is not an expression of RE2")
-    key = visit.query.get("key") or None
+    key = visit.exact("key") or None
     contents = CONTENTS_OF_TOPICS.get(topic, Contents.PLAIN)
     return Wanted(
         visit.choice("isolation", ISOLATIONS) == ISOLATIONS[0],
@@ -279,6 +279,7 @@ async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator
     begin = visit.choice("begin", (NEWEST, OLDEST))
     keys = partitions_of(visit, topic, len(topic.partitions))
     starts, ends = await ranges_of(visit, keys, wanted)
+    visit.refuse_unasked()
     ranges = {key: (starts[key], ends[key]) for key in keys if key in starts and key in ends}
     errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ranges]
     search = Search(visit.client, wanted, ranges, limit, begin == NEWEST, errors)

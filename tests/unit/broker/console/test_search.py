@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, Final
 
 import pytest
@@ -140,6 +141,22 @@ def test_aborted_records_and_markers_are_left_out(monkeypatch: pytest.MonkeyPatc
         assert [each for each in uncommitted if each.startswith("a")] == ["a3", "a2", "a1"]
 
     serve_and(story, **SETTINGS, **TRANSACTIONS)
+
+
+def test_a_parameter_that_is_misspelled_is_refused() -> None:
+    async def story(node: Node) -> None:
+        await fill(node)
+        refused = {"feild=customer.id%3D23": "'feild' here: did you mean field?", "in=key": "'in' here: did you mean "}
+        for query, said in refused.items():
+            status, _, text = await get(f"/topics/orders/records/search?{query}")
+            assert status == 400 and said in json.loads(text)["error"]
+        page = await get(
+            "/topics/orders/records?key=k23&place=any&isolation=read_committed&form=auto&at=&since=&limit=7"
+        )
+        (link,) = re.findall(r'"(/topics/orders/records/search[^"]*)"', page[2])[:1]
+        assert len(numbers(await found(link.replace("&amp;", "&")))) == 5, "the page's own parameters are known"
+
+    serve_and(story, **SETTINGS, **SMALL)
 
 
 def test_masked_parts_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
