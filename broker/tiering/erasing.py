@@ -8,9 +8,9 @@
       ──▶ deleted at once, without the grace time for readers; a pin holds it
 
 The erased end offset in the lineage of each segment is the only state, and every replica reads it: an order is
-forgotten when no remote segment with offsets of the order is behind it, and the order's own segment is copied. A
-leader that is elected meanwhile goes on with what is left. Each step looks again whether this broker leads in the same
-leader epoch.
+forgotten when no remote segment that may be read and has offsets of the order is behind it, and the order's own segment
+is copied. A leader that is elected meanwhile goes on with what is left. Each step looks again whether this broker leads
+in the same leader epoch.
 
 DIVERGES: Apache Kafka rewrites no remote segment. Its records are used as they are: a reader of Apache Kafka puts the
 new segment in the place of the one that begins at the same offset.
@@ -141,25 +141,29 @@ class RemoteEraser:
         seen = Seen(followed.next_offset, copied_end_offset, tuple(orders.tiered), leader_epoch)
         if self._seen.get(partition) == seen:
             return True
+        is_pinned = False
         for offset in tuple(orders.tiered):
             order = order_at(its_log.segments, offset)
             left = [] if order is None else await self._left(followed, offset, runs_of(order))
             if offset not in orders.tiered:
                 raise LogChanged(its_log.directory)
-            if order is not None and left:
-                orders.searched.discard(offset)
-                if leader_epoch is None:
-                    break
-                return await self._erase(partition, followed, leader_epoch, offset, order, left)
+            is_searched = all(_is_for_deletion(followed, each) for each in left)
+            (orders.searched.add if is_searched else orders.searched.discard)(offset)
+            if order is not None and left and leader_epoch is not None:
+                if await self._erase(partition, followed, leader_epoch, offset, order, left):
+                    return True  # The next call looks again.
+                is_pinned = True
+            if not is_searched:
+                break
             if followed.next_offset != seen.metadata_offset:
-                return True  # The next call looks again.
+                return True
             if order is not None and leader_epoch is not None:
-                await self._done(partition, offset, order)
-            orders.searched.add(offset)
+                await self._searched(partition, offset, order, is_done=not left)
             if copied_end_offset > offset or order is None:
                 self._forget(partition, offset)
-        self._seen[partition] = seen
-        return True
+        if not is_pinned:
+            self._seen[partition] = seen
+        return not is_pinned
 
     async def _left(self, followed: FollowedRemoteLog, order_offset: int, runs: Sequence[Run]) -> list[RemoteSegment]:
         """The segments that may have a record of the order, in any state but deleted."""
@@ -208,11 +212,13 @@ class RemoteEraser:
         fs, directory = self._environment.fs, partition.log.directory
         await self._environment.offload(partial(write_receipt, fs, directory, receipt))
 
-    async def _done(self, partition: Partition, offset: int, order: EraseOrder) -> None:
-        """No remote segment has a record of the order any more: enter it, and roll, so that the order is copied."""
+    async def _searched(self, partition: Partition, offset: int, order: EraseOrder, *, is_done: bool) -> None:
+        """No remote segment that may be read has a record of the order any more: roll, so that the order is copied, and
+        enter it in the receipt if no object has one (`is_done`).
+        """
         receipt = await self._receipt(partition, offset, order)
         assert receipt.tier is not None
-        if receipt.tier.done_ms is None:
+        if is_done and receipt.tier.done_ms is None:
             receipt.tier.done_ms, receipt.tier.pinned = self._environment.wall_ms(), []
             await self._write(partition, receipt)
             log.info(
@@ -326,6 +332,11 @@ class RemoteEraser:
     def _remove(self, directory: str) -> None:
         if self._environment.fs.exists(directory):
             self._environment.fs.remove_tree(directory)
+
+
+def _is_for_deletion(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+    """Whether nothing reads a segment any more, nor will: if a pin holds it, the leader deletes it when that ends."""
+    return segment.state is SegmentState.DELETE_SEGMENT_STARTED or _is_replaced(followed, segment)
 
 
 def _is_replaced(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:

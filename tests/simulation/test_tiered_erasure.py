@@ -216,8 +216,11 @@ def test_a_pin_holds_the_objects_and_the_receipt_says_so() -> None:
         tier = json.loads(await receipt(stage.cluster, leader_id))["tier"]
         assert [parse_uuid(each) for each in tier["pinned"]] == [first.segment_id] and tier["done_ms"] is None
         assert len(objects_with(stage, NAMED)) == 1
+        await stage.fill(10)
+        await stage.cluster.until(lambda: is_forgotten(stage), "a pin holds up neither copies nor local retention", 60)
+        assert len(objects_with(stage, NAMED)) == 1
         await storage.delete([name])
-        await stage.cluster.until(lambda: is_forgotten(stage), "the rest is deleted when the pin is gone", 120)
+        await stage.cluster.until(lambda: not objects_with(stage, NAMED), "it is deleted when the pin is gone", 1000)
         await assert_erased(stage, offset)
 
     told(4, story, properties=PROPERTIES)
