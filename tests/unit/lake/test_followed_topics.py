@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
-from moldau.broker.cli import main
+from moldau.broker.cli import main, table_follower
+from moldau.broker.cli.table_follower import TableFollower
 from moldau.lake.followed_topics import FollowedTopics, topics_like
 from moldau.lake.follower import FollowProgress
 from moldau.lake.opening import FollowChoices
@@ -157,6 +160,30 @@ def test_a_pattern_finds_whole_names_and_no_internal_topic(tmp_path: Path) -> No
     assert topics_like(LocalFiles(), options, r"shop\..*") == ["shop.orders", "shop.users"]
     assert topics_like(LocalFiles(), options, ".*") == ["shop.orders", "shop.users", "workshop.x"]
     assert topics_like(LocalFiles(), options, "none") == []
+
+
+def test_places_that_cannot_be_listed_any_more_end_no_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    listed: list[list[str] | Exception] = [OSError("no route"), ["a"], OSError("no route"), OSError("no route"), ["b"]]
+
+    def like(*_: object) -> list[str]:
+        found = listed.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(table_follower, "topics_like", like)
+    arguments = argparse.Namespace(topic=None, topic_pattern=".*")
+    environment: Any = Namespace(fs=None)
+    invocation: Any = Namespace(errors=Namespace(say=lambda line, _: said.append(line)))
+    topics = Turns({"a": 1, "b": 1}).topics([])
+    follower = TableFollower(arguments, FollowChoices({}, "", "warehouse"), invocation)
+    with pytest.raises(OSError, match="no route"):
+        follower._turn(topics, environment)  # At the start it is an error.
+    for _ in range(4):
+        follower._turn(topics, environment)
+    assert sorted(topics.topics) == ["a", "b"] and not topics.has_failed
+    assert said == ["moldau: no new topics are taken in: no route"]
 
 
 @pytest.mark.parametrize(
