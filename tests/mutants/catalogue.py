@@ -29,6 +29,7 @@ from tests.mutants.share_records import SHARE_RECORD_MUTANTS
 from tests.mutants.shell import SHELL_MUTANTS
 from tests.mutants.tables import TABLE_MUTANTS
 from tests.mutants.tiering import TIERING_MUTANTS
+from tests.mutants.told_groups import TOLD_GROUP_MUTANTS
 from tests.mutants.transaction_coordinator import TRANSACTION_COORDINATOR_MUTANTS
 from tests.mutants.transactions import TRANSACTION_MUTANTS
 from tests.mutants.turns import TURN_MUTANTS
@@ -705,6 +706,7 @@ MUTANTS: Final = (
     *LOG_TRANSACTION_MUTANTS,
     *COMPACTION_MUTANTS,
     *CONSOLE_MUTANTS,
+    *TOLD_GROUP_MUTANTS,
     *ERASURE_MUTANTS,
     *RESTORE_MUTANTS,
     *BACKUP_MUTANTS,

@@ -281,6 +281,10 @@ FIRST_STORIES: Final = (
     "tests/unit/broker/faults/test_parts.py",
     "tests/unit/broker/replicas/test_roles_in_turns.py",
     "tests/unit/broker/console/test_search.py",
+    "tests/unit/broker/exporter/test_bounds.py",
+    "tests/unit/broker/exporter/test_exporter.py",
+    "tests/unit/broker/reasons/test_histories.py",
+    "tests/transcripts/test_kraft.py",
     *(
         f"tests/unit/backup/{name}.py"
         for name in (
@@ -297,7 +301,7 @@ FIRST_STORIES: Final = (
         )
     ),
 )
-"""One second each, those of derived files, of the search, of log directories and of settling five."""
+"""One second each, those of derived files, of the search, of the lag, of log directories and of settling five."""
 STORIES: Final = tuple(
     f"tests/simulation/test_{name}.py"
     for name in (

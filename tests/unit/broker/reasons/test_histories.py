@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from moldau.broker.reasons.explain import explain
-from moldau.broker.reasons.facts import GroupFacts, MemberFacts, Redelivered
+from moldau.broker.reasons.facts import GroupFacts, MemberFacts, Redelivered, redelivered
 from moldau.coordinator.group.history import Cause, GroupEvent
+from moldau.coordinator.share_coordinator.state import StateBatch
 from tests.unit.broker.reasons.test_explain import MEMBER, NOW_MS, facts, orders, rebalances, told
 
 OTHER: Final = MemberFacts("consumer-4-uuid", "consumer-4", "/10.0.0.8")
@@ -208,6 +209,18 @@ def test_a_history_is_told_by_its_causes_alone(story: Story) -> None:
     found = explain(story.known)
     assert [each.symptom for each in found] == story.symptoms
     assert story.said in found[0].text
+
+
+def test_records_that_were_acknowledged_do_not_come_back() -> None:
+    available, acknowledged, archived = 0, 2, 4
+    batches = [
+        StateBatch(5, 5, acknowledged, 3),
+        StateBatch(6, 7, available, 3),
+        StateBatch(8, 8, available, 1),
+        StateBatch(9, 9, archived, 5),
+        StateBatch(10, 10, archived, 1),
+    ]
+    assert redelivered(batches) == [Redelivered(6, 7, 3, False), Redelivered(9, 9, 5, True)]
 
 
 def test_there_are_twenty_and_they_differ() -> None:

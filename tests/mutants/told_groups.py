@@ -1,0 +1,50 @@
+"""Bugs in what is told of groups, their lag and their histories, and in two refusals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Hunt, Mutant
+
+TOLD_GROUP_MUTANTS: Final = (
+    Mutant(
+        745,
+        "a group that commits keeps the lag of the offsets before, as long as no log grows",
+        "broker/exporter/bounds.py",
+        "        self.committed, self._before = committed, None\n",
+        "        self.committed = committed\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        746,
+        "offsets that have changed are taken for those of the sample before",
+        "coordinator/offsets/offset_store.py",
+        "        self.changes += 1\n        if change.value is None:\n",
+        "        if change.value is None:\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        747,
+        "a record of a share group that was acknowledged at last comes back again and again",
+        "broker/reasons/facts.py",
+        "        if each.delivery_count > 1 and each.delivery_state in (AVAILABLE, ARCHIVED)\n",
+        "        if each.delivery_count > 1\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        748,
+        "a search with a misspelled parameter finds all records",
+        "broker/console/record_pages.py",
+        "    visit.refuse_unasked()\n",
+        "",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        749,
+        "partitions of a new topic may have different counts of replicas",
+        "kraft/controller/topics/topic_creation.py",
+        "        replication_factor = len(assignment.broker_ids)\n",
+        "",
+        Hunt.STORIES,
+    ),
+)
