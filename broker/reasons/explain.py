@@ -51,7 +51,8 @@ def explain(facts: GroupFacts) -> list[Sentence]:
     if not found:
         found.append(explainer.all_is_well())
     if facts.history is None:
-        text = "this broker keeps no history of groups: only what is seen now is told"
+        text = "only what is seen now is told: the broker keeps no history of groups, or the user may not describe the "
+        text += "group's settings"
         found.append(Sentence("no-history", text, is_problem=False))
     return found
 

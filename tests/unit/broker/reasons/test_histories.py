@@ -211,6 +211,14 @@ def test_a_history_is_told_by_its_causes_alone(story: Story) -> None:
     assert story.said in found[0].text
 
 
+def test_what_is_not_known_of_the_past_is_not_told_as_known() -> None:
+    *_, last = explain(GroupFacts("g", "classic", "Stable", [MEMBER], [orders()], None))
+    assert last.symptom == "no-history"
+    assert last.text.endswith(
+        "the broker keeps no history of groups, or the user may not describe the group's settings"
+    )
+
+
 def test_records_that_were_acknowledged_do_not_come_back() -> None:
     available, acknowledged, archived = 0, 2, 4
     batches = [
