@@ -35,13 +35,33 @@ ENVIRONMENTS: Final[dict[str, tuple[str, ...]]] = {
         "pyiceberg[sql-sqlite]==0.12.0",
         "sqlalchemy==2.1.9",
     ),
-    "spark-4.1": ("pyspark==4.1.4", "pyarrow==26.0.1", "pandas==2.3.3", "pyiceberg[sql-sqlite]==0.12.0"),
-    "spark-4.2": ("pyspark==4.2.1", "pyarrow==26.0.1", "pandas==2.3.3"),
-    "spark-4.3": ("pyspark==4.3.0", "pyarrow==26.0.1", "pandas==2.3.3"),
+    "spark-4.1": (
+        "pyspark==4.1.4",
+        "pyarrow==26.0.1",
+        "pandas==2.3.3",
+        "pyiceberg[sql-sqlite]==0.12.0",
+        "deltalake==1.6.6",
+    ),
+    "spark-4.2": ("pyspark[connect]==4.2.1", "pyarrow==26.0.1", "pandas==2.3.3"),
+    "spark-4.3": ("pyspark[connect]==4.3.0", "pyarrow==26.0.1", "pandas==2.3.3"),
 }
 """Daft wants another PyArrow than DataFusion, and PySpark a pandas before 3."""
-JARS: Final = {"spark-4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
-"""What Spark needs for Iceberg, as Maven names it; there is none for newer versions of Spark."""
+CONNECT: Final = " by Connect"
+RUNS: Final = (*ENVIRONMENTS, f"spark-4.2{CONNECT}", f"spark-4.3{CONNECT}")
+"""The environments, and those that a process of its own runs a second time: a process has one kind of session."""
+JARS: Final = {
+    "spark-4.1": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "io.delta:delta-spark_4.1_2.13:4.1.0",
+        "io.delta:delta-storage:4.1.0",
+    )
+}
+"""What Spark needs for Iceberg and Delta, as Maven names it; there is none for newer versions of Spark."""
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""The settings by which Spark reads Delta."""
 
 
 def jar_name(artifact: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.engines.environments import ENVIRONMENTS, JARS, READERS, jar_name
+from tests.engines.environments import CONNECT, DELTA, ENVIRONMENTS, JARS, READERS, RUNS, jar_name
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "engines.md"
@@ -60,12 +60,33 @@ def session(environment: str) -> Iterator[Any]:
     if not environment.startswith("spark"):
         yield None
         return
+    if environment.endswith(CONNECT):
+        with connected() as spark:
+            yield spark
+        return
     from moldau.spark_jobs.session import local_session
 
-    jar = JARS.get(environment)
-    settings = None if jar is None else {"spark.jars": str(HOME / "jars" / jar_name(jar))}
+    jars = ",".join(str(HOME / "jars" / jar_name(each)) for each in JARS.get(environment, ()))
+    settings = {"spark.jars": jars, **DELTA} if jars else None
     with local_session("engines", master="local[1]", settings=settings) as spark:
         yield spark
+
+
+@contextmanager
+def connected() -> Iterator[Any]:
+    """A session of Spark Connect, with a server of its own."""
+    from pyspark.sql import SparkSession
+
+    from moldau.spark_jobs.java_runtime import find_java, home_for_spark
+    from moldau.spark_jobs.session import variables_set
+
+    with home_for_spark(find_java(os.environ)) as home, variables_set({"JAVA_HOME": str(home)}):
+        spark = SparkSession.builder.remote("local[1]").getOrCreate()
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def cells_of(paths: Mapping[str, Any], environment: str = "newest") -> Cells:
@@ -90,7 +111,7 @@ def run_environment(name: str, output: Path) -> None:
 
     titles = PATHS[name]
     found = cells_of(titles, name)
-    suffix = f" {name.partition('-')[2]}" if name.startswith("spark") else ""
+    suffix = f" {name.removesuffix(CONNECT).partition('-')[2]}" if name.startswith("spark") else ""
     output.write_text(json.dumps({path.replace("Spark,", f"Spark{suffix},"): row for path, row in found.items()}))
 
 
@@ -104,10 +125,10 @@ def made(name: str) -> Path:
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *wanted.split()], check=True)
         mark.write_text(wanted)
-    jar = JARS.get(name)
-    if jar is not None and not (HOME / "jars" / jar_name(jar)).exists():
-        goal = ("dependency:copy", f"-Dartifact={jar}", f"-DoutputDirectory={HOME / 'jars'}")
-        subprocess.run(["mvn", "-q", "-B", *goal], check=True)
+    for jar in JARS.get(name, ()):
+        if not (HOME / "jars" / jar_name(jar)).exists():
+            goal = ("dependency:copy", f"-Dartifact={jar}", f"-DoutputDirectory={HOME / 'jars'}")
+            subprocess.run(["mvn", "-q", "-B", *goal], check=True)
     return home / "bin" / "python"
 
 
@@ -118,8 +139,9 @@ def run_all(names: Iterable[str]) -> tuple[Cells, list[str]]:
     for name in names:
         output = HOME / f"{name}.json"
         try:
-            python = made(name)
+            python = made(name.removesuffix(CONNECT))
             variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
+            variables["SPARK_LOCAL_IP"] = "127.0.0.1"
             command = [str(python), "-m", "tests.engines.matrix", name, str(output)]
             subprocess.run(command, check=True, cwd=ROOT, env=variables)
         except subprocess.CalledProcessError as problem:
@@ -136,7 +158,7 @@ def main(arguments: list[str]) -> None:
     from tests.engines.page import page
 
     HOME.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(*run_all(ENVIRONMENTS)))
+    PAGE.write_text(page(*run_all(RUNS)))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from tests.engines.environments import ENVIRONMENTS
 
 NOT_RUN: Final = (
-    "Spark's streams and Connect; Delta by Spark; Iceberg by Spark from 4.2 on, for which there is no jar; Iceberg and "
-    "Delta by DuckDB 2.0, of which pip has no extensions."
+    "Iceberg and Delta by Spark from 4.2 on, for which there is no jar; Iceberg and Delta by DuckDB 2.0, of which pip "
+    "has no extensions."
 )
 
 

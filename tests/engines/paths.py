@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 
 import moldau
+from tests.engines.environments import CONNECT
 from tests.engines.traps import Trap
 
 
@@ -365,8 +366,8 @@ DAFT.update(
 
 def spark_source(run: Run) -> pa.Table:
     place, column = run.place()
-    options = {"subscribe": "t", "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
-    rows = run.spark.read.format("moldau").options(**options).load(str(place)).select(*columns_of(column))
+    options = {"subscribe": "t", "includeHeaders": "true"}
+    rows = run.spark.read.format("moldau").options(**options, **COMMITTED).load(str(place)).select(*columns_of(column))
     return ordered(place, column, rows.toArrow())
 
 
@@ -378,13 +379,52 @@ def spark_iceberg(run: Run) -> pa.Table:
     return run.spark.read.format("iceberg").load(run.iceberg().metadata_location).orderBy("i").toArrow()
 
 
-SPARK.update({"Spark, format(moldau)": spark_source, "Spark, Parquet": spark_parquet})
+def spark_delta(run: Run) -> pa.Table:
+    return run.spark.read.format("delta").load(run.delta()).orderBy("i").toArrow()
+
+
+def spark_stream(run: Run) -> pa.Table:
+    place, column = run.place()
+    for number in range(STARTS_MAX - 1):
+        try:
+            return ordered(place, column, streamed(run, place, column, number))
+        except Exception as problem:
+            if NO_WORKER not in str(problem):
+                raise
+    return ordered(place, column, streamed(run, place, column, STARTS_MAX - 1))
+
+
+def streamed(run: Run, place: Path, column: str, number: int) -> pa.Table:
+    """What a stream writes, that ends with what is there. `number` is that of the attempt."""
+    options = {"subscribe": "t", "includeHeaders": "true", "startingOffsets": "earliest"}
+    rows = run.spark.readStream.format("moldau").options(**options, **COMMITTED).load(str(place))
+    name = f"stream_{run.directory.name.replace('-', '_')}_{number}"
+    rows = rows.select(*columns_of(column)).writeStream.format("memory").queryName(name)
+    checkpoint = str(run.directory / f"checkpoint-{number}")
+    query = rows.trigger(availableNow=True).option("checkpointLocation", checkpoint).start()
+    query.awaitTermination()
+    return run.spark.table(name).toArrow()
+
+
+STARTS_MAX: Final = 4
+"""How often a stream is started: Spark gives its worker ten seconds, which may be too few on a busy machine."""
+NO_WORKER: Final = "Python worker failed to connect back"
+COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
+SPARK.update(
+    {"Spark, format(moldau)": spark_source, "Spark, stream of moldau": spark_stream, "Spark, Parquet": spark_parquet}
+)
+SPARK_CONNECT: Final[dict[str, Callable[[Run], pa.Table]]] = {
+    "Spark, format(moldau) by Connect": spark_source,
+    "Spark, stream of moldau by Connect": spark_stream,
+}
 PATHS: Final[dict[str, dict[str, Callable[[Run], pa.Table]]]] = {
     "newest": NEWEST,
     "older": OLDER,
     "daft": DAFT,
-    "spark-4.1": {"Iceberg, Spark 4.1": spark_iceberg},
+    "spark-4.1": {"Iceberg, Spark 4.1": spark_iceberg, "Delta, Spark 4.1": spark_delta},
     "spark-4.2": SPARK,
     "spark-4.3": SPARK,
+    f"spark-4.2{CONNECT}": SPARK_CONNECT,
+    f"spark-4.3{CONNECT}": SPARK_CONNECT,
 }
-"""The paths of each environment."""
+"""The paths of each run."""
