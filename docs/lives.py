@@ -38,6 +38,10 @@ class Called(NamedTuple):
     function: str
 
 
+DECLARING: Final = (ROOT / "protocol/late_dataclass.py", ROOT / "protocol/late_tuple.py")
+"""They run at the first object of a class, in whichever life that is."""
+
+
 class Trace:
     """Collects the modules of the product that are executed within `with trace:`."""
 
@@ -56,7 +60,7 @@ class Trace:
         if event != "call" or code.co_filename in self.called or code.co_name == "<module>":
             return
         path = Path(code.co_filename.replace(LINKS, f"{ROOT}/", 1))
-        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
+        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES or path in DECLARING:
             return
         caller = frame.f_back
         while caller is not None:

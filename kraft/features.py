@@ -6,8 +6,9 @@ metadata.version, so that every node of the cluster can read what the controller
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from moldau.protocol.schema import spec_of
 

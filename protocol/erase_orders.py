@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.control_records import CONTROL_KEY, CONTROL_KEY_VERSION
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import (
     CODEC_MASK,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from moldau.protocol.compression import Codec, compress
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, crc32c, varint
 from moldau.protocol.record_batch import (
     ATTRIBUTES_POSITION,

@@ -14,9 +14,10 @@ its values. `EXCEPTIONS` has the APIs that differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import Field, default_struct, fields_of, response_class_of, spec_of, struct_of
 
 NAMES: Final = {

@@ -23,19 +23,9 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import (
-    Annotated,
-    Final,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    Union,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Final, TypeAlias, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, FileRegion
 
 T = TypeVar("T")

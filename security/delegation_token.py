@@ -7,8 +7,9 @@ secret = HMAC-SHA-512(key of the cluster, id)      the bearer logs in by SCRAM w
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.principal import ANONYMOUS, Principal
 from moldau.security.sasl.scram.credential import (
     ITERATIONS_MIN,

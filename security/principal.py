@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from moldau.protocol.late_tuple import NamedTuple
 
 USER: Final = "User"
 """The only type of principal that authentication produces. ACLs may name other types."""

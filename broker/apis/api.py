@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from moldau.broker.apis.lists import AtMost, OnePass, bounded
 from moldau.broker.apis.needs import Rule, controller_asks, guarded
@@ -20,6 +20,7 @@ from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import Encoder
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, Chunk
 from moldau.protocol.schema import fields_of, key_of, response_class_of, spec_of
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moldau.broker.apis.api import AT_BROKERS, Api, Listeners, Wrap, bind, forward
 from moldau.broker.apis.lists import at_most
@@ -21,6 +21,7 @@ from moldau.broker.apis.parts import OPEN_MAX, ListPath, Parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import ListenerRole, Route
 from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApi
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import key_of, response_class_of, spec_of
 from moldau.protocol.versions import VERSIONS
 
@@ -119,13 +120,12 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
 
 
 class Line(NamedTuple):
-    """An API as far as a node knows it before the first request."""
+    """An API as far as a node knows it before the first request. It serves the versions from `first` to `last`."""
 
     name: str
     key: int
     first: int
     last: int
-    """The newest version that is served; `first` is the oldest."""
     listeners: Listeners
     source: str | ControllerApi
     """The module of the API; for one that the controller decides and that has none, the row of the controller."""
@@ -186,8 +186,7 @@ def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[Cont
 
 def line_of_row(row: ControllerApi) -> Line:
     """The line of an API that the controller decides: brokers forward the requests of clients."""
-    role = ListenerRole.BOTH if row.is_for_clients else ListenerRole.CONTROLLER
-    listeners = Listeners(role, is_forwardable=row.is_forwardable)
+    listeners = Listeners((BOTH if row.is_for_clients else CONTROLLER).role, is_forwardable=row.is_forwardable)
     return Line(row.request.__name__.removesuffix("Request"), *declared(row.request), listeners, row)
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.network.replies import EncodedResponse, coalesce
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import EXECUTOR, Pending
 from moldau.broker.runtime.tasks import Spawn
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch, examine_batch
 from moldau.replication.partition import Partition
 

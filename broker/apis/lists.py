@@ -6,10 +6,10 @@ A long list is cut into parts (`parts.py`), has a bound, or is handled in one sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from moldau.broker.network.route import Handler, RequestContext
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.refusals import refused
 
 

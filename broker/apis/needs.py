@@ -13,13 +13,14 @@ from copy import copy
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from moldau.broker.apis.parts import Answering, consumed
 from moldau.broker.network.route import ListenerRole, RequestContext
 from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.apis import CONTROLLER_APIS
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.refusals import refused_elements, refused_with_text
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 

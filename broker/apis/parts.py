@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, 
 from copy import copy
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from moldau.broker.apis.list_lengths import LengthGuard, exceeds, weight
 from moldau.broker.network.route import Handler, RequestContext
@@ -26,6 +26,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
 from moldau.broker.runtime.tasks import Spawn
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import fields_of
 
 SIZE: Final = 32

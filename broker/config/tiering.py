@@ -10,10 +10,11 @@ cleans remote segments as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from moldau.broker.config.config import Config, ConfigValues
 from moldau.broker.config.internal_topics import REMOTE_LOG_METADATA_TOPIC, InternalTopic
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.tiered.object_options import ObjectStoreOptions
 
 AS_OF_BOTH_TIERS: Final = -2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.metadata.cluster_view import PublishedMetadata
 from moldau.coordinator.group.image import CoordinatorTopic
@@ -11,6 +11,7 @@ from moldau.coordinator.group.metadata_hash import topic_hash
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import Topic
+from moldau.protocol.late_tuple import NamedTuple
 
 HASHES_MAX: Final = 100_000
 """The most hashes of topics that are kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.groups import Groups
@@ -14,6 +14,7 @@ from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
 from moldau.coordinator.runtime.machine import TransactionEnd, Waiter
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 
 Written = Callable[[ErrorCode], None]
 """Called once: with NONE when the marker is committed, else with an error after which that is not known."""

@@ -11,10 +11,11 @@ import json
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau import __version__
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 STATUS_SETTING: Final = "moldau.node"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from moldau.broker.coordinators.joined_questions import JoinedQuestions, error_without
 from moldau.broker.coordinators.share_coordinator import ShareCoordinator
@@ -24,6 +24,7 @@ from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share_coordinator.events import StateAnswer, StateRequest
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 
 Answered: TypeAlias = Callable[[StateAnswer], None]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from moldau.broker.coordinators.joined_questions import JoinedQuestions, error_without
 from moldau.broker.coordinators.transactions import TransactionCoordinator
@@ -24,6 +24,7 @@ from moldau.broker.network.peer_channel import NoResponse
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.transaction.events import NEW_PROTOCOL, AddPartitions, VerifyPartitions
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from moldau.broker.metadata.metadata_log import NoRoom
 from moldau.broker.metadata.publisher import MetadataPublisher, Reply, no_retry
@@ -19,6 +19,7 @@ from moldau.kraft.controller.controller import Controller
 from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.refusals import refused
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from moldau.broker.config.altering import effective
 from moldau.broker.config.config import Config
@@ -12,6 +12,7 @@ from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.topics import log_config
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.log_config import LogConfig
 
 LOG_CONFIGS_MAX: Final = 1000

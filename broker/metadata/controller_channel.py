@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from moldau.broker.metadata.enveloping import ForwardedClient, opened_response, requester_of, sealed_request
 from moldau.broker.metadata.refusals import error_of
 from moldau.broker.network.peer_channel import NoResponse, PeerChannels
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.envelope import EnvelopeResponse
 from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import NODE, Requester

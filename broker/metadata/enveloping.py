@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.controller.context import STRICT_SINCE
 from moldau.protocol.frames import request_frame, response_of
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from moldau.protocol.primitives import MalformedMessage, read_uvarint, skip_tags, uvarint
 from moldau.security.principal import NODE, Principal, Requester

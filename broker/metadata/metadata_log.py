@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from moldau.kraft.features import record_version
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
@@ -22,6 +22,7 @@ from moldau.kraft.snapshot.batches import (
 from moldau.kraft.snapshot.names import PART_SUFFIX, SnapshotId, snapshots_in
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from moldau.broker.metadata.metadata_log import MetadataLog
 from moldau.kraft.image.difference import difference
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.replay import Replay
+from moldau.protocol.late_tuple import NamedTuple
 
 Listener = Callable[[MetadataImage, MetadataDelta], None]
 Reply = Callable[..., None]

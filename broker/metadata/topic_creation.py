@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from moldau.broker.config.internal_topics import InternalTopic
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.limits import QuotaLimits
 from moldau.security.quotas.sampled_rate import SampledRate, Windows, throttle_ms
 

@@ -13,9 +13,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from moldau.broker.runtime.pending import ASKED_FOR
+from moldau.protocol.late_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from moldau.broker.network.route import ClientConnection, FrameHook, RequestContext

@@ -8,13 +8,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from moldau.broker.config.config import Config
 from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import InTurns
 from moldau.kraft.image.cluster import LOST_DIRECTORY
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.storage.directory.damaged_logs import RepairedLog

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from moldau.broker.config.config import Config
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import Progress, size
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.meta_properties import (
     InvalidMetaProperties,
     MetaProperties,

@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from moldau.broker.replicas.file_removal import FileRemoval
 from moldau.broker.replicas.local_logs import LocalLogs, NewLog
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Tasks
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 

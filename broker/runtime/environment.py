@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.files.port import FileSystem
 

@@ -22,7 +22,9 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from moldau.protocol.late_tuple import NamedTuple
 
 COLD: Final = -1
 """The status of a job whose next bytes are not in the page cache."""

@@ -11,7 +11,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+from moldau.protocol.late_tuple import NamedTuple
 
 log = logging.getLogger("moldau.slow")
 

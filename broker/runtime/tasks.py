@@ -8,7 +8,9 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+from moldau.protocol.late_tuple import NamedTuple
 
 log = logging.getLogger("moldau.background")
 

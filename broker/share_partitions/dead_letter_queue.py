@@ -16,7 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from moldau.broker.config.topics import is_dead_letter_queue
 from moldau.broker.metadata.cluster_view import ClusterView, DynamicConfig
@@ -27,6 +27,7 @@ from moldau.coordinator.share_coordinator.state import ShareKey
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.record_builder import Record

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from moldau.broker.coordinators.share_state_persister import NOBODY, ShareStatePersister
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
@@ -26,6 +26,7 @@ from moldau.broker.share_partitions.settings import GroupSettings, duration_ms
 from moldau.coordinator.share_coordinator.events import ReadState, StateAnswer, WriteState
 from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.replication.partition import Partition
 from moldau.replication.share.acquisition import Acquired, AcquireWish, FetchedBatch, acquire
 from moldau.replication.share.changes import (

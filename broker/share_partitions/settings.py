@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.coordinators.group_row import share_settings
 from moldau.broker.metadata.cluster_view import DynamicConfig, PublishedMetadata
 from moldau.broker.share_partitions.dead_letter_queue import QueueSettings
 from moldau.kraft.features import DEAD_LETTERS_VERSION, SHARE_VERSION
 from moldau.kraft.image.configs import ResourceType
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.replication.share.changes import ShareLimits
 
 DURATION: Final = re.compile(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.coordinator.group.kind_settings import ConsumerGroupSettings, ShareGroupSettings, StreamsGroupSettings
+from moldau.protocol.late_tuple import NamedTuple
 
 MINUTE_MS = 60_000
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from moldau.protocol.late_tuple import NamedTuple
 
 INT32_MAX = 0x7FFFFFFF
 INTERVALS: Final = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")

@@ -8,9 +8,10 @@ belong to groups of all kinds. Every other type of record belongs to one kind, w
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moldau.protocol.compiler import decode, encode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_batch import NO_PRODUCER_ID
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.offsets import OffsetCommitKey, OffsetCommitValue

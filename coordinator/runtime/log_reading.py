@@ -7,10 +7,11 @@ The machine itself keeps the pending changes until then (`RecordReader.end_trans
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import BatchHeader, crc_is_valid
 from moldau.protocol.record_builder import Record

@@ -11,9 +11,10 @@ other event. A machine that loses its partition is dropped; the next leader's ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_builder import Record
 
 

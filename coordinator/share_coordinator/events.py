@@ -5,12 +5,13 @@ A request has one key. The response waits until the records before it are commit
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 
 NO_EPOCH: Final = -1
 """The epoch of a request whose sender does not know it; it is not compared."""

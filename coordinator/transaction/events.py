@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 
 TopicPartition: TypeAlias = tuple[str, int]
 PartitionErrors: TypeAlias = dict[TopicPartition, ErrorCode]

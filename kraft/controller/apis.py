@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from moldau.kraft.controller.config_control import (
     alter_configs,
@@ -36,6 +36,7 @@ from moldau.kraft.controller.security.token_control import create_token, expire_
 from moldau.kraft.controller.topics.partition_creation import create_partitions
 from moldau.kraft.controller.topics.topic_creation import create_topics
 from moldau.kraft.controller.topics.topic_deletion import delete_topics
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from moldau.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from moldau.protocol.messages.alter_configs import AlterConfigsRequest

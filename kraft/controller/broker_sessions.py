@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.kraft.image.cluster import Broker, ClusterImage
 from moldau.kraft.image.metadata_image import MetadataImage
+from moldau.protocol.late_tuple import NamedTuple
 
 
 class Session(NamedTuple):

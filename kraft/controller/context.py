@@ -5,7 +5,7 @@ quota of controller mutations (KIP-599).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.controller.broker_sessions import BrokerSessions
 from moldau.kraft.controller.decision import ApiError
@@ -14,6 +14,7 @@ from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.controller.view import View
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest
 from moldau.protocol.messages.create_topics import CreateTopicsRequest
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 
 SLICE_SIZE: Final = 24
 """How many partitions a decision about many looks at before other work has its turn: to decide on one, to append its

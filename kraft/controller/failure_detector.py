@@ -19,7 +19,9 @@ DIVERGES: Apache Kafka waits for broker.session.timeout.ms and takes no account 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from moldau.protocol.late_tuple import NamedTuple
 
 GRACE_MS: Final = 500
 SILENT_INTERVALS: Final = 5

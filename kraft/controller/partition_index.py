@@ -7,10 +7,10 @@ which they were added, so that no result depends on Python's hashes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from moldau.kraft.image.difference import compare_topics
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, TopicsDelta, TopicsImage
+from moldau.protocol.late_tuple import NamedTuple
 
 Key = tuple[bytes, int]
 """A topic's id and the number of a partition."""

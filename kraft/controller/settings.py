@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.sampled_rate import Windows
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.controller.partition_index import Key, PartitionIndex
 from moldau.kraft.controller.settings import ControllerSettings
@@ -12,6 +12,7 @@ from moldau.kraft.image.cluster import UNASSIGNED_DIRECTORY
 from moldau.kraft.image.configs import ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import PartitionRegistration, Topic
+from moldau.protocol.late_tuple import NamedTuple
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.features import SupportedRange
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import (
     BrokerEndpoint,
     BrokerFeature,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import ConfigRecord
 
 

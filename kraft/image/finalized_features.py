@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from moldau.kraft.features import DEFAULT_METADATA_VERSION, METADATA_VERSION
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import FeatureLevelRecord
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from moldau.kraft.image.cluster import FENCE, UNFENCE, ClusterDelta, ClusterImage
 from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
@@ -13,6 +12,7 @@ from moldau.kraft.image.security.client_quotas import ClientQuotasDelta, ClientQ
 from moldau.kraft.image.security.delegation_tokens import TokensDelta, TokensImage
 from moldau.kraft.image.security.scram_credentials import ScramDelta, ScramImage
 from moldau.kraft.image.topics import TopicsDelta, TopicsImage
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records import metadata as records
 
 

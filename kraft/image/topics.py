@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.image.cluster import MIGRATING_DIRECTORY, ClusterImage
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text, place_of_uuid
 from moldau.kraft.topic_names import may_collide, metric_name
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import (
     ClearElrRecord,
     PartitionChangeRecord,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.kraft.quorum.voter_set import VoterSet
 from moldau.protocol.compiler import decode, encode
 from moldau.protocol.control_records import ControlRecordType, control_key, control_record_type
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_builder import Record
 from moldau.protocol.records.control import (

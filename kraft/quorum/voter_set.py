@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from moldau.kraft.features import KRAFT_VERSION, SUPPORTED_FEATURES, SupportedRange
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.control import KRaftVersionFeature, VotersRecord, VotersRecordEndpoint, VotersRecordVoter
 from moldau.protocol.schema import ZERO_UUID
 

@@ -6,8 +6,9 @@ to an id together with a directory id.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.partition_metadata import parse_uuid, uuid_text
 

@@ -17,11 +17,12 @@ TruncateLog may be fed to the machine while later effects of the same list are s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.raft.election_state import ElectionState
 from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse

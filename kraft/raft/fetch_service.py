@@ -7,8 +7,6 @@ looks at its offset before it responds.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.kraft.quorum.voter_set import ReplicaKey
 from moldau.kraft.raft.events import RequestReceived, Respond, RespondWithRecords, RespondWithSnapshot
 from moldau.kraft.raft.log_view import LogView, OffsetAndEpoch
@@ -16,6 +14,7 @@ from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.responses import fetch_response, fetch_snapshot_response
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest
 from moldau.protocol.messages.fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot
 

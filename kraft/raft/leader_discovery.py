@@ -6,7 +6,7 @@ Every response of the quorum's APIs names them, so that nodes learn new epochs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from moldau.kraft.quorum.voter_set import Address
 from moldau.kraft.raft.election_state import NO_NODE
@@ -14,6 +14,7 @@ from moldau.kraft.raft.events import IncomingResponse
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.transitions import BecomeFollower, EnterEpoch, Transition
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages import begin_quorum_epoch as begin
 from moldau.protocol.messages import end_quorum_epoch as end
 from moldau.protocol.messages import fetch, fetch_snapshot, vote

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from moldau.kraft.snapshot.names import SnapshotId
+from moldau.protocol.late_tuple import NamedTuple
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.quorum.quorum_history import QuorumHistory
 from moldau.kraft.quorum.voter_set import Address, ReplicaKey, VoterNode, VoterSet
@@ -15,6 +15,7 @@ from moldau.kraft.raft.events import Commit, Destination, Effect, OutgoingReques
 from moldau.kraft.raft.log_view import LogView
 from moldau.kraft.raft.outbox import Outbox
 from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import ZERO_UUID
 
 METADATA_TOPIC: Final = "__cluster_metadata"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from moldau.kraft.quorum.voter_set import Address, ReplicaKey
+from moldau.protocol.late_tuple import NamedTuple
 
 
 class EnterEpoch(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.features import record_version
 from moldau.kraft.image.metadata_image import Provenance
@@ -20,6 +20,7 @@ from moldau.kraft.record_frame import decode_record, encode_record
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike, MalformedMessage
 from moldau.protocol.record_batch import crc_is_valid
 from moldau.protocol.record_builder import Record, build_batch

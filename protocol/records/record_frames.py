@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of

@@ -5,9 +5,10 @@ dead letters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.replication.share.in_flight import ACKNOWLEDGED, ARCHIVED, ARCHIVING, AVAILABLE, InFlightState, RecordState
 
 GAP: Final = 0

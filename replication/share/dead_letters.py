@@ -12,10 +12,11 @@ compressed, and hold as many records as the queue's max.message.bytes allows, at
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE
 from moldau.protocol.record_builder import Record, RecordHeader, append_record, build_batch

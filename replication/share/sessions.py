@@ -12,9 +12,10 @@ SHARE_SESSION_NOT_FOUND.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

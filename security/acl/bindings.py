@@ -14,8 +14,9 @@ pattern.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.access import AclOperation, ResourceKind
 
 WILDCARD: Final = "*"

@@ -8,9 +8,8 @@ except the current one are counted with their full length, so that the first val
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 
 
 class Windows(NamedTuple):

@@ -14,8 +14,9 @@ first ──▶ message ──▶ server ──▶ answer(challenge) ──▶ m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.principal import Principal
 
 

@@ -15,10 +15,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.late_dataclass import dataclass
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.reading import aborted_transactions

@@ -7,8 +7,7 @@ happens only when the controller does not count on the replica any more.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
 from moldau.storage.directory.directory_checkpoints import DirectoryCheckpoints

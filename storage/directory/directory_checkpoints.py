@@ -9,8 +9,8 @@ file that mentioned the former log has been written again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.text_checkpoint import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,

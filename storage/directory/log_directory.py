@@ -16,8 +16,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial as bind
-from typing import Final, NamedTuple
+from typing import Final
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.text_checkpoint import Offsets, TopicPartition
 from moldau.storage.directory.damaged_logs import CheckpointedOffsets, DamagedLogs
 from moldau.storage.directory.directory_checkpoints import CheckpointWork, DirectoryCheckpoints

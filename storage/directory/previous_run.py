@@ -12,8 +12,8 @@ thus never synced.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.files.port import FileSystem, write_atomically
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from moldau.protocol.late_tuple import NamedTuple
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import BytesLike
 
 if TYPE_CHECKING:

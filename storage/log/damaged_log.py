@@ -7,8 +7,7 @@ beginning of a log without a gap.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.log_paths import (

@@ -16,8 +16,8 @@ Each step can be interrupted by a crash at any point: the next start then repeat
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.leader_epochs import LeaderEpochs
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata, read_topic_id

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from operator import attrgetter
-from typing import NamedTuple
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.files.log_paths import CLEANED_SUFFIX, DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.log_state import LogState

@@ -18,8 +18,7 @@ segment of a tiered log as durable (`loading.py`), so that it uses the snapshot 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.log.loading import remove_files
 from moldau.storage.log.log_state import LogState

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 from bisect import bisect_left
 from struct import Struct
-from typing import NamedTuple
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.files.open_files import OpenFile, open_kept
 from moldau.storage.files.port import FileSystem
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.record_builder import Record, RecordHeader
 
 PARTS: Final = ("key", "value", "headers")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.metadata.active_controller import ActiveController
 from moldau.broker.metadata.metadata_log import NoRoom
@@ -22,6 +22,7 @@ from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.image.topics import TopicsImage
 from moldau.kraft.raft import events
 from moldau.kraft.raft.raft import Raft
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import RegisterControllerRecord
 
 log = logging.getLogger("moldau.quorum")

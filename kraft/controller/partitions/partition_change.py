@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.image.topics import LEADER_UNCHANGED, NO_LEADER, RECOVERY_STATE_UNCHANGED, PartitionRegistration
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import PartitionChangeRecord
 
 RECOVERED: Final = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
@@ -21,6 +20,7 @@ from moldau.kraft.image.configs import NO_SETTINGS, ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.topic_names import CLUSTER_METADATA_TOPIC, metric_name, refusal_of_name
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,

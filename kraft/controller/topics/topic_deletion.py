@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
@@ -12,6 +11,7 @@ from moldau.kraft.controller.settings import ControllerSettings
 from moldau.kraft.image.metadata_image import MetadataImage
 from moldau.kraft.image.topics import Topic
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

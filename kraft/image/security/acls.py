@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_uuid
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from moldau.security.acl.bindings import AclBinding
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import ClientQuotaRecord, EntityData
 from moldau.security.quotas.entity import QuotaEntity, in_order_of_kafka
 

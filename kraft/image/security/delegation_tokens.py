@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.records.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from moldau.security.delegation_token import DelegationToken

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from moldau.kraft.image.persistent_map import PersistentMap, place_of_text
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.records.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from moldau.security.sasl.scram.credential import ScramCredential, ScramForm, form_of
 

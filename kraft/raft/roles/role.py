@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from moldau.kraft.quorum.voter_set import ReplicaKey
 from moldau.kraft.raft.events import RequestReceived, ResponseReceived
 from moldau.kraft.raft.member import QuorumMember
 from moldau.kraft.raft.transitions import Transition
+from moldau.protocol.late_tuple import NamedTuple
 
 
 class RequestedVote(NamedTuple):

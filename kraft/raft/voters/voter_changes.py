@@ -9,7 +9,7 @@ So the majority before a change and the majority after it always have a voter in
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.kraft.features import KRAFT_VERSION, SupportedRange
 from moldau.kraft.quorum.control_records import voters_record
@@ -20,6 +20,7 @@ from moldau.kraft.raft.replica_states import ReplicaStates
 from moldau.kraft.raft.responses import update_voter_response
 from moldau.kraft.raft.voters.version_upgrade import VersionUpgrade
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
