@@ -132,8 +132,10 @@ class Bounds:
         largest = sorted(lags, reverse=True)[:most]
         if not any(largest):
             return []
-        places = compress(count(), map(max(largest[-1], 1).__le__, lags))
-        return sorted(places, key=lags.__getitem__, reverse=True)[:most]
+        least = max(largest[-1], 1)
+        above = sorted(compress(count(), map(least.__lt__, lags)), key=lags.__getitem__, reverse=True)
+        # Often all partitions lag by the same: then the first ones are enough.
+        return [*above, *islice(compress(count(), map(least.__eq__, lags)), len(largest) - len(above))]
 
 
 def values_at(places: Sequence[int]) -> Callable[[Sequence[int]], Values]:
