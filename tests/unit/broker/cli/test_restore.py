@@ -150,7 +150,7 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(stored: Stored, run: D
     to = ("--to", str(place))
     assert "say where to" in refused(2, store)
     assert "there are no backups here" in refused(3, str(tmp_path), *to)
-    assert "does not exist" in refused(3, str(tmp_path / "none"), *to)
+    assert "no such file or directory" in refused(3, str(tmp_path / "none"), *to)
     assert "there is no backup x" in refused(3, store, *to, "--backup", "x")
     assert "is not a time" in refused(2, store, *to, "--at", "yesterday")
     assert "is in the future" in refused(2, store, *to, "--at", "2999-01-01")
