@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moldau.broker.cli.command import parser
+from moldau.testing.cluster import Cluster
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
 from tests.support.daily_stories import send, two_hours_ago
@@ -49,10 +50,11 @@ def test_the_page_has_every_daily_command_and_exit_status() -> None:
 
 
 @pytest.mark.processes
-def test_the_story_of_the_readme(kafka: Namespace, tmp_path: Path) -> None:
+@pytest.mark.moldau(nodes=1)
+def test_the_story_of_the_readme(kafka_cluster: Cluster, tmp_path: Path) -> None:
     assert len(STORY) <= 5
     (tmp_path / "orders.csv").write_text(ORDERS)
-    run = DailyCommand(kafka.bootstrap_servers)
+    run = DailyCommand(kafka_cluster.bootstrap_servers)
     create, produce, consume, describe, reset = (
         [str(tmp_path / word) if word == "orders.csv" else word for word in words] for words in STORY
     )
