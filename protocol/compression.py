@@ -33,6 +33,8 @@ class RecordSizeExceeded(MalformedMessage):
     """A record of a compressed batch is larger than `max.decompressed.message.bytes`; the batch may be whole."""
 
 
+EXPANSION = 4
+"""Typical records expand to so many times their compressed size."""
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
 """The size of a piece (bytes).
@@ -112,7 +114,7 @@ def decompress(codec: Codec, data: BytesLike, *, size_max: int) -> BytesLike:
         if len(data) > size_max:
             raise DecompressedSizeExceeded(f"{len(data)} bytes exceed {size_max}")
         return data
-    pieces = list(EXPANDERS[codec](data, size_max, PIECE_SIZE_MAX))
+    pieces = list(EXPANDERS[codec](data, size_max, size_max + 1))  # Pieces that are joined are copied.
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -130,7 +132,7 @@ def pull_pieces(
     pull: Callable[[int], bytes], compressed_size: int, size_max: int, piece_size_max: int
 ) -> Iterator[bytes]:
     """The pieces that `pull(size)` returns until it returns none. Raises `DecompressedSizeExceeded` past `size_max`."""
-    piece_size = min(max(4 * compressed_size, PIECE_SIZE_MIN), piece_size_max)
+    piece_size = min(max(EXPANSION * compressed_size, PIECE_SIZE_MIN), piece_size_max)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):
         total += len(piece)
@@ -213,24 +215,28 @@ def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[
     if data[len(LZ4_MAGIC)] & LZ4_FLAGS_MASK != LZ4_INDEPENDENT_BLOCKS:
         raise MalformedMessage("LZ4 frame whose blocks depend on one another, which Kafka's readers cannot decode")
     stream = lz4.frame.LZ4FrameDecompressor()
-    rest: BytesLike = data
+    view, position = memoryview(data), 0
 
     def pull(size: int) -> bytes:
-        nonlocal rest
+        nonlocal position
         while not stream.eof:
-            piece: bytes = stream.decompress(rest, size)
-            rest = b""
+            given: BytesLike = b""
+            if stream.needs_input:
+                if position >= len(view):
+                    raise MalformedMessage("LZ4 frame is cut short")
+                # Of what it is given, the stream copies what it does not need for this piece.
+                given = view[position : position + max(size // EXPANSION, PIECE_SIZE_MIN)]
+                position += len(given)
+            piece: bytes = stream.decompress(given, size)
             if piece:
                 return piece
-            if stream.needs_input and not stream.eof:
-                raise MalformedMessage("LZ4 frame is cut short")
         return b""
 
     try:
         yield from pull_pieces(pull, len(data), size_max, piece_size_max)
     except RuntimeError as corrupt:
         raise MalformedMessage(f"corrupt LZ4 frame: {corrupt}") from None
-    if stream.unused_data:
+    if stream.unused_data or position < len(view):
         # DIVERGES: Java's reader stops at the end of the first frame and ignores the rest, other readers do not.
         raise MalformedMessage("bytes after the LZ4 frame")
 
