@@ -33,7 +33,6 @@ class Node(NodeParts):
         """
         if self.metrics is not None:
             await self.metrics.start()
-        self._look_at_memory()
         self.security.begin()
         for listener in self.listeners:
             await listener.bind()
@@ -54,6 +53,7 @@ class Node(NodeParts):
             self.settings.follow(self.image)
             self.quorum.subscribe(self._follow_settings)
         self.readiness.enter(Stage.RUNNING)
+        self._look_at_memory()
         if self.config.is_broker:
             self.failed_directories.begin()
 

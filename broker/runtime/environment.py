@@ -33,6 +33,9 @@ T = TypeVar("T")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """The file with the id of the boot, on Linux."""
 PROC: Final = "/proc/self"
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+"""Options of mallopt(3)."""
 GC_GENERATIONS: Final = 3
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
@@ -300,6 +303,16 @@ class Process:
         """Raises OSError if the kernel has no such file."""
         with open(f"{PROC}/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
+
+    @staticmethod
+    def keep_blocks() -> None:
+        """Let malloc use freed blocks of up to 4 MiB again, if the C library has such a call (glibc)."""
+        import ctypes  # It takes memory, and an idle node does not need it.
+
+        option = getattr(ctypes.CDLL(None), "mallopt", None)
+        if option is not None:
+            option(M_MMAP_THRESHOLD, 4 << 20)
+            option(M_TRIM_THRESHOLD, 8 << 20)
 
     @staticmethod
     def give_back_heap() -> None:

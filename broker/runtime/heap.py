@@ -1,4 +1,9 @@
-"""Memory that the requests and replies of a peak have released goes back to the system.
+"""What malloc keeps of the memory of requests and replies: blocks of up to 4 MiB are used again, and what a peak has
+released goes back to the system.
+
+By itself glibc gives the end of its heap back with almost every block of some hundred kilobytes that is freed, and the
+next request faults each page in again. With bounds of 4 MiB for blocks that are mapped and of 8 MiB for the end of the
+heap, 1.5 million records in LZ4 batches of 1 MB took 1.0 s of CPU in place of 2.6 s.
 
 malloc keeps freed blocks, and gives back only what lies at the end of its heap. So what a node has held once, for
 replies that were not read or for the objects of long requests, would stay with the process until it ends. It is given
@@ -19,6 +24,8 @@ from typing import Final, Protocol
 from moldau.broker.runtime.tasks import Job
 
 LOOK_INTERVAL_MS: Final = 10_000
+USED_SIZE_MIN: Final = 1 << 20
+"""The growth (bytes) since the start from which on clients use the node: only then the bounds of malloc are set."""
 GROWN_SIZE_MIN: Final = 16 << 20
 """The growth (bytes) since the last time from which on it is worth it: a call holds malloc for 0.1 ms a MiB."""
 QUIET_SIZE_MAX: Final = 1 << 20
@@ -30,6 +37,9 @@ class Memory(Protocol):
 
     def resident_bytes(self) -> int:
         """Raises OSError."""
+
+    def keep_blocks(self) -> None:
+        """Let malloc use freed blocks of up to 4 MiB again."""
 
     def give_back_heap(self) -> None:
         """Give the free pages of malloc's heap back to the system. Blocks."""
@@ -45,6 +55,8 @@ class Heap:
         """The least memory (bytes) since the last time that the heap was given back."""
         self._latest = 0
         """The memory (bytes) at the last look."""
+        self._unused: int | None = memory.resident_bytes()
+        """The memory (bytes) at the start; None once the bounds of malloc are set."""
 
     def job(self) -> Job:
         return Job("heap", LOOK_INTERVAL_MS, self.look)
@@ -52,6 +64,9 @@ class Heap:
     async def look(self) -> None:
         """Give the heap back if the process has grown, and does not grow now. Raises OSError."""
         resident = self._memory.resident_bytes()
+        if self._unused is not None and resident - self._unused >= USED_SIZE_MIN:
+            self._unused = None
+            await self._offload(self._memory.keep_blocks)
         is_quiet = resident - self._latest < QUIET_SIZE_MAX
         self._least = min(self._least, resident)
         self._latest = resident

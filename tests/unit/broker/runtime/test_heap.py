@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.runtime.heap import GROWN_SIZE_MIN, QUIET_SIZE_MAX, Heap
+from moldau.broker.runtime.heap import GROWN_SIZE_MIN, QUIET_SIZE_MAX, USED_SIZE_MIN, Heap
 
 IDLE = 40 << 20
 FREED = """
@@ -28,15 +28,40 @@ print(idle, freed, Process.resident_bytes())
 """
 
 
+REUSED = """
+import ctypes, resource
+from moldau.broker.runtime.environment import Process
+
+if not hasattr(ctypes.CDLL(None), "mallopt"):
+    raise SystemExit("no glibc")
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        bytes(1 << 20), bytearray(b"x") * (1 << 20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+by_itself = faults()
+Process.keep_blocks()
+faults()
+print(by_itself, faults())
+"""
+"""Page faults of 100 pairs of blocks of 1 MiB, before and after."""
+
+
 class Figures:
     """The memory of a process as a test says; giving the heap back leaves `used`."""
 
     def __init__(self) -> None:
         self.resident = self.used = IDLE
         self.given_back = 0
+        self.is_keeping = 0
 
     def resident_bytes(self) -> int:
         return self.resident
+
+    def keep_blocks(self) -> None:
+        self.is_keeping += 1
 
     def give_back_heap(self) -> None:
         self.resident = self.used
@@ -60,6 +85,16 @@ def at(resident: int) -> tuple[Figures, Heap]:
     looks(heap)
     figures.resident = resident
     return figures, heap
+
+
+def test_blocks_are_kept_once_clients_use_the_node() -> None:
+    figures, heap = at(IDLE + USED_SIZE_MIN - 1)
+    looks(heap)
+    assert figures.is_keeping == 0
+    figures.resident += 1
+    for _ in range(3):
+        looks(heap)
+    assert figures.is_keeping == 1
 
 
 def test_what_a_peak_has_freed_is_given_back_when_the_process_is_quiet() -> None:
@@ -114,3 +149,12 @@ def test_freed_blocks_in_the_middle_of_the_heap_go_back() -> None:
     idle, freed, left = map(int, ran.stdout.split())
     assert freed > idle - (10 << 20), "malloc has given it back by itself: the call is not needed any more"
     assert left < idle - (50 << 20)
+
+
+def test_kept_blocks_are_not_faulted_in_again() -> None:
+    done = subprocess.run([sys.executable, "-c", REUSED], capture_output=True, text=True, check=False)
+    if "no glibc" in done.stderr:
+        pytest.skip("this C library has no such call")
+    assert done.returncode == 0, done.stderr
+    by_itself, kept = map(int, done.stdout.split())
+    assert kept * 10 < by_itself
