@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--nested", type=int)
     arguments = parser.parse_args()
     if arguments.nested is not None:
-        nested.campaign(arguments.nested)
+        nested.campaign(arguments.nested, arguments.seed)
         print(f"{arguments.nested} stories of nested values: every reader had what was written")
         return
     if arguments.looks is not None:
@@ -81,13 +81,13 @@ def look(count: int, seed: int) -> None:
 
 
 def look_paced(count: int, rate: float, seed: int) -> None:
-    """Look at a table of records and one by key under a writer of so many MB/s."""
-    for mode in ("append", "upsert"):
+    """Look at tables of all forms under a writer of so many MB/s."""
+    for form in FORMS:
         with TemporaryDirectory() as directory:
-            looks = PacedLooks(Path(directory), mode, rate * 1e6, seed)
-            looks.look(count // 2, lambda line: print(line, flush=True))
-            told = f"{looks.writer.rate_reached / 1e6:.1f} MB/s written, {looks.kills} kills in {looks.runs} runs"
-            print(f"{mode}: {count // 2} looks were equal, {told}", flush=True)
+            looks = PacedLooks(Path(directory), form, rate * 1e6, seed)
+            looks.look(count // len(FORMS), lambda line: print(line, flush=True))
+            told = f"{looks.rate_reached / 1e6:.1f} MB/s written, {looks.kills} kills in {looks.runs} runs"
+            print(f"{form}: {count // len(FORMS)} looks were equal, {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import moldau
@@ -239,9 +239,9 @@ def tell(story: Story, readers: Mapping[str, Reader] = READERS) -> None:
         Told(Path(directory), story).run(readers)
 
 
-def campaign(count: int) -> None:
+def campaign(count: int, of_seed: int) -> None:
     """Tell so many stories, and shrink one that fails."""
-    drawn = given(stories())(tell_with_every_reader)
+    drawn = seed(of_seed)(given(stories())(tell_with_every_reader))
     settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))(drawn)()
 
 

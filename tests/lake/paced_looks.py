@@ -1,7 +1,8 @@
 """Looks at a live table under a writer of a steady rate, while the follower is killed and compacts.
 
 What a record says follows from its partition and offset, so the rows that a look has to have follow from the ends that
-it says: in a table of records each offset once, by key the last of each key, in each with the value of its offset.
+it says: in a table of records each offset once, by key the last of each key, in each with the value of its offset. The
+forms of the tables are those of `looks`; a value has spaces before it, so that it has its size.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Final
 
 import numpy as np
@@ -22,137 +23,125 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
-from tests.lake.killed_writer import STEPS, run
+from tests.lake.killed_writer import RUNS, STEPS, run
+from tests.lake.looks import FORMS, Form
 from tests.support.lake_stage import START_MS, LakeStage
 from tests.support.segments import EPOCH, write_checkpoints
 
 VALUE_SIZE: Final = 1_000
 BATCH_RECORDS: Final = 500
 PARTITIONS: Final = 2
+PLACE: Final = ("partition", "offset")
 KEYS: Final = 2_000
 """In each partition. Of so many offsets in a row each has another key."""
 DELETED: Final = 5
 """Of so many records one is a tombstone, in a table by key."""
 WINDOW: Final = 2_000
 """Rows whose values are compared: those before and after the end of the table."""
-FILLER: Final = bytes(range(256)) * 4
 ROUND_SIZE: Final = 32 << 20
 RUN_S_MAX: Final = 900.0
 """Seconds of a run of the follower, which takes all that was written before it, also on a machine that does more."""
 
 
-def key_of(partition: int, offset: int) -> bytes:
-    return b"%d-%d" % (partition, offset * 7 % KEYS)
+def key_of(partition: int, offset: int) -> str:
+    return f"{partition}-{offset * 7 % KEYS}"
 
 
-def value_of(partition: int, offset: int) -> bytes:
-    head = b"%d-%d-" % (partition, offset)
-    return head + FILLER[: VALUE_SIZE - len(head)]
+def number_of(partition: int, offset: int) -> int:
+    return partition << 40 | offset
 
 
 def is_deletion(offset: int) -> bool:
     return offset // KEYS % DELETED == offset % DELETED
 
 
-class PacedWriter:
-    """Appends records to all partitions at a rate, and moves the high watermarks past them."""
-
-    def __init__(self, stage: LakeStage, mode: str, rate: float) -> None:
-        """`rate` is in bytes of values a second."""
-        self._stage = stage
-        self._mode = mode
-        self._rate = rate
-        config = LogConfig(segment_bytes=16 << 20)
-        self._logs = {
-            each: Log.open(LocalFiles(), f"{stage.logs}/t-{each}", config, clean_shutdown=True, now_ms=0)
-            for each in range(PARTITIONS)
-        }
-        self.ends = dict.fromkeys(self._logs, 0)
-        self.rate_reached = 0.0
-
-    def write(self) -> None:
-        """Append a batch to each partition."""
-        for partition, log in self._logs.items():
-            start = self.ends[partition]
-            records = [self._record(partition, offset) for offset in range(start, start + BATCH_RECORDS)]
+def write(logs: Path, name: str, rate: float, ends: Any, ended: Any) -> None:
+    """Append records to all partitions at a rate, and move the high watermarks past them, until it is ended. `ends` are
+    those of the partitions, as soon as each is there.
+    """
+    form, config = FORMS[name], LogConfig(segment_bytes=16 << 20)
+    files = [
+        Log.open(LocalFiles(), f"{logs}/t-{each}", config, clean_shutdown=True, now_ms=0) for each in range(PARTITIONS)
+    ]
+    began, written = time.monotonic(), 0
+    while not ended.is_set():
+        if written > (time.monotonic() - began) * rate / VALUE_SIZE:
+            ended.wait(0.01)
+            continue
+        for partition, log in enumerate(files):
+            start = log.end_offset
+            records = [record(form, partition, offset) for offset in range(start, start + BATCH_RECORDS)]
             batch = build_batch(records, base_offset=start, partition_leader_epoch=EPOCH)
             assert not log.append_as_follower(batch, EPOCH, 0).error
-        ends = {each: log.end_offset for each, log in self._logs.items()}
-        write_checkpoints(self._stage.logs, {("t", each): end for each, end in ends.items()})
-        self.ends = ends
+        write_checkpoints(logs, {("t", each): log.end_offset for each, log in enumerate(files)})
+        ends[:] = [log.end_offset for log in files]
+        written += BATCH_RECORDS * PARTITIONS
 
-    def write_until(self, ended: Event) -> None:
-        began, written = time.monotonic(), 0
-        while not ended.is_set():
-            due = (time.monotonic() - began) * self._rate / VALUE_SIZE
-            if written > due:
-                ended.wait(0.01)
-                continue
-            self.write()
-            written += BATCH_RECORDS * PARTITIONS
-        self.rate_reached = written * VALUE_SIZE / (time.monotonic() - began)
-        for log in self._logs.values():
-            log.close(0, clean=True)
 
-    def _record(self, partition: int, offset: int) -> Record:
-        deletes = self._mode == "upsert" and is_deletion(offset)
-        return Record(key_of(partition, offset), None if deletes else value_of(partition, offset), START_MS)
+def record(form: Form, partition: int, offset: int) -> Record:
+    deletes = form.mode == "upsert" and is_deletion(offset)
+    value = form.value(None if deletes else number_of(partition, offset))
+    return Record(form.key(key_of(partition, offset)), None if value is None else value.rjust(VALUE_SIZE), START_MS)
 
 
 class PacedLooks:
     """One story of looks at one table."""
 
-    def __init__(self, directory: Path, mode: str, rate: float, seed: int) -> None:
+    def __init__(self, directory: Path, name: str, rate: float, seed: int) -> None:
+        """`name` is one of `FORMS`; `rate` is in bytes of values a second."""
         self._stage = LakeStage(directory)
-        self._mode = mode
+        self._name, self._form = name, FORMS[name]
         self._dice = Random(seed)
-        self._ended = Event()
+        self._ended = RUNS.Event()
         self._problems: list[BaseException] = []
-        self.writer = PacedWriter(self._stage, mode, rate)
+        self._ends: Any = RUNS.Array("q", PARTITIONS)
+        self._writer = RUNS.Process(target=write, args=(self._stage.logs, name, rate, self._ends, self._ended))
+        self.rate_reached = 0.0
         self.kills = self.runs = 0
-        self._choices = self._stage.choices(mode=mode, round_size=ROUND_SIZE, compacts_from=3, unit=None)
+        chosen = {"mode": self._form.mode, "round_size": ROUND_SIZE, "compacts_from": 3, "unit": None}
+        self._choices = self._stage.choices(**chosen, **self._form.chosen)
 
     def look(self, count: int, say: Callable[[str], None]) -> None:
         """Look so often. Raises AssertionError."""
-        self.writer.write()
-        assert run(self._choices) == 0
-        others = [Thread(target=self._kept, args=(each,)) for each in (self._follow, self._write)]
-        for each in others:
-            each.start()
+        following = Thread(target=self._follow)
+        self._writer.start()
         try:
+            while not all(self._ends):
+                assert self._writer.is_alive()
+                time.sleep(0.01)
+            began, first = time.monotonic(), sum(self._ends)
+            assert run(self._choices) == 0
+            following.start()
             for number in range(count):
                 self._compare()
-                assert not self._problems, self._problems
+                assert self._writer.is_alive() and not self._problems, self._problems
                 if number % 25 == 24:
-                    rows = sum(self.writer.ends.values())
-                    say(f"{self._mode}: {number + 1} looks, {rows:,} records, {self.kills} kills in {self.runs} runs")
+                    rows = sum(self._ends)
+                    say(f"{self._name}: {number + 1} looks, {rows:,} records, {self.kills} kills in {self.runs} runs")
+            self.rate_reached = (sum(self._ends) - first) * VALUE_SIZE / (time.monotonic() - began)
         finally:
             self._ended.set()
-            for each in others:
-                each.join()
-        assert not self._problems, self._problems
+            self._writer.join()
+            if following.ident is not None:
+                following.join()
+        assert self._writer.exitcode == 0 and not self._problems, self._problems
         assert run(self._choices, ended_s_max=RUN_S_MAX) == 0 and self._stage.verified().findings == []
 
-    def _kept(self, work: Callable[[], None]) -> None:
+    def _follow(self) -> None:
+        """Run the follower, in processes of which some are killed at a step of a commit."""
+        dice = Random(self._dice.random())
         try:
-            work()
+            while not self._ended.is_set():
+                is_killed = dice.random() < 0.4
+                code = run(self._choices, dice.choice(STEPS) if is_killed else None, dice.randint(1, 6), RUN_S_MAX)
+                assert code in (0, -9), f"the follower ended with {code}"
+                self.runs += 1
+                self.kills += code == -9
         except BaseException as problem:
             self._problems.append(problem)
 
-    def _write(self) -> None:
-        self.writer.write_until(self._ended)
-
-    def _follow(self) -> None:
-        dice = Random(self._dice.random())
-        while not self._ended.is_set():
-            is_killed = dice.random() < 0.4
-            code = run(self._choices, dice.choice(STEPS) if is_killed else None, dice.randint(1, 6), RUN_S_MAX)
-            assert code in (0, -9), f"the follower ended with {code}"
-            self.runs += 1
-            self.kills += code == -9
-
     def _compare(self) -> None:
-        begun = dict(self.writer.ends)
+        begun = dict(enumerate(self._ends))
         found = moldau.table(self._stage.warehouse, "t", live=str(self._stage.logs))
         assert all(found.offsets[each] >= end for each, end in begun.items()), (found.offsets, begun)
         places = found.to_table(["partition", "offset"])
@@ -162,18 +151,18 @@ class PacedLooks:
         partition = self._dice.randrange(PARTITIONS)
         edge = found.table_offsets.get(partition, 0)
         is_near = (pc.field("offset") >= edge - WINDOW) & (pc.field("offset") < edge + WINDOW)
-        wanted = (pc.field("partition") == partition) & is_near if self._mode == "append" else None
-        check_values(found.to_table(["key", "partition", "offset", "value"], filter=wanted))
+        wanted = (pc.field("partition") == partition) & is_near if self._form.mode == "append" else None
+        self._check_values(found.to_table([*PLACE, *self._form.columns], filter=wanted))
 
     def _expected(self, end: int) -> Any:
         """The offsets of the rows of a partition that ends there, ascending."""
-        if self._mode == "append":
+        if self._form.mode == "append":
             return np.arange(end)
         last = range(max(0, end - KEYS), end)
         return np.array([offset for offset in last if not is_deletion(offset)], np.int64)
 
-
-def check_values(rows: pa.Table) -> None:
-    columns = (rows[name].to_pylist() for name in ("partition", "offset", "key", "value"))
-    for partition, offset, key, value in zip(*columns, strict=True):
-        assert (key, value) == (key_of(partition, offset), value_of(partition, offset)), (partition, offset)
+    def _check_values(self, rows: pa.Table) -> None:
+        columns = (rows[name].to_pylist() for name in (*PLACE, *self._form.columns))
+        for partition, offset, *made in zip(*columns, strict=True):
+            expected = key_of(partition, offset), number_of(partition, offset)
+            assert self._form.row(*made) == expected, (partition, offset)
