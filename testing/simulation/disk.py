@@ -124,6 +124,7 @@ class SimulatedFile:
             self._disk.perform(Operation.SYNC, self._path)
         except OSError:
             self._inode.sync_failed(self._disk.random)
+            self._disk.holed.append(self._inode)
             raise
         self._inode.sync()
 
@@ -156,6 +157,8 @@ class SimulatedDisk(DiskCalls):
         super().__init__(seed)
         self.generation = 0
         self.open_files = OpenFiles()
+        self.holed: list[Inode] = []
+        """The files of failed syncs, in their order."""
         self._wall_ms = wall_ms
         self._loss = Random(f"{seed}/disk/loss")
         self._names = DiskNames()
@@ -204,8 +207,11 @@ class SimulatedDisk(DiskCalls):
     def has_hole(self, directory: str) -> bool:
         """Whether a failed sync dropped pages of a file in this directory that was not cut there since. The caller of
         the sync may not have heard of it yet, and a later process meets the hole. For checks."""
+        holed = {id(inode) for inode in self.holed if inode.hole_start is not None}
+        if not holed:  # The checks ask this at each look.
+            return False
         below = f"{directory}/"
-        return any(path.startswith(below) and inode.hole_start is not None for path, inode in self._names.files())
+        return any(id(inode) in holed and path.startswith(below) for path, inode in self._names.files())
 
     def crash(self) -> None:
         """Power cut and power on: the unsynced is lost by the seed's choice, open files and locks are gone."""
