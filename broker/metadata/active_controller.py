@@ -20,7 +20,7 @@ from moldau.kraft.controller.decision import Decision
 from moldau.kraft.image.metadata_image import Provenance
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.protocol.refusals import refused
+from moldau.protocol.refusals import refused_with_text
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
 
@@ -94,7 +94,7 @@ class ActiveController:
         UNKNOWN_SERVER_ERROR, and the loop's handler the exception."""
 
         def failed() -> None:
-            reply(refused(request, None, ErrorCode.UNKNOWN_SERVER_ERROR))
+            reply(refused_with_text(request, None, ErrorCode.UNKNOWN_SERVER_ERROR))
 
         self._take_turn(Work(self._submitted(request, reply, given_up, requester), given_up, failed))
 
