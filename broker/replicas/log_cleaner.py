@@ -276,7 +276,7 @@ class LogCleaner:
         )
         tombstones_end = INT64_MAX if self._remote is None else self._remote.tombstones_end_offset(partition)
         request = cleaning_request(its_log, part, self._limits(), salt, now_ms, tombstones_end)
-        throttle = Throttle(self._environment.monotonic_ms)
+        throttle = Throttle(self._settings, self._environment)
         from moldau.storage.compaction.cleaning import (
             clean,  # here, because a node without compacted topics never cleans
         )
@@ -289,8 +289,7 @@ class LogCleaner:
                 if isinstance(event, BytesMoved):
                     self.totals.bytes_read += event.bytes_read
                     self.totals.bytes_written += event.bytes_written
-                    rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
-                    await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+                    await throttle.pace(event)
                 elif isinstance(event, SegmentCleaned):
                     await self._swap(partition, event)
                 else:

@@ -185,7 +185,7 @@ class LogEraser:
         environment, its_log, fs = self._environment, partition.log, self._environment.fs
         io_buffer_size = self._settings.config.integer("log.cleaner.io.buffer.size")
         request = erase_request(its_log, runs_of(order), io_buffer_size)
-        throttle = Throttle(environment.monotonic_ms)
+        throttle = Throttle(self._settings, environment)
         removed: list[str] = []
         work = environment.in_process(partial(erase, request=request))
         with contextlib.closing(work):
@@ -195,8 +195,7 @@ class LogEraser:
                     await environment.offload(partial(write_receipt, fs, its_log.directory, receipt))
                     removed += await self._swap(partition, event)
                 elif isinstance(event, BytesMoved):
-                    rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
-                    await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+                    await throttle.pace(event)
         await self._rewriting.flush(its_log)
         # The files of the records themselves: readers that have one open read on.
         await environment.offload(partial(remove_files, fs, removed))

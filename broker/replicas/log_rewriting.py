@@ -7,8 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from moldau.broker.metadata.cluster_view import DynamicConfig
+from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.flusher import Flusher
-from moldau.storage.compaction.request import LogChanged
+from moldau.storage.compaction.request import BytesMoved, LogChanged
 from moldau.storage.log.log import Log
 
 
@@ -43,18 +45,24 @@ class LogRewriting:
 
 
 class Throttle:
-    """Spreads the bytes that a rewriting moves over time."""
+    """Spreads the bytes that a rewriting moves over time, as `log.cleaner.io.max.bytes.per.second` says now."""
 
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self._monotonic_ms = monotonic_ms
-        self._began_ms = monotonic_ms()
+    def __init__(self, settings: DynamicConfig, environment: Environment) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._began_ms = environment.monotonic_ms()
         self._moved = 0
 
-    def delay_s(self, size: int, rate: float) -> float:
-        """The time (seconds) to wait after `size` more bytes, so that the rate is at most `rate` bytes a second."""
+    async def pace(self, moved: BytesMoved) -> None:
+        """Wait until the rate is kept with these bytes, too."""
+        await asyncio.sleep(self.delay_s(moved.bytes_read + moved.bytes_written))
+
+    def delay_s(self, size: int) -> float:
+        """The time (seconds) to wait after `size` more bytes."""
         self._moved += size
+        rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
         due_ms = self._began_ms + self._moved * 1000 / rate
-        return max(0.0, due_ms - self._monotonic_ms()) / 1000
+        return max(0.0, due_ms - self._environment.monotonic_ms()) / 1000
 
 
 def _settle(durable: asyncio.Future[None]) -> None:

@@ -29,11 +29,10 @@ from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.tiering.cleaning import ReplacementWriter
 from moldau.broker.tiering.copying import PartitionBackoff, SegmentCopier
-from moldau.broker.tiering.opening import OpenStorage
 from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
+from moldau.broker.tiering.rewriting import ID_SIZE, RemoteWorkplace, ReplacementWriter
 from moldau.protocol.erase_orders import Run, runs_of
 from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
@@ -46,13 +45,11 @@ from moldau.storage.log.log_start import try_roll
 from moldau.storage.log.pending_orders import order_at
 from moldau.storage.log.segment_swap import SegmentSize
 from moldau.storage.segment.transaction_index import ENTRY, VERSION
-from moldau.storage.tiered.index_cache import CACHE_DIRECTORY, RemoteIndexCache
 from moldau.storage.tiered.metadata.cleaning_groups import replacing_lineage
 from moldau.storage.tiered.metadata.lineage import erased_end_offset, read_lineage
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState
 from moldau.storage.tiered.port import RemoteStorageError
 from moldau.storage.tiered.segment_copy import NO_LINEAGE
-from moldau.storage.tiered.segment_download import download_segment
 
 if TYPE_CHECKING:
     from moldau.protocol.erase_orders import EraseOrder
@@ -61,7 +58,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("moldau.eraser")
 
-ID_SIZE: Final = 16
 SEGMENTS_AT_ONCE: Final = 200
 """The segments that are examined before other callbacks of the event loop run."""
 
@@ -84,18 +80,16 @@ class RemoteEraser:
         settings: DynamicConfig,
         environment: Environment,
         replicas: Replicas,
-        opened: OpenStorage,
         reader: RemoteLogMetadataReader,
-        indexes: RemoteIndexCache,
+        workplace: RemoteWorkplace,
         copier: SegmentCopier,
         replacements: ReplacementWriter,
     ) -> None:
         self._settings = settings
         self._environment = environment
         self._replicas = replicas
-        self._opened = opened
         self._reader = reader
-        self._indexes = indexes
+        self._workplace = workplace
         self._copier = copier
         self._replacements = replacements
         self._backoff = PartitionBackoff(settings, environment)
@@ -134,7 +128,7 @@ class RemoteEraser:
             for offset in tuple(orders.tiered):
                 self._forget(partition, offset)
             return True
-        if followed is None or not followed.is_complete or not self._opened.is_checked:
+        if followed is None or not followed.is_complete or not self._workplace.is_open:
             return True
         copied_end_offset = followed.end_offset(its_log.epochs, its_log.end_offset)
         leader_epoch = partition.leader_epoch if partition.is_leader else None
@@ -187,12 +181,6 @@ class RemoteEraser:
                 offset = max(offset, segments[-1].last_offset) + 1
                 await asyncio.sleep(0)
         return sorted(found.values(), key=lambda each: (each.start_offset, each.segment_id))
-
-    def _check(self, partition: Partition, epoch: int) -> None:
-        """Check that this broker leads and that the log has not failed. Raises `LogChanged` otherwise."""
-        leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
-        if not leads or not is_tiered(partition) or partition.log.failure is not None:
-            raise LogChanged(partition.log.directory)
 
     def _forget(self, partition: Partition, offset: int) -> None:
         partition.log.erase_orders.carried_out(offset)
@@ -247,7 +235,7 @@ class RemoteEraser:
         assert tier is not None
         pinned: list[str] = []
         for segment in left:
-            self._check(partition, epoch)
+            self._workplace.check(partition, epoch)
             if segment.segment_id in followed.under_way or followed.is_being_removed:
                 continue
             is_remain = segment.state is SegmentState.COPY_SEGMENT_STARTED
@@ -275,25 +263,22 @@ class RemoteEraser:
         from moldau.storage.erasure.erasing import SegmentErased, erase
         from moldau.storage.erasure.receipts import note_object
 
-        environment, check = self._environment, partial(self._check, partition, epoch)
-        name = f"erasing-{uuid_text(partition.topic_id)}-{partition.index}"
-        directory = f"{self._settings.config.log_dirs[0]}/{CACHE_DIRECTORY}/{name}"
+        environment, workplace = self._environment, self._workplace
+        check = partial(workplace.check, partition, epoch)
         known = read_lineage(segment.custom_metadata) or NO_LINEAGE
         erased: SegmentErased | None = None
-        try:
-            await environment.offload(partial(self._empty, directory))
+        async with workplace.directory("erasing", partition) as directory:
             await self._download(followed, segment, directory)
             check()
             request = _request(partition, segment, runs, directory, self._settings)
-            throttle = Throttle(environment.monotonic_ms)
+            throttle = Throttle(self._settings, environment)
             with contextlib.closing(environment.in_process(partial(erase, request=request))) as work:
                 while (event := await work.next_event()) is not None:
                     check()
                     if isinstance(event, SegmentErased):
                         erased = event
                     elif isinstance(event, BytesMoved):
-                        rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
-                        await asyncio.sleep(throttle.delay_s(event.bytes_read + event.bytes_written, rate))
+                        await throttle.pace(event)
             check()
             if erased is None:
                 lineage = known._replace(erased_end_offset=receipt.offset + 1)
@@ -306,32 +291,15 @@ class RemoteEraser:
             lineage = replacing_lineage([segment], known.cleaned_end_offset, receipt.offset + 1)
             await self._replacements.replace(followed, [segment], _rewritten(erased), new_id, lineage, check)
             self.segments_erased += 1
-        finally:
-            await environment.offload(partial(self._remove, directory))
 
     async def _download(self, followed: FollowedRemoteLog, segment: RemoteSegment, directory: str) -> None:
         """Write the records and the aborted transactions of a segment as those of a local one."""
-        opened, environment, fs = self._opened, self._environment, self._environment.fs
         path = f"{directory}/{offset_name(segment.start_offset, LOG_SUFFIX)}"
-        await download_segment(opened.storage, opened.cluster_id, followed.key, segment, fs, path, environment.offload)
-        if segment.has_transaction_index:
-            indexes = await self._indexes.open(
-                opened.storage, opened.cluster_id, followed.key, segment, followed.remote_log
-            )
-            try:
-                entries = [ENTRY.pack(VERSION, *each) for each in indexes.transaction_index.entries()]
-            finally:
-                await self._indexes.give_back(indexes)
+        await self._workplace.download(followed, segment, path)
+        entries = [ENTRY.pack(VERSION, *each) for each in await self._workplace.aborted(followed, segment)]
+        if entries:
             path = f"{directory}/{offset_name(segment.start_offset, TRANSACTION_INDEX_SUFFIX)}"
-            await environment.offload(partial(write_atomically, fs, path, b"".join(entries)))
-
-    def _empty(self, directory: str) -> None:
-        self._remove(directory)
-        self._environment.fs.make_directories(directory)
-
-    def _remove(self, directory: str) -> None:
-        if self._environment.fs.exists(directory):
-            self._environment.fs.remove_tree(directory)
+            await self._environment.offload(partial(write_atomically, self._environment.fs, path, b"".join(entries)))
 
 
 def _is_for_deletion(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:

@@ -11,7 +11,7 @@ from moldau.broker.config.tiering import metadata_topic
 from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.metadata.topic_creation import TopicCreation
 from moldau.broker.runtime.flusher import Flusher
-from moldau.broker.tiering.cleaning import RemoteCleaner, ReplacementWriter
+from moldau.broker.tiering.cleaning import RemoteCleaner
 from moldau.broker.tiering.copying import SegmentCopier
 from moldau.broker.tiering.erasing import RemoteEraser
 from moldau.broker.tiering.follower_state import FollowerState
@@ -24,6 +24,7 @@ from moldau.broker.tiering.remote_log_metadata import (
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.broker.tiering.remote_source import RemoteOffsets, RemoteSource
 from moldau.broker.tiering.removal import ADOPT_MS, RemoteRemoval
+from moldau.broker.tiering.rewriting import RemoteWorkplace, ReplacementWriter
 from moldau.broker.tiering.traffic import COPY_QUOTA, FETCH_QUOTA, RemoteTraffic, TransferQuota
 from moldau.storage.log.log import Log
 from moldau.storage.tiered.metadata.records import metadata_partition
@@ -93,25 +94,15 @@ class Tiering:
             self.fetch_quota,
             self.traffic,
         )
+        workplace = RemoteWorkplace(
+            ports.settings, metadata.environment, metadata.replicas, self.opened, self.source.indexes
+        )
         replacements = ReplacementWriter(metadata.node_id, metadata.environment, self.opened, self.writer)
         self.cleaner = RemoteCleaner(
-            ports.settings,
-            metadata.environment,
-            metadata.replicas,
-            self.opened,
-            self.reader,
-            replacements,
-            self.source.indexes,
+            ports.settings, metadata.environment, metadata.replicas, self.reader, workplace, replacements
         )
         self.eraser = RemoteEraser(
-            ports.settings,
-            metadata.environment,
-            metadata.replicas,
-            self.opened,
-            self.reader,
-            self.source.indexes,
-            self.copier,
-            replacements,
+            ports.settings, metadata.environment, metadata.replicas, self.reader, workplace, self.copier, replacements
         )
         self.follower_state = FollowerState(metadata, ports.settings, self.opened, self.reader, self.traffic)
         self.offsets = RemoteOffsets(self.opened, self.reader, self.source.indexes)

@@ -91,7 +91,7 @@ ERASURE_MUTANTS: Final = (
         734,
         "a rewritten remote segment has no transaction index",
         "broker/tiering/erasing.py",
-        "        if segment.has_transaction_index:\n",
+        "        if entries:\n",
         "        if False:\n",
         Hunt.STORIES,
     ),

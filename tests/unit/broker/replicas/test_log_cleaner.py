@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.protocol.compression import Codec
@@ -181,13 +182,14 @@ def test_a_log_that_is_deleted_while_it_is_cleaned_ends_the_cleaning() -> None:
 
 def test_bytes_are_spread_over_time() -> None:
     now_ms = 1000
-    throttle = Throttle(lambda: now_ms)
-    assert throttle.delay_s(500, 1000.0) == 0.5
+    settings = cast(Any, SimpleNamespace(config=SimpleNamespace(real=lambda name: 1000.0)))
+    throttle = Throttle(settings, cast(Any, SimpleNamespace(monotonic_ms=lambda: now_ms)))
+    assert throttle.delay_s(500) == 0.5
     now_ms = 1500
-    assert throttle.delay_s(0, 1000.0) == 0
-    assert throttle.delay_s(250, 1000.0) == 0.25
+    assert throttle.delay_s(0) == 0
+    assert throttle.delay_s(250) == 0.25
     now_ms = 9000
-    assert throttle.delay_s(1000, 1000.0) == 0
+    assert throttle.delay_s(1000) == 0
 
 
 def test_without_a_durable_checkpoint_nothing_is_swapped_and_the_cleaner_waits() -> None:

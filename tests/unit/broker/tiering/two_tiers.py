@@ -10,8 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
-from moldau.broker.tiering.cleaning import remote_request, remote_rules, replacement
+from moldau.broker.tiering.cleaning import remote_request, remote_rules
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog
+from moldau.broker.tiering.rewriting import replacement
 from moldau.broker.tiering.segment_contents import copy_limit, copyable, described
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.control_records import ControlRecordType, control_record_type
