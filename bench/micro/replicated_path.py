@@ -22,18 +22,15 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.frames import batch_for_frame_size, produce_frame
+from bench.micro.local_node import formatted_node
 from bench.trio import NODES, PROPERTIES
-from moldau.broker.config.loading import checked_config
-from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.main import GC_THRESHOLDS
-from moldau.broker.node.node import Node
-from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.protocol.compiler import decode
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import request_frame, sized
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.conformance.brokers import CLUSTER_ID, Ports
+from tests.conformance.brokers import Ports
 
 T = TypeVar("T")
 
@@ -103,26 +100,14 @@ async def ask(port: int, request: object, response: type[T], version: int) -> T:
 
 async def started(home: str) -> list[int]:
     """Three brokers and a topic; the port of each partition's leader."""
-    loop, free = asyncio.get_running_loop(), Ports(25_000, 26_000)
+    free = Ports(25_000, 26_000)
     ports = {node_id: free.pair() for node_id in NODES}
     brokers = []
     for node_id, port in ports.items():
         voters = ",".join(f"{each}@127.0.0.1:{its + 1}" for each, its in ports.items())
         data = f"{home}/{node_id}"
         text = PROPERTIES.format(node_id=node_id, voters=voters, port=port, controller_port=port + 1, data=data)
-        config = checked_config(dict(line.split("=", 1) for line in text.splitlines()))
-        environment = LocalEnvironment(loop)
-        format_directories(
-            environment.fs,
-            config,
-            cluster_id=CLUSTER_ID,
-            features={},
-            ignore_formatted=False,
-            standalone=False,
-            entropy=environment.entropy,
-            now_ms=environment.wall_ms(),
-        )
-        brokers.append(Node(config, environment, loop))
+        brokers.append(formatted_node(dict(line.split("=", 1) for line in text.splitlines())))
     await asyncio.gather(*(broker.start() for broker in brokers))
     topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)
     error = -1

@@ -23,15 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.client import connect_when_possible
 from bench.conversations import hold
+from bench.micro.local_node import formatted_node
 from bench.transactional_client import Batch, Producing, Work
 from bench.transactions import RECORD_SIZES
-from moldau.broker.config.loading import checked_config
-from moldau.broker.metadata.storage_format import format_directories
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
-from moldau.broker.runtime.environment import LocalEnvironment
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from tests.conformance.brokers import CLUSTER_ID, Ports
+from tests.conformance.brokers import Ports
 
 PRODUCERS = 10
 ROUNDS = 7
@@ -66,22 +64,9 @@ def produce(port: int) -> None:
 async def started(home: str, port: int) -> Node:
     controller = f"127.0.0.1:{port + 1}"
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}"
-    config = checked_config(
+    node = formatted_node(
         {**PROPERTIES, "controller.quorum.voters": f"1@{controller}", "listeners": listeners, "log.dirs": home}
     )
-    loop = asyncio.get_running_loop()
-    environment = LocalEnvironment(loop)
-    format_directories(
-        environment.fs,
-        config,
-        cluster_id=CLUSTER_ID,
-        features={},
-        ignore_formatted=False,
-        standalone=False,
-        entropy=environment.entropy,
-        now_ms=environment.wall_ms(),
-    )
-    node = Node(config, environment, loop)
     await node.start()
     return node
 
