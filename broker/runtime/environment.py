@@ -36,6 +36,10 @@ PROC: Final = "/proc/self"
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """Options of mallopt(3)."""
+KEPT_BLOCK_MAX: Final = 4 << 20
+"""The size (bytes) up to which malloc uses freed blocks again, once clients come."""
+KEPT_END_MAX: Final = 8 << 20
+"""The free bytes at the end of malloc's heap from which on they go back to the system, once clients come."""
 GC_GENERATIONS: Final = 3
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
@@ -306,13 +310,13 @@ class Process:
 
     @staticmethod
     def keep_blocks() -> None:
-        """Let malloc use freed blocks of up to 4 MiB again, if the C library has such a call (glibc)."""
+        """Let malloc use freed blocks of up to `KEPT_BLOCK_MAX` again, if the C library has such a call (glibc)."""
         import ctypes  # It takes memory, and an idle node does not need it.
 
         option = getattr(ctypes.CDLL(None), "mallopt", None)
         if option is not None:
-            option(M_MMAP_THRESHOLD, 4 << 20)
-            option(M_TRIM_THRESHOLD, 8 << 20)
+            option(M_MMAP_THRESHOLD, KEPT_BLOCK_MAX)
+            option(M_TRIM_THRESHOLD, KEPT_END_MAX)
 
     @staticmethod
     def give_back_heap() -> None:
