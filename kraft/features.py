@@ -60,7 +60,7 @@ class DefaultLevel(NamedTuple):
     """The level at which a new cluster begins with a feature."""
 
     metadata_version: int
-    """The first metadata version whose clusters begin with it."""
+    """The lowest metadata version at which a new cluster begins with `level`."""
     level: int
 
 
@@ -71,8 +71,8 @@ DEFAULT_LEVELS: Final[dict[str, tuple[DefaultLevel, ...]]] = {
     SHARE_VERSION: (DefaultLevel(28, 1), DefaultLevel(31, 2)),
     "streams.version": (DefaultLevel(29, 1),),
 }
-"""The levels of Apache Kafka 4.4.0 (`kafka-storage version-mapping`), in the order of metadata versions. A new cluster
-begins without features that are not here.
+"""The levels with which a new cluster begins, by feature, in the order of metadata versions. They are those of Apache
+Kafka 4.4.0 (`kafka-storage version-mapping`). All other features are off in a new cluster.
 """
 DEAD_LETTERS_VERSION: Final = 2
 """The level of share.version from which on share groups have dead-letter queues."""

@@ -2,7 +2,8 @@
 
 A new API is one declaration (`protocol/messages/`), one handler (a function of the context and the request to a
 `Decision`) and one row here. A handler whose request type is not that of its row is a type error. If the authorization
-or the lists of an API need more than a row can say, it also has a module and a line in `broker/apis/`, which win.
+or the lists of an API need more than a row can say, the API also has a module and a line in `broker/apis/`. These take
+precedence over the row.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ from moldau.security.access import AclOperation
 Request = TypeVar("Request")
 Decide = Callable[[DecisionContext, Request], Decision]
 ENTRIES_MAX: Final = 1_000
-"""The most elements of most lists that are handled whole. What they name is limited: settings, brokers, directories."""
+"""The most elements of a list that the controller decides on in one step. A cluster has only few of the things that
+such lists name: settings, brokers, log directories."""
 
 
 class ControllerApi(NamedTuple):
@@ -82,12 +84,13 @@ class ControllerApi(NamedTuple):
     is_forwardable: bool
     """Whether the request may arrive inside an Envelope."""
     operation: AclOperation
-    """What is needed on the cluster."""
+    """The operation on the cluster that the sender of the request must be allowed."""
     cut: Sequence[tuple[str, str]]
-    """The lists of the request that are decided in parts, each with the list of the response, as paths of names."""
+    """The lists of the request that are decided part by part, each with the list of the response that has the results.
+    Both are paths of field names."""
     bounds: Mapping[str, int]
-    """The most elements of lists that are handled whole, by path. DIVERGES: a request with more is refused with
-    INVALID_REQUEST; Apache Kafka has no such limits.
+    """The most elements of each list that is decided in one step, by the path of the list. DIVERGES: a request with
+    more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
     """
 
 
@@ -103,8 +106,8 @@ def api(
 ) -> ControllerApi:
     """Make the row of an API; its key is that of the request class.
 
-    `is_forwardable`: whether brokers forward the request; by default they forward the requests of clients.
-    `operation`: what is needed on the cluster; by default what its own nodes have.
+    `is_forwardable`: whether brokers forward the request; by default they forward the requests of clients. `operation`:
+    the operation on the cluster that the sender must be allowed; the default is what nodes of the cluster are allowed.
     """
     return ControllerApi(
         request,

@@ -13,7 +13,8 @@ class Session(NamedTuple):
     epoch: int
     contact_ms: int
     is_heard: bool
-    """Whether this controller has received a heartbeat. A broker that it knows from the log alone may have failed."""
+    """Whether this controller has received the broker's registration or a heartbeat. Otherwise it knows the broker from
+    the log alone, and the broker may have failed."""
     metadata_offset: int = -1
     """The last offset of the metadata log that the broker has read."""
     shutdown_offset: int = -1
@@ -24,7 +25,8 @@ class BrokerSessions:
     """The sessions of brokers: one entry for each broker that is not fenced."""
 
     def __init__(self, image: MetadataImage, timeout_ms: int, now_ms: int) -> None:
-        """A new controller gives every unfenced broker a whole session timeout to send its first heartbeat."""
+        """Begin a session for every unfenced broker of the image. Each broker has a whole session timeout to send its
+        first heartbeat to this controller."""
         self.timeout_ms = timeout_ms
         self._by_broker = {
             broker.id: Session(broker.epoch, now_ms, is_heard=False)
@@ -38,13 +40,15 @@ class BrokerSessions:
         self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
     def shuts_down(self, broker_id: int, end_offset: int) -> None:
-        """Store the offset up to which the other brokers must have read before this one may exit."""
+        """Store the offset of the metadata log that the other brokers must have read before this broker may exit. A
+        later call does not change the offset."""
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = session._replace(shutdown_offset=end_offset)
 
     def is_shutdown_known(self, broker_id: int, cluster: ClusterImage) -> bool:
-        """Whether every other active broker has read the records that replace a broker that shuts down as leader."""
+        """Whether every other active broker has read the records that give new leaders to the partitions of the broker
+        `broker_id`, which shuts down."""
         session = self._by_broker.get(broker_id)
         needed = -1 if session is None else session.shutdown_offset
         return all(
@@ -57,7 +61,8 @@ class BrokerSessions:
         self._by_broker.pop(broker_id, None)
 
     def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
-        """Whether this controller has heard from this incarnation within the session timeout.
+        """Whether this controller has received the registration or a heartbeat of this incarnation within the session
+        timeout.
 
         DIVERGES: Apache Kafka counts a broker that it knows from the log alone as alive for a session, so that a single
         node that was killed cannot register again for nine seconds.

@@ -127,8 +127,8 @@ def records_of(
 
 
 def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecord]:
-    """Keep the eligible leader replicas of partitions whose in-sync set is empty: no record is committed there
-    meanwhile, so these replicas have every committed record.
+    """Yield the records that restore the eligible leader replicas of partitions without an in-sync replica, after a
+    ClearElrRecord. Such a partition commits no records, so its eligible leader replicas have every committed record.
 
     DIVERGES: Apache Kafka clears them; then only an unclean election, which may lose records, ends the outage.
     """
@@ -143,8 +143,9 @@ def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecor
 
 
 def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
-    """The refusal of a min.insync.replicas for a single broker: eligible leader replicas need one value for the
-    cluster, which only topics may override (KIP-966).
+    """The error of a change of min.insync.replicas that eligible leader replicas forbid; None if the change is allowed.
+    Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker may not
+    have a value of its own, and the value of the cluster may not be removed.
     """
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
         return None
@@ -183,7 +184,8 @@ def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> ApiEr
 
 
 def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[str, str]) -> NewValues | ApiError:
-    """The settings of a resource after AlterConfigs: those of the request, and no others."""
+    """The changes that AlterConfigs makes to a resource: settings of the request get their values, all others are
+    removed. Returns an error if the request sets a value to null."""
     changes: NewValues = {config.name: config.value for config in resource.configs}
     refusal = refusal_of_nulls(changes)
     if refusal is not None:
@@ -194,8 +196,9 @@ def replaced_values(resource: replacing.AlterConfigsResource, existing: Mapping[
 def changed_values(
     resource: incremental.AlterConfigsResource, existing: Mapping[str, str], rules: ConfigRules
 ) -> NewValues | ApiError:
-    """The settings of a resource after IncrementalAlterConfigs: each setting of the request changed by its operation,
-    the others kept.
+    """The changes that IncrementalAlterConfigs makes to a resource: each setting of the request is changed by its
+    operation. Settings that the request does not name are not in the result. Returns an error if an operation or a
+    value is not valid.
     """
     key = ConfigResource(resource.resource_type, resource.resource_name)
     deleted = {config.name for config in resource.configs if config.config_operation == AlterConfigOperation.DELETE}
@@ -231,7 +234,8 @@ def refusal_of_nulls(values: NewValues) -> ApiError | None:
 
 
 def edited(before: str, value: str, operation: AlterConfigOperation) -> str:
-    """A comma-separated list after members were added (each at most once) or removed."""
+    """The comma-separated list `before` after the members of `value` were added or removed. A member that the list has
+    already is not added again."""
     members = [member for member in before.split(",") if member]
     named = [member for member in value.split(",") if member]
     if operation is AlterConfigOperation.APPEND:

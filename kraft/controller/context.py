@@ -35,11 +35,13 @@ class DecisionContext(NamedTuple):
     now_ms: int
     """The time on the controller's clock, which never goes back."""
     end_offset: Callable[[], int]
-    """The end of the metadata log now: the batches of a decision that is made in slices move it."""
+    """Return the present end offset of the metadata log. Each batch of a decision that is made in slices moves the
+    end."""
     principal: Principal = ANONYMOUS
-    """The client that asks. What it may do was decided before; delegation tokens belong to it."""
+    """The authenticated client that sent the request. It has been authorized already; handlers of delegation tokens
+    need it."""
     mutations: Mutations = UNBOUNDED
-    """How many partitions the request may create and delete."""
+    """The quota against which the request counts the partitions that it creates and deletes (KIP-599)."""
 
     @property
     def image(self) -> MetadataImage:
@@ -56,5 +58,6 @@ STRICT_SINCE: Final[dict[type[object], int]] = {
     CreatePartitionsRequest: 3,
     DeleteTopicsRequest: 5,
 }
-"""The requests that are counted, with the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+"""The requests that count against the quota of controller mutations, each with the first version whose clients know
+THROTTLING_QUOTA_EXCEEDED."""
 THROTTLED: Final = ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

@@ -10,8 +10,8 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
 SLICE_SIZE: Final = 24
-"""How many partitions a decision about many looks at before other work has its turn: to decide on one, to append its
-record and to replay it takes 30 to 60 µs.
+"""How many partitions a decision about many partitions examines before the event loop does other work. To decide on one
+partition, to append its record and to replay that record takes 30 to 60 µs.
 """
 
 
@@ -27,8 +27,8 @@ class Decision(NamedTuple):
     records: Sequence[object]
     reply: object | None = None
     further: Iterable[Sequence[object]] = ()
-    """The batches after the first one, some of them empty: between two of them the event loop does other work, and the
-    controller makes no other decision.
+    """The batches of records after `records`. Some are empty. Between two batches the event loop does other work, but
+    the controller makes no other decision.
     """
     kraft_version: int | None = None
     """The kraft.version to which the Raft machine raises the quorum before these records are appended; None leaves it
@@ -37,8 +37,8 @@ class Decision(NamedTuple):
 
     @classmethod
     def in_slices(cls, looked_at: Iterable[object | None], reply: object | None = None) -> Decision:
-        """A decision about many partitions: a record for each that is looked at, or None if the partition stays as it
-        is. Every prefix of the records leaves consistent metadata.
+        """A decision about many partitions, made in slices. `looked_at` has one element for each examined partition:
+        its record, or None if the partition stays as it is. Every prefix of the records must leave consistent metadata.
         """
         return cls.of_batches(slices(looked_at), reply)
 
@@ -47,13 +47,14 @@ class Decision(NamedTuple):
         return cls(next(batches, ()), reply, batches)
 
     def batches(self) -> Iterator[Sequence[object]]:
-        """The batches in which the records are appended; those without records are only a pause."""
+        """All batches of the decision in the order in which they are appended. A batch without records is only a
+        pause."""
         yield self.records
         yield from self.further
 
 
 def slices(looked_at: Iterable[object | None]) -> Iterator[list[object]]:
-    """The records of `SLICE_SIZE` partitions each."""
+    """Cut the elements into slices of `SLICE_SIZE`. Each list has the records of one slice, without the Nones."""
     left = iter(looked_at)
     while part := list(islice(left, SLICE_SIZE)):
         yield [record for record in part if record is not None]

@@ -121,7 +121,8 @@ def reason_against(view: View, update: FeatureUpdateKey) -> str | None:
 
 
 def ranges_of(view: View, name: str) -> Iterator[tuple[str, SupportedRange]]:
-    """The levels that each node supports, this controller first."""
+    """Yield the name of each node and the range of levels of the feature that the node supports, this controller
+    first."""
     cluster, own_id = view.image.cluster, view.settings.node_id
     yield f"Local controller {own_id}", SUPPORTED_FEATURES.get(name, DISABLED)
     for broker in cluster.brokers.values():
@@ -141,8 +142,8 @@ def records_of_update(view: View, update: FeatureUpdateKey) -> Iterator[object]:
 
 
 def records_of_eligible_replicas(view: View) -> Iterator[ConfigRecord]:
-    """Records that remove min.insync.replicas of single brokers: eligible leader replicas need one value for the
-    cluster.
+    """The records after which min.insync.replicas has one value for the cluster, which eligible leader replicas need.
+    The cluster gets a value if it has none, and the values of single brokers are removed.
     """
     configs = view.image.configs
     if MIN_IN_SYNC not in configs.of(ResourceType.BROKER, ""):

@@ -106,4 +106,4 @@ class ControllerSettings(NamedTuple):
     """Idle time (ms) of the log after which the controller appends a NoOpRecord; 0 for never."""
     security: SecuritySettings = SecuritySettings()
     quota_windows: Windows = Windows()
-    """Of the quotas of mutations."""
+    """The windows over which the quotas of controller mutations are measured."""

@@ -66,7 +66,8 @@ class View(NamedTuple):
         return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
 
     def may_lead(self, partition: PartitionRegistration) -> Callable[[int], bool]:
-        """The replicas of a partition that may lead it: those on active brokers, in online directories."""
+        """Return a function that tells whether the replica on a broker may lead the partition: the broker must be
+        active, and the directory of the replica online."""
         cluster = self.image.cluster
 
         def may_lead(replica: int) -> bool:

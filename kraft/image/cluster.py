@@ -26,11 +26,11 @@ UNCHANGED: Final = 0
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
 """The value that begins a controlled shutdown; no record ends one."""
 MIGRATING_DIRECTORY: Final = bytes(16)
-"""The replica is in a directory that the metadata does not name."""
+"""The directory id of a replica in a directory that the metadata does not name."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
-"""The broker is to choose a directory and report it."""
+"""The directory id of a replica whose broker is to choose a directory and report it."""
 LOST_DIRECTORY: Final = (2).to_bytes(16, "big")
-"""The broker has a damaged copy of the replica and does not serve it."""
+"""The directory id of a replica of which the broker has a damaged copy, which it does not serve."""
 
 
 class AdvertisedEndpoint(NamedTuple):

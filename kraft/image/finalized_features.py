@@ -19,8 +19,7 @@ class FeaturesImage(NamedTuple):
 
     @property
     def metadata_version(self) -> int:
-        """The level of metadata.version; before a record has finalized it, the newest level that this version
-        supports."""
+        """The level of metadata.version; before a record has finalized one, the level of a new cluster."""
         return self.levels.get(METADATA_VERSION, DEFAULT_METADATA_VERSION)
 
     def snapshot_records(self) -> Iterator[object]:

@@ -24,7 +24,8 @@ RECOVERY_STATE_UNCHANGED: Final = -1
 
 
 class SharedTuples:
-    """Equal tuples of many partitions are one object: a million partitions take 0.3 GB of memory instead of 1.2."""
+    """Keeps one object for all equal tuples of partitions: a million partitions take 0.3 GB of memory instead of
+    1.2."""
 
     __slots__ = ("brokers", "directories")
 
@@ -70,14 +71,14 @@ class PartitionRegistration(NamedTuple):
         )
 
     def directory_of(self, broker_id: int) -> bytes:
-        """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if the metadata names none."""
+        """The log directory of a broker's replica; MIGRATING_DIRECTORY if the metadata names none."""
         if broker_id not in self.replicas:
             return MIGRATING_DIRECTORY
         place = self.replicas.index(broker_id)
         return self.directories[place] if place < len(self.directories) else MIGRATING_DIRECTORY
 
     def offline_replicas(self, cluster: ClusterImage) -> list[int]:
-        """The replicas on brokers that are not active, and those in failed log directories."""
+        """The replicas on brokers that are fenced or not registered, and those in failed log directories."""
         brokers, directories = cluster.brokers, self.directories
         offline = []
         for place, replica in enumerate(self.replicas):
@@ -145,7 +146,7 @@ class TopicsImage(NamedTuple):
     by_id: PersistentMap[bytes, Topic] = PersistentMap(place_of_uuid)
     ids: PersistentMap[str, bytes] = PersistentMap(place_of_text)
     metric_names: PersistentMap[str, str] = PersistentMap(place_of_text)
-    """Maps each name that could be a topic's metric name to that topic."""
+    """Topic names by metric name (`metric_name`), for the topics whose metric name another topic may have too."""
 
     @classmethod
     def of(cls, topics: Iterable[Topic]) -> TopicsImage:
@@ -173,7 +174,7 @@ class TopicsImage(NamedTuple):
                 yield topic, partition_id, partition
 
     def has_partitions(self, count: int) -> bool:
-        """Whether there are more partitions than `count`; it stops counting there."""
+        """Whether there are more than `count` partitions. The partitions are counted only up to that number."""
         for topic in self.by_id.values():
             count -= len(topic.partitions)
             if count < 0:

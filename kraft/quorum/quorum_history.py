@@ -17,7 +17,8 @@ BEFORE_THE_LOG: Final = -1
 
 
 class QuorumHistory:
-    """A description has the base offset of its batch; the description of a snapshot has the snapshot's end offset - 1.
+    """The descriptions of the quorum in the order of the log. The offset of a description is the base offset of its
+    batch; the description of a snapshot has the snapshot's end offset - 1.
 
     With kraft.version 0 the log has no voter set: the voters of the configuration are in force.
     """
@@ -57,7 +58,7 @@ class QuorumHistory:
         return self.last_offset > BEFORE_THE_LOG
 
     def description_at(self, end_offset: int) -> QuorumDescription:
-        """The description before this offset, as a snapshot that ends there includes it."""
+        """The description that is in force before `end_offset`: a snapshot that ends at this offset includes it."""
         index = self._index(end_offset)
         if index == 0:
             return QuorumDescription(0, self._static_voters)
@@ -80,7 +81,8 @@ class QuorumHistory:
         self._entries = [(end_offset - 1, description)]
 
     def forget(self, start_offset: int) -> None:
-        """Drop the descriptions that no offset from this one on needs: the log now starts there."""
+        """Drop the descriptions that the log no longer needs, because it now starts at `start_offset`. The last
+        description before that offset is kept: it is in force there."""
         del self._entries[: max(0, self._index(start_offset) - 1)]
 
     def _index(self, end_offset: int) -> int:

@@ -43,7 +43,8 @@ class VoterNode(NamedTuple):
         )
 
     def address(self, listener: str) -> Address | None:
-        """The address of the voter at a listener. Any of its addresses if it has no listener of that name."""
+        """The address of the voter at a listener, or any other address if the voter has no listener of that name; None
+        if it has no address."""
         by_name = dict(self.endpoints)
         return by_name.get(listener) or next(iter(by_name.values()), None)
 

@@ -1,8 +1,8 @@
-"""The leader's responses to fetches: at once if it has records or a new high watermark for the replica, otherwise as
-soon as it has either.
+"""The leader's responses to fetches. A fetch is answered at once if the leader has records or a new high watermark for
+the replica, otherwise as soon as it has either.
 
-A fetch offset states that everything before it is durable on the replica. So a fetch may commit records: the leader
-looks at its offset before it responds.
+A fetch offset states that every record before it is durable on the replica. So a fetch may commit records: the leader
+counts the offset before it responds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FetchService:
         """The high watermark of this leader; -1 until its first commit in its own term."""
 
     def fetch(self, event: RequestReceived, key: ReplicaKey, partition: FetchPartition) -> None:
-        """Handle a fetch from an offset up to the end of the log.
+        """Respond to a fetch whose offset is in the leader's log, now or at a later event.
 
         A second fetch of a replica ends the wait of its first one.
         """
@@ -153,12 +153,13 @@ class FetchService:
 
 
 def place_in_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
-    """The end of a replica's log, at this offset with a record of this epoch, compared with the leader's log.
+    """Compare the end of a replica's log with the leader's log. The replica's log ends at `fetch_offset`, and its last
+    record has the epoch `last_fetched_epoch`.
 
-    None: the replica's log is a prefix of the leader's (log matching property: the same offset and epoch mean the same
-    records before). A snapshot: the replica's log ends before the leader's log starts. An offset and epoch: the logs
-    diverge; this epoch, and its end in the leader's log, are the last that both may have in common (KIP-595, in place
-    of Raft's search one entry at a time).
+    Returns None if the replica's log is a prefix of the leader's (log matching property: the same offset and epoch mean
+    the same records before). Returns the latest snapshot if the replica's log ends before the leader's log starts.
+    Otherwise the logs diverge: returns the last epoch that both may have in common, and its end in the leader's log
+    (KIP-595, in place of Raft's search one entry at a time).
     """
     if fetch_offset == log.start_offset == 0 and last_fetched_epoch == 0:
         return None

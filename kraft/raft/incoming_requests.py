@@ -152,14 +152,16 @@ def _end_epoch(machine: Machine, event: RequestReceived, request: EndQuorumEpoch
 
 
 def _learn_leader(machine: Machine, epoch: int, leader_id: int, endpoints: dict[str, tuple[str, int]]) -> None:
-    """Learn the leader from a BeginQuorumEpoch. Version 0 names no endpoints: then those in the voter set hold."""
+    """Follow the leader that a BeginQuorumEpoch or EndQuorumEpoch names. Version 0 of these names no endpoints: then
+    the endpoints in the voter set are used."""
     transition = transition_to(machine.member, epoch, leader_id, endpoints or machine.member.endpoints_of(leader_id))
     if transition is not None:
         machine.transition(transition)
 
 
 def _position(member: QuorumMember, version: int, partition: PartitionData) -> tuple[int, int]:
-    """This node's index among the preferred candidates, and their number; the last index if it is not among them."""
+    """The index of this node among the preferred candidates, and the number of indexes. The last index is that of every
+    node that is not among the candidates."""
     if version == 0:
         preferred = [ReplicaKey(each) for each in partition.preferred_successors]
         key = ReplicaKey(member.node_id)
@@ -173,7 +175,8 @@ def _position(member: QuorumMember, version: int, partition: PartitionData) -> t
 
 
 def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCode:
-    """Why a request must be refused that names a leader of an epoch. A leader ignores a request that names itself.
+    """The error of a request that names the leader of an epoch; NONE if the request may be accepted. A request that
+    names this node is refused, unless this node leads the epoch.
 
     DIVERGES: if a request names another leader for an epoch whose leader is known, Apache Kafka's process ends; here
     the request is refused.
@@ -187,8 +190,9 @@ def _error_in_claim(member: QuorumMember, epoch: int, leader_id: int) -> ErrorCo
 
 
 def _is_this_voter(member: QuorumMember, voter_id: int, directory_id: bytes) -> bool:
-    """Whether the request is for this replica. Early versions name no voter; with kraft.version 0 no directory id is
-    known. A node with a new disk is another replica, and must not vote as the earlier one (KIP-853)."""
+    """Whether the request is for this replica. A request of an early version names no voter, and with kraft.version 0
+    it names no directory id: then it is for this replica. A node with a new disk is another replica, and must not vote
+    as the earlier one (KIP-853)."""
     return voter_id < 0 or (voter_id == member.node_id and directory_id in (ZERO_UUID, member.identity.directory_id))
 
 

@@ -79,8 +79,8 @@ def transition_to_leader(member: QuorumMember, report: LeaderReport) -> Transiti
 def transition_to(
     member: QuorumMember, epoch: int, leader_id: int, endpoints: Mapping[str, Address]
 ) -> Transition | None:
-    """The transition to an epoch, with or without a known leader; None if this node is in that epoch and knows as
-    much.
+    """The transition to an epoch, with or without a known leader; None if this node is already in that epoch and learns
+    nothing about its leader.
 
     A node always enters a later epoch (Raft, section 5.1). It follows a leader only if it knows the leader's endpoints.
     """

@@ -32,7 +32,7 @@ class LogView(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The greatest epoch in the log that is at most `epoch`, and its end offset.
 
-        If every epoch in the log is greater: the start offset, with the epoch of the earliest snapshot or 0.
+        If every epoch in the log is greater, returns the start offset, with the epoch of the earliest snapshot or 0.
         """
 
     @property

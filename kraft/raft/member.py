@@ -178,7 +178,8 @@ class QuorumMember:
         return None if is_behind else DurableEnd(log.end_offset, log.last_epoch)
 
     def is_log_as_long(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a candidate's log is at least as long as this node's.
+        """Whether a candidate's log is at least as long as this node's: its last epoch is later, or is the same and its
+        end offset is not smaller.
 
         It is the election restriction: a candidate with a shorter log may lack committed records (Raft, section 5.4.1).
         """

@@ -169,7 +169,7 @@ class Raft:
         return self.member.history.kraft_version
 
     def refusal_of_version(self, version: int) -> str | None:
-        """Why kraft.version cannot become this; None if it can."""
+        """Why kraft.version cannot become `version`; None if it can."""
         return self.role.refusal_of_version(version)
 
     def next_deadline_ms(self) -> int | None:

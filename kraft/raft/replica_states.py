@@ -32,7 +32,11 @@ class ReplicaProgress:
         """The end of the leader's log at the replica's last fetch."""
 
     def fetched(self, end_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A replica has caught up if it is at the end now, or where the end was at its previous fetch."""
+        """Note a fetch of the replica from `end_offset`.
+
+        The replica has caught up if it is at the end of the leader's log. If it is where that end was at its previous
+        fetch, it had caught up at the time of the previous fetch.
+        """
         if end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif end_offset >= self.leader_end_offset >= 0:
@@ -56,13 +60,15 @@ class ReplicaStates:
         """The latest time (ms) by which a majority of the voters had sent a request."""
 
     def fetched(self, key: ReplicaKey, end_offset: int) -> None:
-        """The replica sent a valid fetch from this offset: every record before the offset is durable there."""
+        """Note that the replica sent a valid fetch from this offset: every record before the offset is durable
+        there."""
         member = self._member
         self._progress.setdefault(key, ReplicaProgress()).fetched(end_offset, member.log.end_offset, member.now_ms)
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
-        """The voter sent a valid request, so it follows this leader."""
+        """Note that a replica sent a valid request. A voter that does follows this leader; other replicas do not
+        count."""
         member = self._member
         if not member.voters.has(key):
             return

@@ -134,7 +134,7 @@ def update_voter_response(member: QuorumMember, listener: str, error: ErrorCode)
 
 
 def error_response(member: QuorumMember, event: RequestReceived, error: ErrorCode) -> QuorumResponse:
-    """The response to a refused request, with the error in the field if that kind of response has it."""
+    """The response that refuses a request. The error is in the field that this kind of response has for it."""
     request, listener = event.request, event.listener
     match request:
         case vote.VoteRequest():

@@ -33,8 +33,8 @@ from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord
 
 MOVES_MIN: Final = 64
 MOVES_SHARE: Final = 8
-"""At each heartbeat, a broker in controlled shutdown hands over one of this many partitions for which it is in sync,
-and at least `MOVES_MIN` partitions.
+"""At each heartbeat, a broker in controlled shutdown hands over 1/`MOVES_SHARE` of the partitions for which it is in
+sync, but at least `MOVES_MIN` partitions.
 """
 
 
@@ -138,13 +138,14 @@ def next_state(
 
 
 def moves_of(view: View, broker: Broker, state: BrokerState, requested: RequestedState) -> Changes | None:
-    """The changes by which a broker in controlled shutdown hands over its next partitions, as many as one heartbeat
-    allows (`MOVES_SHARE`), with None for each partition that stays as it is. None for all: there is nothing to hand
-    over, or the broker does not shut down.
+    """The changes by which a broker in controlled shutdown hands over its next partitions, with None for each examined
+    partition that stays as it is. `MOVES_SHARE` limits the partitions of one heartbeat. Returns None if there is
+    nothing to hand over, or if the broker does not shut down.
 
     DIVERGES: Apache Kafka hands over all partitions of the broker at one heartbeat, so the clients of each partition
-    wait until the brokers have replayed the records of all of them. There the record of the shutdown stands before
-    them; here it follows the first ones, because a decision that is made in slices must be sound after each.
+    wait until the brokers have replayed the records of all of them. Apache Kafka writes the record of the shutdown
+    before these records. Here it follows the records of the first heartbeat, because a decision that is made in slices
+    must be sound after each slice.
     """
     begins = state is BrokerState.UNFENCED and requested is RequestedState.SHUT_DOWN
     if not begins and state is not BrokerState.CONTROLLED_SHUTDOWN:
@@ -156,7 +157,7 @@ def moves_of(view: View, broker: Broker, state: BrokerState, requested: Requeste
 
 
 def until_found(changes: Changes, count: int) -> Changes:
-    """The changes up to the one with which so many are found."""
+    """The elements of `changes` up to the `count`-th one that is not None."""
     for change in changes:
         yield change
         count -= change is not None
@@ -178,8 +179,9 @@ def records_of_transition(
 
 
 def records_of_failed_directories(view: View, broker: Broker, offline: Sequence[bytes]) -> Iterable[object | None]:
-    """The changes for failed log directories, once for each although every heartbeat names them. The last directory of
-    a broker is not removed: the broker stops by itself (KIP-858)."""
+    """The changes after log directories of the broker failed. Every heartbeat names all failed directories: only those
+    that the registration still has are handled. If no directory of the broker would be left, nothing changes, because
+    such a broker stops by itself (KIP-858)."""
     lost = [directory for directory in broker.directories if directory in offline]
     left = [directory for directory in broker.directories if directory not in offline]
     if not lost or not left:

@@ -56,7 +56,8 @@ def batches_of(
     existing: Broker | None,
     reply: BrokerRegistrationResponse,
 ) -> Iterator[list[object]]:
-    """The records of a registration. The reply gets its broker epoch with the last ones."""
+    """Yield the batches of records of a registration. The broker epoch is stored in `reply` when the last batch is
+    made."""
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
     given_up = iter(()) if is_same else changes_of_restart(context.view, request, existing)
     last: list[object] | None = None

@@ -81,11 +81,11 @@ def assign(
 def without(
     wanted: RequestedChange, partition: PartitionRegistration, broker_id: int, directory_id: bytes
 ) -> RequestedChange:
-    """The partition without a replica that cannot serve.
+    """The requested change, after which the broker's replica in `directory_id` is not in sync, because it cannot serve.
 
-    The replica stays in sync only if it is the last in-sync replica. A damaged replica is not an eligible leader
-    replica either, because the broker is going to fetch it anew from the log start. The last in-sync replica stays
-    eligible: no other replica has its records.
+    If the directory is LOST, the replica is not an eligible leader replica either: the broker is going to fetch it anew
+    from the log start. The last in-sync replica stays in sync, or becomes an eligible leader replica if the cluster
+    keeps these: no other replica has its records.
     """
     isr = [replica for replica in partition.isr if replica != broker_id]
     is_damaged = directory_id == LOST_DIRECTORY and bool(isr)

@@ -27,7 +27,8 @@ from moldau.protocol.messages.alter_partition import (
 )
 
 ANY_EPOCH: Final = -1
-"""The broker epoch of a follower if the leader does not know it, as with brokers before 3.5."""
+"""The broker epoch that AlterPartition states for a follower if the leader does not know the epoch, as with brokers
+before 3.5."""
 
 
 def alter_partition(context: DecisionContext, request: AlterPartitionRequest) -> Decision:
@@ -103,7 +104,7 @@ def refusal_of(
     data: PartitionData,
     members: Sequence[BrokerState],
 ) -> ErrorCode:
-    """The error of a proposed in-sync set, checked in the order of Apache Kafka's controller."""
+    """The error of a proposed in-sync set, or NONE. The checks have the order of Apache Kafka's controller."""
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # The leader follows a later controller than this one.
     if data.leader_epoch < partition.leader_epoch:
@@ -123,12 +124,13 @@ def refusal_of(
 
 
 def is_eligible(image: MetadataImage, partition: PartitionRegistration, member: BrokerState) -> bool:
-    """Whether a replica may join the in-sync set: its broker is active, and of the incarnation that fetched. An earlier
-    incarnation may have had records that the broker has lost since (KIP-903). A replica whose directory is LOST or
-    offline may not join either: its broker may fetch it anew, while the leader still knows its former end offset.
+    """Whether a replica may join the in-sync set. Its broker must be active, and of the incarnation that fetched: an
+    earlier incarnation may have had records that the broker has lost since (KIP-903). The directory of the replica may
+    be neither LOST nor offline: the broker may fetch such a replica anew, while the leader still knows its former end
+    offset.
 
-    DIVERGES: Apache Kafka does not check the last two: there such a log comes back only when its broker restarts, and a
-    leader proposes only replicas that fetch.
+    DIVERGES: Apache Kafka does not check the directory: there such a log comes back only when its broker restarts, and
+    a leader proposes only replicas that fetch.
     """
     broker = image.cluster.brokers.get(member.broker_id)
     if broker is None or not broker.is_active or member.broker_epoch not in (ANY_EPOCH, broker.epoch):

@@ -14,8 +14,8 @@ from moldau.protocol.records.metadata import PartitionChangeRecord
 
 MayLead = Callable[[int], bool]
 Changes: TypeAlias = Iterator[PartitionChangeRecord | None]
-"""A record for each partition that is looked at; None if the partition stays as it is. All follow from the view with
-which they were asked for: replaying the first ones changes none of the others.
+"""An element for each examined partition: the record that changes it, or None if the partition stays as it is. All
+elements follow from the view at the time of the call: replaying the first records changes none of the later ones.
 """
 
 
@@ -35,7 +35,7 @@ def election_of(view: View, topic: Topic) -> Election:
 
 
 def changes_without(view: View, broker_id: int) -> Changes:
-    """The changes after which the broker leads no partition, and is in an in-sync set only as its last member."""
+    """The changes after which the broker leads no partition, and is in an in-sync set at most as its last member."""
     return _changes(
         view,
         tuple(view.by_broker.concerning(broker_id)),
@@ -101,7 +101,8 @@ def _changes(
     except_broker: int = NO_LEADER,
     with_broker: int = NO_LEADER,
 ) -> Changes:
-    """The changes of the partitions with these keys. `wanted_of`: None for a partition that is left as it is.
+    """The changes of the partitions with these keys. `wanted_of` returns the change of a partition, or None if the
+    partition stays as it is.
 
     `except_broker` is about to be fenced, `with_broker` about to be unfenced; -1 for none.
     """

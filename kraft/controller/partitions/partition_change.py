@@ -123,8 +123,8 @@ def chosen(wanted: Sequence[int] | None, present: Sequence[int]) -> Sequence[int
 
 
 def with_reassignment_ended(target: Target) -> Target:
-    """The target after the reassignment; unchanged while an added replica is not in sync, or no replica would
-    remain."""
+    """The target after the end of the reassignment. The target is unchanged if an added replica is not in sync, or if
+    no in-sync replica would remain."""
     isr = [replica for replica in target.isr if replica not in target.removing]
     replicas = [replica for replica in target.replicas if replica not in target.removing]
     if not isr or not replicas or not set(target.adding) <= set(isr):
@@ -150,7 +150,8 @@ def with_eligible(
 def led_by_eligible(target: Target, leader: int, rules: PartitionRules) -> Target:
     """The target if the elected leader was an eligible leader replica.
 
-    If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack.
+    If the leader alone satisfies min.insync.replicas, it commits records that the other eligible replicas lack, so they
+    are no longer eligible.
     """
     target = target._replace(isr=[leader])
     eligible = [replica for replica in target.eligible if replica != leader]
@@ -165,7 +166,8 @@ def has_enough_in_sync(target: Target, rules: PartitionRules) -> bool:
 def elect(
     partition: PartitionRegistration, target: Target, election: Election, rules: PartitionRules
 ) -> ElectionResult:
-    """Elect an in-sync replica; an eligible leader replica only if no replica is in sync."""
+    """Elect an in-sync replica, or an eligible leader replica if no replica is in sync. If none of them may lead, elect
+    the last known leader, or any replica if the election may be unclean."""
     may_lead = rules.may_lead
     safe = target.eligible if rules.has_eligible_replicas and not target.isr else target.isr
     first = target.replicas[0] if election is Election.PREFERRED else partition.leader
@@ -198,7 +200,8 @@ def note_eligible(
     elected: ElectionResult,
     rules: PartitionRules,
 ) -> None:
-    """Set the last known leader when the in-sync set becomes empty; clear it when the set has members again."""
+    """Set the eligible leader replicas of the record if they change. Set the last known leader when the in-sync set
+    becomes empty, and clear it when the set has members again."""
     eligible = [] if elected.is_unclean or not rules.has_eligible_replicas else target.eligible
     if tuple(eligible) != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = eligible

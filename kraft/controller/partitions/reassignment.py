@@ -76,9 +76,9 @@ def reassign(
 def begun(
     view: View, partition: PartitionRegistration, target: Sequence[int], *, may_change_factor: bool
 ) -> RequestedChange | ApiError:
-    """The replicas after a reassignment begins, which may replace an unfinished one. A new target starts from all
-    current replicas: a replica that was being added and is not in the new target is removed; one that was being
-    removed and is in it stays.
+    """The change that begins a reassignment to the replicas of `target`, or the error that refuses it. If an unfinished
+    reassignment is replaced, the new one starts from all current replicas. A replica that the first one was adding is
+    removed if it is not in `target`; a replica that the first one was removing stays if it is in `target`.
 
     DIVERGES: in Apache Kafka, if the second target itself adds (or removes) nothing, the additions (or removals) of
     the first remain. A replica may then be both added and removed, so that the reassignment never ends, or a wanted
@@ -100,7 +100,8 @@ def begun(
 def cancelled(view: View, topic: Topic, index: int, partition: PartitionRegistration) -> RequestedChange | ApiError:
     """The partition after its reassignment is cancelled: without the added replicas.
 
-    If no remaining replica is in sync, this takes an unclean election.
+    If no remaining replica is in sync, the change asks for an unclean election. Returns an error if unclean elections
+    are not allowed then.
     """
     if not is_under_way(partition):
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)

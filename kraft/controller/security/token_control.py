@@ -130,7 +130,7 @@ def expire_token(context: DecisionContext, request: ExpireDelegationTokenRequest
 
 
 def token_for(context: DecisionContext, secret: bytes) -> DelegationToken | ErrorCode:
-    """The token with this HMAC, if the requester may renew it.
+    """The token with this HMAC, or an error if there is none or the requester may not renew it.
 
     The secrets are not stored, so the function computes the HMAC of every token.
     """

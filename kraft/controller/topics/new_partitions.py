@@ -26,8 +26,8 @@ APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in d
 
 
 def refusal_of_assignment(view: View, broker_ids: Sequence[int], replication_factor: int | None) -> ApiError | None:
-    """Why the replicas of a partition cannot be these; None if they can. `replication_factor`: of the partitions before
-    it, None for the first one.
+    """Why a partition cannot have replicas on these brokers; None if it can. `replication_factor` is that of the
+    partitions before it in the request, None for the first one.
     """
     image = view.image
     if not broker_ids:
@@ -84,7 +84,9 @@ def takes_replicas(broker: Broker) -> bool:
 def partition_records(
     view: View, topic_id: bytes, first_partition_id: int, assignments: Sequence[Sequence[int]]
 ) -> list[PartitionRecord] | ApiError:
-    """The record of a new partition. All its active replicas are in sync, because it holds no records yet."""
+    """The records of new partitions, with ids from `first_partition_id` on. All active replicas are in sync at first,
+    because a new partition has no records. Returns an error if all brokers of a partition are fenced or in controlled
+    shutdown."""
     records = []
     for partition_id, replicas in enumerate(assignments, first_partition_id):
         isr = tuple(replica for replica in replicas if view.image.cluster.is_active(replica))
@@ -141,8 +143,8 @@ def stripe(brokers: Sequence[Broker], random: Random) -> list[Broker]:
 def replicas_of(index: int, serving: list[Broker], fenced: list[Broker], replication_factor: int) -> list[int]:
     """The replicas of the partition with this index, the preferred leader first.
 
-    Each partition begins one broker further than the one before; after each round over all brokers the followers are
-    chosen in another order.
+    The leaders of successive partitions are successive brokers of `serving`. After each round over these brokers the
+    followers are chosen in another order.
     """
     candidates: list[Broker] = []
     if serving:

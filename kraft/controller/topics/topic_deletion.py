@@ -23,7 +23,7 @@ from moldau.protocol.schema import ZERO_UUID
 
 
 class NamedTopics(NamedTuple):
-    """The topics that a request names, with their counts."""
+    """The topics that a request names, and how often it has each name and each id."""
 
     states: list[DeleteTopicState]
     names: Counter[str]

@@ -27,7 +27,8 @@ class ScramImage(NamedTuple):
 
     credentials: PersistentMap[ScramKey, ScramCredential] = PersistentMap(place_of_key)
     forms: Mapping[int, Mapping[ScramForm, int]] = MappingProxyType({})
-    """The number of credentials of each form, by mechanism: what an unknown user is answered is drawn from them."""
+    """The number of credentials of each form, by mechanism. The answer to an unknown user has a form that is drawn from
+    these."""
 
     def snapshot_records(self) -> Iterator[object]:
         for key, credential in self.credentials.items():

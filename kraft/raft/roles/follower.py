@@ -64,7 +64,8 @@ class FollowerRole(RaftRole):
         self._fetch_deadline_ms = member.fetch_deadline_ms()
         self._update_deadline_ms = self._fetch_deadline_ms
         self._has_fetched = False
-        """Whether this leader has responded. While it does, this node refuses pre-votes."""
+        """Whether this leader has responded. From then on this node refuses pre-votes, until it expects a new
+        leader."""
         self._has_described_itself = False
         """Whether this leader knows the endpoints of this voter.
 
@@ -257,7 +258,7 @@ class FollowerRole(RaftRole):
         return vote.is_pre_vote and is_long and not self._has_fetched
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader has resigned.
+        """Expect a new leader, because the leader has resigned.
 
         The first preferred candidate becomes prospective at once. Each further one waits twice as long as the candidate
         before it, so that the elections do not collide.

@@ -47,7 +47,7 @@ class RaftRole:
         return None
 
     def saved(self) -> Transition | None:
-        """The election state of this role is durable."""
+        """Called when the election state of this role is durable."""
         return None
 
     def appended(self) -> Transition | None:
@@ -60,15 +60,15 @@ class RaftRole:
         return None
 
     def snapshot_ended(self) -> Transition | None:
-        """The fetched snapshot was loaded or refused, so the log can be used again."""
+        """Called when the fetched snapshot was loaded or refused, so that the log can be used again."""
         return None
 
     def response_received(self, event: ResponseReceived) -> Transition | None:
-        """A request of this role got a response, failed or timed out."""
+        """Called when a request of this role got a response, failed or timed out."""
         return None
 
     def resign(self) -> Transition | None:
-        """The controller of this node requests another leader."""
+        """Called when the controller of this node requests another leader."""
         return None
 
     def refusal_of_version(self, version: int) -> str | None:
@@ -92,7 +92,7 @@ class RaftRole:
         return False
 
     def epoch_ended(self, position: int, count: int) -> None:
-        """The leader has resigned.
+        """Called when the leader has resigned.
 
         `position`: the index of this node among the `count` preferred candidates; 0 is the first.
         """

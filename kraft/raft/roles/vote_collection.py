@@ -25,7 +25,7 @@ class VoteCollection:
         """The ids of the voters that granted a vote, in the order of their responses."""
         self._refused: set[int] = set()
         self._ask_again_ms = 0
-        """When each voter that refused a pre-vote may be asked again (ms)."""
+        """The time (ms) from which on the voters that refused a pre-vote may be asked again."""
 
     @property
     def granted(self) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 CAUGHT_UP_MS_MAX: Final = 3_600_000
-"""The time (ms) since which a new voter may at most have been behind the log. A slower voter would delay commits."""
+"""A voter is added only if it had caught up with the log within this time (ms). A slower voter would delay commits."""
 IN_HAND: Final = "Request timed out waiting for leader to handle previous voter change request"
 NO_COMMIT: Final = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
@@ -143,7 +143,7 @@ class VoterChanges:
     # Progress
 
     def response_received(self, event: ResponseReceived) -> None:
-        """The new voter has responded to ApiVersions, or the request timed out."""
+        """Handle the response of the new voter to ApiVersions; it is None if the request timed out."""
         change = self._change
         if change is None or change.event is None or change.offset is not None:
             return  # The change has ended in the meantime.
