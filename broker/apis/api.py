@@ -26,24 +26,24 @@ from moldau.protocol.schema import fields_of, key_of, response_class_of, spec_of
 
 Request = TypeVar("Request")
 Handle = Callable[[Services, RequestContext, Request], object]
-"""Handles a request with the services of the node. Returns the response, a `Pending` that becomes it, or None."""
+"""A handler. It returns the response, a `Pending` of the response, or None if the client expects no response."""
 MakeHook = Callable[[Services, Route], FrameHook]
 RefuseVersion = Callable[[Route], object]
 Wrap = Callable[[Handler], Handler]
 ErrorsBefore = Mapping[int, Mapping[ErrorCode, ErrorCode]]
 FENCED: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
-"""Errors of transactions that older clients do not know, each with the one that they know."""
+"""Errors of transactions that older clients do not know, each with the error that these clients get instead."""
 
 
 def forward(services: Services, context: RequestContext, request: object) -> Pending[object]:
-    """The handler of what the active controller decides, at listeners of either role: its response is the reply."""
+    """The handler of an API that the active controller decides: the response of that controller is the reply."""
     return services.controller.ask(request, context)
 
 
 def forward_for_partitions(services: Services, context: RequestContext, request: object) -> Pending[object]:
-    """The same for brokers and new partitions: the response goes to the client as it is, once the partitions that this
-    broker was assigned are made.
+    """The handler of brokers for an API that creates partitions. The active controller's response is the reply, once
+    this broker has created its replicas of the new partitions.
     """
     return services.controller.ask_for_partitions(request, context)
 
@@ -72,9 +72,9 @@ class Api(Generic[Request]):
     controller: Handle[Request] | None = None
     """The handler at listeners of controllers; None if these do not serve the API."""
     needs: Rule = controller_asks
-    """Decides whether a client may send the request. A broker does not ask it if it forwards the request."""
+    """Decides whether a client may send the request. If a broker forwards it, only the controller decides this."""
     broker_needs: Rule | None = None
-    """The rule at listeners of brokers, if that is another one."""
+    """The rule that listeners of brokers apply instead of `needs`; None if they have no rule of their own."""
     lists: Sequence[Parts | AtMost | OnePass] = ()
     """What keeps the event loop free if a list of the request is long: `cut`, `at_most` or `one_pass` for each list."""
     hook: MakeHook | None = None
@@ -82,8 +82,8 @@ class Api(Generic[Request]):
     refuse_version: RefuseVersion | None = None
     """Makes the response to a version that is not served; without it such a request ends its connection."""
     errors_before: ErrorsBefore = field(default_factory=dict)
-    """By version of the request: errors that clients of earlier versions do not know, each with the error that is sent
-    to these in its place. Handlers answer every version with the newest error.
+    """For a version of the request: the errors that clients of earlier versions do not know, each with the error that
+    these clients get instead. Handlers answer every version with the newest error.
     """
     is_shared: bool = False
     """Whether the handler gives many requests one response object, which is then encoded once."""
@@ -109,22 +109,22 @@ class Api(Generic[Request]):
 
     @property
     def parts(self) -> Parts | None:
-        """How a request with a long list is cut; None: no list is cut."""
+        """How a request with a long list is cut into parts; None if no list of the request is cut."""
         return next((each for each in self.lists if isinstance(each, Parts)), None)
 
     @property
     def bounds(self) -> Mapping[str, int]:
-        """The most elements of lists that are handled whole, by path."""
+        """The maximal number of elements of each list that is handled whole, by the path of the list."""
         bounds = [each for each in self.lists if isinstance(each, AtMost)]
         return {path: each.most for each in bounds for path in each.paths or list_paths(self.request)}
 
     @property
     def one_pass(self) -> Mapping[str, str]:
-        """Lists that are handled whole in one short pass, with what that is, by path."""
+        """What is done in one short pass over a list that is handled whole, by the path of the list."""
         return {path: each.what for each in self.lists if isinstance(each, OnePass) for path in each.paths}
 
     def treatment(self, path: str) -> str:
-        """What keeps the event loop free if a list of the request is long; empty if that is nothing."""
+        """What keeps a long list at this path from holding the event loop, as text; empty if nothing does."""
         texts = []
         plan = self.parts
         if plan is not None and any(f"{each.request}.".startswith(f"{path}.") for each in plan.lists):
@@ -149,7 +149,7 @@ class Api(Generic[Request]):
 def bind(
     find: Callable[[], Api[Any]], role: ListenerRole, services: Services, *, is_guarded: bool, wrap: Wrap | None
 ) -> Binding:
-    """What a route needs at its first request. `find` imports the module of the API."""
+    """Return what a route needs at its first request. `find` imports the module of the API, and returns the API."""
     api = find()
     handle = api.broker if role is ListenerRole.BROKER else api.controller
     assert handle is not None, f"{api.name} is not served behind a listener of this role"
@@ -178,7 +178,7 @@ def bind(
 
 
 def shared_encoder(version: int, encode: Encoder[object]) -> Encoder[object]:
-    """An encoder that encodes a response once while the handler answers with that same object."""
+    """An encoder that keeps the bytes of the last response, and encodes nothing if it gets the same object again."""
     last: object = None
     encoded = b""
 
@@ -215,7 +215,7 @@ def with_known_errors(row: Api[Any], version: int, encode: Encoder[object]) -> E
 
 
 def error_replacement(cls: type[object], older: Mapping[ErrorCode, ErrorCode]) -> Callable[[object], None] | None:
-    """A function that replaces error codes in a response of this class; None if it has none."""
+    """A function that replaces error codes in a response of this class; None if the class has no error codes."""
     codes = [field.name for field in fields_of(cls) if field.name.endswith("error_code")]
     inner = [
         (field.name, field.is_array, deeper)

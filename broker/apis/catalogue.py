@@ -31,7 +31,7 @@ UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
 CONTROLLER: Final = Listeners(ListenerRole.CONTROLLER)
 BOTH: Final = Listeners(ListenerRole.BOTH)
 FORWARDED: Final = Listeners(ListenerRole.BOTH, is_forwardable=True)
-"""Brokers forward the request, in an Envelope; the controller asks the ACLs."""
+"""Brokers forward the request, in an Envelope; the controller checks the ACLs."""
 
 CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
     # Records
@@ -120,7 +120,7 @@ CATALOGUE: Final[Mapping[str, tuple[str, Listeners]]] = {
 
 
 class Line(NamedTuple):
-    """An API as far as a node knows it before the first request. It serves the versions from `first` to `last`."""
+    """What a node knows of an API before the first request. The node serves the versions from `first` to `last`."""
 
     name: str
     key: int
@@ -128,15 +128,15 @@ class Line(NamedTuple):
     last: int
     listeners: Listeners
     source: str | ControllerApi
-    """The module of the API; for one that the controller decides and that has none, the row of the controller."""
+    """The module of the API, or its row in `kraft/controller/apis.py` if it has no module here."""
 
     @property
     def request(self) -> type[object]:
-        """The class of its request; imports its declaration."""
+        """The class of the API's request. Imports the module that declares the class."""
         return request_of(self.name) if isinstance(self.source, str) else self.source.request
 
     def api(self) -> Api[Any]:
-        """The API, out of its module."""
+        """The declaration of the API. Imports the module of the API, if there is one."""
         if not isinstance(self.source, str):
             return decided(self.source, self.listeners)
         request = self.request
@@ -148,8 +148,8 @@ class Line(NamedTuple):
 
 
 def decided(row: ControllerApi, listeners: Listeners) -> Api[Any]:
-    """The API of a row, which says everything: brokers forward the requests of clients (KIP-590), and register and send
-    heartbeats (KIP-631); tools connect to controllers (KIP-919).
+    """The API that a row of the controller declares in full. Brokers forward the requests of clients (KIP-590), and
+    send registrations and heartbeats of their own (KIP-631); tools connect to controllers (KIP-919).
     """
     cuts = [Parts(tuple(ListPath(*paths) for paths in row.cut), open_max=OPEN_MAX)] if row.cut else []
     return Api(
@@ -175,8 +175,8 @@ def declared(request: type[object]) -> tuple[int, int, int]:
 
 
 def lines_of(catalogue: Mapping[str, tuple[str, Listeners]], rows: Iterable[ControllerApi]) -> dict[str, Line]:
-    """The lines of all APIs by their name, in the order of their keys; those of a catalogue take precedence over the
-    rows of the controller. The declaration of an API that `VERSIONS` does not have is imported.
+    """The lines of all APIs by the name of the API, in the order of the API keys. A line of `catalogue` takes
+    precedence over a row of the controller. If `VERSIONS` lacks an API, the declaration of its request is imported.
     """
     lines = {each.name: each for each in map(line_of_row, rows)}
     for name, (module, listeners) in catalogue.items():
@@ -207,8 +207,8 @@ def routes(
     is_guarded: bool = False,
     wrap: Wrap | None = None,
 ) -> dict[int, Route]:
-    """The routes of a listener of this role, by API key; their handlers use `services`. `is_guarded`: an authorizer
-    decides what clients may do. `wrap`: wraps each handler; no hook answers frames then.
+    """The routes of a listener of this role, by API key; their handlers use `services`. If `is_guarded`, an authorizer
+    decides what clients may do. `wrap` wraps each handler, and no hook answers frames then.
     """
     return {
         line.key: route(line, role, services, is_guarded=is_guarded, wrap=wrap)

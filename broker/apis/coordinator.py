@@ -1,8 +1,9 @@
-"""The generic handler of coordinators' APIs: the runner of a key steps its machine with the event of a request.
+"""How APIs of coordinators are handled: the runner of a coordinator shard passes the event of a request to its machine.
 
-`submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) has one machine.
-`join_answers` makes one response of the answers to several parts. `after_hashes` does first, and may do in slices, what
-would take the time of a machine. `describe_groups` and the functions after it describe groups of a kind with a target.
+`submit_event` answers a request, or a part of it, whose key (a group id or a transactional id) belongs to one machine.
+`join_answers` makes one response of the answers to several parts. `after_hashes` prepares a heartbeat in slices,
+because a step of a machine cannot be cut. The functions from `describe_groups` on describe groups that have a target
+assignment.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from moldau.broker.apis.services import Services
 
 MEMBER_TOPICS_MAX: Final = 2 * ENTRIES_MAX
-"""The most topics that a member of a group may name: its heartbeat is one step."""
+"""The most topics that a member of a group may name. A machine handles a heartbeat in one step, which cannot be cut."""
 EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
@@ -41,7 +42,7 @@ class EventRunner(Protocol[EventT_contra]):
 
 
 class ReplyToken:
-    """The token of a request whose response is made of the machine's answer."""
+    """Completes a reply with the response that `response_of` makes of the machine's answer."""
 
     def __init__(self, complete: Callable[[ResponseT], None], response_of: Callable[[object], ResponseT]) -> None:
         self._complete: Callable[[object], None] = lambda answer: complete(response_of(answer))
@@ -58,9 +59,9 @@ def submit_event(
     response_of: Callable[[object], ResponseT] | None = None,
     waits_for: str = COORDINATOR,
 ) -> Reply[ResponseT]:
-    """Submit the event of a request to the runner of its key, or refuse the request if the machine is not here.
-
-    `response_of` makes the response of the machine's answer; None: the answer is the response.
+    """Submit the event of a request to the runner of its key. If `runner` is an error, because the machine is not on
+    this broker, the request is refused with it. `response_of` makes the response of the machine's answer; without it
+    the answer is the response.
     """
     if isinstance(runner, ErrorCode):
         return refuse(runner)
@@ -72,7 +73,7 @@ def submit_event(
 def join_answers(
     answers: Sequence[Reply[PartT]], response_of: Callable[[list[PartT]], ResponseT]
 ) -> Pending[ResponseT]:
-    """One response for the parts of a request, in their order, once all of them are answered."""
+    """A reply for all parts of a request: `response_of` gets their answers, in the order of the parts."""
     reply: Pending[ResponseT] = Pending(waits_for=COORDINATOR)
     parts: dict[int, PartT] = {}
 
@@ -91,13 +92,13 @@ def join_answers(
 def subscribed(
     services: Services, context: RequestContext, topics: Sequence[str] | None, submitted: Callable[[], object]
 ) -> object:
-    """`after_hashes` as the answer to a heartbeat."""
+    """Submit a heartbeat, by `after_hashes` if the member subscribes to topics. Returns the answer."""
     return services.long_requests.answer(context, after_hashes(services, topics, submitted)) if topics else submitted()
 
 
 def after_hashes(services: Services, topics: Iterable[str], submitted: Callable[[], object]) -> Answering:
-    """Submit the heartbeat of a member that subscribes to these topics. Their hashes, which the machine of the group
-    needs, are computed before.
+    """Compute the hashes of the topics to which a member subscribes, then submit its heartbeat. The machine of the
+    group needs the hashes.
     """
     for name in dict.fromkeys(topics):
         services.groups.look_at_topic(name)
@@ -117,9 +118,9 @@ def describe_groups(
     not_described: Callable[[str, ErrorCode], Any],
     refuse: Callable[[str, ErrorCode], Any] | None = None,
 ) -> Pending[Any]:
-    """Describe each group of a request by its machine, if the feature is on. The reply waits for the writes before it,
-    and the descriptions are made in slices.
-    `refuse`: the description if the machine is not here, if that is another one.
+    """Describe each group of a request by the machine of the group, if the feature is on. The reply waits for the
+    writes before it, and the descriptions are made in slices.
+    `refuse` makes the description of a group whose machine is not on this broker; without it `not_described` does.
     """
     is_on = services.cluster.image.features.levels.get(feature, 0) > 0
 
@@ -147,7 +148,7 @@ def describe_groups(
 
 
 def add_operations(access: Access, described: Iterable[Any]) -> None:
-    """Add to descriptions of groups what the client may do to each."""
+    """Set in each description without an error what the client may do to the group."""
     for group in described:
         if group.error_code == ErrorCode.NONE:
             group.authorized_operations = permitted(access, GROUP_OPERATIONS, ResourceKind.GROUP, group.group_id)
@@ -156,7 +157,7 @@ def add_operations(access: Access, described: Iterable[Any]) -> None:
 def without_hidden_topics(
     topics_of: Callable[[Any], Iterable[str]], not_described: Callable[[str, ErrorCode, str], object], message: str
 ) -> Rule:
-    """A group with a topic that the client may not describe is refused as a whole."""
+    """A rule: a group is not described if it has a topic that the client may not describe."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         may_see = cache(lambda name: on_topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access))

@@ -32,9 +32,9 @@ Response = TypeVar("Response")
 
 
 class Forwarding:
-    """Passes requests to the active controller, which decides on them. At a listener of controllers that is the one of
-    this node: if it does not lead, or loses the leadership before the decision is committed, the answer is
-    NOT_CONTROLLER, and the sender looks for the leader.
+    """Passes requests to the active controller, which decides on them. A request at a listener of controllers goes to
+    the controller of this node. If this controller does not lead, or loses the leadership before its decision is
+    committed, the answer is NOT_CONTROLLER, and the sender looks for the leader.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Forwarding:
         self._when_made = when_made
 
     def ask(self, request: object, context: RequestContext) -> Pending[Response]:
-        """Pass the request on in its version; the controller's response is the reply."""
+        """Pass a request on in its version. The controller's response is the reply."""
         reply: Pending[Response] = Pending(waits_for=CONTROLLER)
         self.submit(request, reply.complete, context)
         return reply
@@ -70,10 +70,10 @@ class Forwarding:
         return operation.reply
 
     def submit(self, request: object, reply: Callable[..., None], context: RequestContext) -> None:
-        """Pass on a request whose response may be only a part of the reply.
+        """Pass a request on, and call `reply` with the controller's response.
 
-        The controller is told the client's principal, unless it is the anonymous one of a node without an authorizer
-        and the controller counts no mutations of clients.
+        The controller is told the client's principal, unless the node has no authorizer, the principal is the anonymous
+        one, and no quota bounds the mutations of clients.
         """
         access = context.access
         client = ForwardedClient(access.principal, context.client_host, context.client_id)
@@ -87,7 +87,7 @@ class Forwarding:
     def _decide(
         self, request: object, reply: Callable[..., None], context: RequestContext, client: ForwardedClient
     ) -> None:
-        """Have the controller of this node decide on a request, maybe out of an Envelope, whose client may send it."""
+        """Have the controller of this node decide on a request, whose client's permissions are checked already."""
         connection = context.connection
         if isinstance(request, BrokerHeartbeatRequest):
             connection.heartbeat_broker_id = request.broker_id
@@ -136,9 +136,9 @@ class ClientsInProcess:
 
 
 class StandInConnection:
-    """In place of the connection of a client whose request came another way: within the process, or in an Envelope, on
-    the connection of a broker that serves other clients and carries heartbeats. The client's own connection, at the
-    broker to which it sent the request, waits for the reply and is throttled there.
+    """Stands in for the connection of a client whose request came within the process or in an Envelope. An Envelope
+    comes on the connection of a broker, which serves other clients and carries heartbeats. The client's own connection,
+    at the broker to which it sent the request, waits for the reply and is throttled there.
     """
 
     def __init__(self, listener: ServingListener, access: Access, client_host: str) -> None:
@@ -169,7 +169,7 @@ class StandInConnection:
 
 
 async def log_failure(work: Coroutine[object, object, None], client_host: str) -> None:
-    """Do work on a forwarded request; a bug of this node ends the request alone."""
+    """Do work on a forwarded request. An exception is a bug of this node: it is logged, and ends only this request."""
     try:
         await work
     except Exception:

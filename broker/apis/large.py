@@ -1,12 +1,12 @@
-"""What takes too long for the event loop, and is done in an executor thread, one at a time: that bounds the memory, and
-leaves most of the processor to other connections.
+"""Work that takes too long for the event loop. It is done in an executor thread, one batch and one response at a time:
+that bounds the memory, and leaves most of the processor to other connections.
 
 The records of a large batch are decompressed and validated. The connection is not read until its batch is appended, so
 that its requests stay in order, and so do the batches of each partition.
 
 A large Metadata response is made and encoded: for all topics of a cluster of 100,000 partitions it has 4 MB and takes
 most of a second. The last responses are kept until the metadata changes, because many clients may restart at the same
-time, and one client may ask again and again. So is what a client may see of all topics.
+time, and one client may ask again and again. For the same reason the topics that a client may see are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Examined = ValidBatch | RejectedBatch
 
 
 class LargeBatch(NamedTuple):
-    """A copy of the bytes of a batch for one partition. `append` is called with it once it is validated."""
+    """A copy of the bytes of a batch for one partition. `append` is called with the result of its validation."""
 
     partition: Partition
     batch: bytearray
@@ -54,10 +54,10 @@ class LargeBatches:
         self._examining = asyncio.Lock()
         self.examined_count = 0
         self.waiting_bytes = 0
-        """The bytes of the batches that are being examined, or wait for it."""
+        """The bytes of all batches that are being examined or wait to be examined."""
 
     async def examine(self, batches: list[LargeBatch]) -> None:
-        """Examine and append each batch after those before it."""
+        """Examine and append the batches one after the other."""
         size = sum(len(each.batch) for each in batches)
         self.waiting_bytes += size
         try:
@@ -78,15 +78,15 @@ class LargeBatches:
 # Metadata
 
 KEPT_MAX: Final = 8
-"""The most responses, and the most clients whose visible topics are kept."""
+"""The most responses that are kept, and the most clients whose visible topics are kept."""
 KEPT_SIZE_MAX: Final = 1 << 23
-"""The most bytes of all kept responses but the newest."""
+"""The most bytes of all kept responses together, without the newest one."""
 KEPT_TOPICS_MAX: Final = 100_000
-"""The most visible topics of all clients but the newest."""
+"""The most visible topics that are kept for several clients together. A single client may have more."""
 
 
 class MetadataQuery(NamedTuple):
-    """The question, and everything that the answer depends on, so that an executor thread can make the answer."""
+    """A question for metadata, and everything that its answer depends on: an executor thread can make the answer."""
 
     image: MetadataImage
     listener: str
@@ -102,8 +102,7 @@ class MetadataQuery(NamedTuple):
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
     operations: Mapping[bytes | str, int] | None = None
-    """What the client may do to each topic, by id, or by the name of a missing topic; None if that is the same for
-    all: `topic_operations`."""
+    """What the client may do to each topic, by its id, or by the name of a missing one; None: `topic_operations`."""
 
 
 MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]
@@ -111,30 +110,30 @@ MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]
 
 
 class Client(NamedTuple):
-    """What the ACLs decide by."""
+    """The properties of a client that decisions of the ACLs depend on."""
 
     principal: Principal
     host: str
     stamp: int
-    """Of its access: decisions are the same while it is the same."""
+    """The stamp of the client's access: while it is the same, the decisions are the same."""
 
 
 class KeptAnswer(NamedTuple):
-    """A response, and what it answers."""
+    """A response that is kept, with the question and the version that it answers."""
 
     question: MetadataQuery
     version: int
     response: EncodedResponse
     size: int
-    """In bytes."""
+    """The size of the encoded response in bytes."""
 
     def is_current(self, question: MetadataQuery) -> bool:
-        """Whether it was made by the same metadata."""
+        """Whether this answer was made from the topics and the cluster of the image that `question` has."""
         image = self.question.image
         return image.topics is question.image.topics and image.cluster is question.image.cluster
 
     def answers(self, question: MetadataQuery, version: int) -> bool:
-        """Whether this response answers the question by the current metadata."""
+        """Whether this response answers a question, and was made from the metadata of the question."""
         if version != self.version or not self.is_current(question):
             return False
         kept = self.question
@@ -161,8 +160,8 @@ class LargeMetadata:
         return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
 
     def visible(self, client: Client, question: MetadataQuery, allowed: Callable[[], MetadataQuery]) -> MetadataQuery:
-        """The question for all topics as a question for those that the client may see, as `allowed` finds them: anew
-        once the topics or the ACLs have changed.
+        """Turn a question for all topics into a question for the topics that the client may see. `allowed` finds these
+        topics. Its result is kept until the topics or the ACLs change.
         """
         asked, topics = (client, question.topic_operations), question.image.topics
         known = self._visible.pop(asked, None)
@@ -183,7 +182,7 @@ class LargeMetadata:
         return self._in_turn(lambda: self._describe(question, make))
 
     def _in_turn(self, answer: Callable[[], Coroutine[object, object, T]]) -> Pending[T]:
-        """Answer after the questions before, unless the client has disconnected: `waits` is then empty."""
+        """Answer after all earlier questions. If the client has disconnected, `waits` is empty and nothing is made."""
         waits = [True]
         reply: Pending[T] = Pending(waits.clear, EXECUTOR)
 
@@ -223,7 +222,7 @@ class LargeMetadata:
 
 
 def made(question: MetadataQuery, version: int, make: MakeAnswer) -> tuple[EncodedResponse, list[str]]:
-    """The response, and the names of the topics to be created."""
+    """The encoded response, and the names of the topics to be created."""
     from moldau.protocol.compiler import encoder_of
     from moldau.protocol.messages.metadata import MetadataResponse
 

@@ -28,8 +28,8 @@ class LengthGuard:
 
 
 def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> bool:
-    """Whether lists of a request have more than `most` elements. Each list is given by the names of the fields that
-    lead to it; elements are counted at its end, and one that has none inside counts as one. The count stops at `most`.
+    """Whether lists of a request have more than `most` elements together. `lists` has their paths. The innermost lists
+    of a path are counted; an element whose list is empty counts as one. The count stops above `most`.
     """
     left = most
     for names in lists:
@@ -46,7 +46,7 @@ def exceeds(request: object, lists: tuple[tuple[str, ...], ...], most: int) -> b
 
 
 def weight(element: object, names: Sequence[str], at: int, most: int) -> int:
-    """The number of elements inside an element, at least 1. `names[at:]` leads to them; the count ends above `most`."""
+    """The number of elements inside an element, at least 1. `names[at:]` is their path; the count ends above `most`."""
     if at == len(names):
         return 1
     below = getattr(element, names[at])

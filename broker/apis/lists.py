@@ -14,7 +14,7 @@ from moldau.protocol.refusals import refused
 
 
 class AtMost(NamedTuple):
-    """The most elements of lists.
+    """The maximal number of elements of the lists at some paths of a request.
 
     DIVERGES: a request with more is refused with INVALID_REQUEST; Apache Kafka has no such limits.
     """
@@ -32,7 +32,7 @@ class OnePass(NamedTuple):
 
 
 def at_most(most: int, *paths: str) -> AtMost:
-    """The most elements of lists that are handled whole, the outer list first; without paths, of all of the request."""
+    """Declare the most elements of lists: the outer list is named first; without paths, all lists of the request."""
     return AtMost(most, paths)
 
 
@@ -41,9 +41,9 @@ def one_pass(what: str, *paths: str) -> OnePass:
 
 
 def bounded(limits: Mapping[str, int], answer: Handler, *, is_cut: bool = False) -> Handler:
-    """A handler that refuses a request in which a list has too many elements: it is handled in one step.
+    """A handler that refuses a request if a list has more elements than `limits` says. `answer` handles it in one step.
 
-    Lists inside the elements of another one count together. `is_cut`: the outer list is cut into parts, and each list
+    Lists inside the elements of another list count together. If the outer list is cut into parts (`is_cut`), each list
     inside its elements counts by itself.
 
     DIVERGES: Apache Kafka limits these requests by their size alone, those of members of groups among them.

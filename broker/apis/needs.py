@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Answer = Callable[["RequestContext", object], object]
 """The handler behind a rule."""
 Rule = Callable[["Services", "RequestContext", object, Answer], object]
-"""Checks what the client may do, and answers in place of the handler behind it. Returns what a handler returns."""
+"""Checks what the client may do, calls the handler for what is allowed, and returns what a handler returns."""
 Response = TypeVar("Response")
 Element = TypeVar("Element")
 
@@ -46,8 +46,8 @@ class Need(NamedTuple):
         return access.allows(self.operation, self.kind, self.name)
 
     def is_met_quietly(self, access: Access) -> bool:
-        """Whether the permission is there; a refusal is not logged, because another permission may still allow the
-        request.
+        """Whether the client has the permission. A refusal is not logged, because another permission may still allow
+        the request.
         """
         return access.allows(self.operation, self.kind, self.name, logs_denied=False)
 
@@ -58,7 +58,7 @@ REFUSALS: Final = {
     ResourceKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""The error of a client that may not do something to a resource of the kind."""
+"""The error for a client that lacks a permission on a resource of the kind."""
 
 
 def on_cluster(operation: AclOperation) -> Need:
@@ -78,7 +78,7 @@ def on_transactional_id(operation: AclOperation, name: str) -> Need:
 
 
 def change_response(response: object, change: Callable[[Response], Response]) -> object:
-    """The result of a handler with a change that is applied to the response, at once or when the response is there."""
+    """Apply a change to the response of a handler: at once, or when a `Pending` is completed with the response."""
     if not isinstance(response, Pending):
         return change(response)  # type: ignore[arg-type]
     reply: Pending[Response] = Pending(response.abandon, response.waits_for)
@@ -97,17 +97,17 @@ def with_field(request: Response, name: str, value: object) -> Response:
 
 
 def open_to_all(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """No permission is needed."""
+    """A rule by which no permission is needed."""
     return answer(context, request)
 
 
 def handler_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The handler asks the ACLs itself, because the permission depends on what it finds while it answers."""
+    """A rule that checks nothing: the handler finds out what to check while it answers."""
     return answer(context, request)
 
 
 def controller_asks(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """A broker asks no ACLs: it forwards the request, and the controller asks them."""
+    """A rule that checks nothing: the broker forwards the request, and the controller checks the ACLs."""
     return answer(context, request)
 
 
@@ -116,11 +116,11 @@ def controller_asks(services: Services, context: RequestContext, request: object
 Of = Callable[[AclOperation, str], Need]
 """Makes the need for a named resource: `on_topic`, `on_group` or `on_transactional_id`."""
 NeedOf = Callable[["Services", "RequestContext", Any], "Need | None"]
-"""What an element of a request needs; None: nothing."""
+"""The permission that an element of a request needs; None if it needs no permission."""
 
 
 def all_of(*rules: Rule) -> Rule:
-    """The rules one after the other: what one refuses, the next ones do not see."""
+    """A rule that applies several rules, one after the other. What one of them refuses, the next ones do not see."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         behind = answer
@@ -136,7 +136,7 @@ def _ask_next(rule: Rule, services: Services, behind: Answer, context: RequestCo
 
 
 def needs_cluster(operation: AclOperation) -> Rule:
-    """The operation is needed on the cluster."""
+    """A rule: the operation is needed on the cluster."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -148,7 +148,7 @@ def needs_cluster(operation: AclOperation) -> Rule:
 
 
 def unless(operation: AclOperation, rule: Rule) -> Rule:
-    """A client with the operation on the cluster may send the request; to others the rule applies."""
+    """A rule: a client with the operation on the cluster may send the request; to other clients `rule` applies."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -160,7 +160,7 @@ def unless(operation: AclOperation, rule: Rule) -> Rule:
 
 
 def needs(of: Of, operation: AclOperation, field: str) -> Rule:
-    """The operation is needed on the resource that a field of the request names."""
+    """A rule: the operation is needed on the resource that a field of the request names."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         need = of(operation, getattr(request, field))
@@ -172,8 +172,8 @@ def needs(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def every(of: Of, operation: AclOperation, field: str) -> Rule:
-    """The operation is needed on each resource of a list of names; without one of them the whole request is refused.
-    The names are looked at in slices.
+    """A rule: the operation is needed on each resource of a list of names. Without one of the permissions the whole
+    request is refused. The names are checked in slices.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -193,8 +193,8 @@ def every(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = "name", *, results: str = "") -> Rule:
-    """The operation is needed on the resource of each element of a list: on the one that a field names, or on the
-    element, a name, itself. `results`: the list of the response, if that has another name.
+    """A rule: the operation is needed on the resource of each element of a list. `field` of the element names the
+    resource; None if the element is the name. `results`: the list of the response, if it has another name.
     """
 
     def need_of(services: Services, context: RequestContext, element: object) -> Need:
@@ -204,8 +204,8 @@ def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = 
 
 
 def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
-    """What a topic of a request needs if topics travel by id from version `since` on. An unknown id needs nothing: the
-    answer is the usual error, because it reveals no topic.
+    """The permission that a topic of a request needs. From version `since` on the request names topics by id. An
+    unknown id needs no permission: it gets the usual error, which reveals no topic.
     """
 
     def need_of(services: Services, context: RequestContext, element: Any) -> Need | None:
@@ -218,8 +218,8 @@ def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
 
 
 def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
-    """What each element of a list of the request needs. The refused elements come after the results of the allowed
-    ones, unless the whole request failed. A permission that several elements need is decided and logged once.
+    """A rule: `need_of` says what each element of a list needs. The results of refused elements come after the others,
+    unless the whole request failed. A permission that several elements need is decided and logged once.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -269,8 +269,8 @@ def _with_refusals(results: str, refusals: list[object], response: object) -> ob
 
 
 def visible(results: str, of: Of, operation: AclOperation, field: str) -> Rule:
-    """The response has only those elements of a list for whose resource the client has the operation. They may be many:
-    they are chosen in slices.
+    """A rule: the response keeps only the elements of a list on whose resource the client has the operation. The list
+    may be long, so that the elements are chosen in slices.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -334,7 +334,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 
 
 def permitted(access: Access, operations: int, kind: ResourceKind, name: str) -> int:
-    """The operations, out of the given ones, that the client may do on one resource. The decisions are not logged."""
+    """Those of some operations that the client may do on a resource, as a bit field. Nothing is logged."""
     if access.is_unrestricted:
         return operations
     return _bits(
@@ -348,7 +348,7 @@ def permitted(access: Access, operations: int, kind: ResourceKind, name: str) ->
 
 
 def permitted_on_cluster(access: Access) -> int:
-    """The operations on the cluster; none for a client that may not describe it."""
+    """The operations that the client may do on the cluster; none if it may not describe the cluster."""
     if not access.is_unrestricted and not access.allows(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return 0
     return permitted(access, CLUSTER_OPERATIONS, ResourceKind.CLUSTER, CLUSTER_NAME)
@@ -357,9 +357,7 @@ def permitted_on_cluster(access: Access) -> int:
 def guarded(
     rule: Rule, role: ListenerRole, services: Services, answer: Answer
 ) -> Callable[[RequestContext, object], object]:
-    """The handler of an API behind its rule. `answer` is the handler, `role` the role of the listener: one of
-    the two.
-    """
+    """The handler of an API behind its rule. `role` is that of the listener, BROKER or CONTROLLER."""
     is_for_leader = role is ListenerRole.CONTROLLER
 
     def handle(context: RequestContext, request: object) -> object:

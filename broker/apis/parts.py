@@ -4,8 +4,8 @@
                  the first ones at once, the others in later iterations of the loop
 
 To the rule and the handler of an API each part is a request of its own. The connection handles its next request after
-the last part, so its requests keep their order. Between parts other clients, heartbeats and timers get their turn: of
-all long requests of a node one has a slice of `SLICE_NS` in an iteration of the loop.
+the last part, so its requests keep their order. Between parts the event loop serves other clients, heartbeats and
+timers: in one iteration only one of the long requests of a node has a slice of `SLICE_NS`.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.schema import fields_of
 
 SIZE: Final = 32
-"""The most elements of a part: their handler takes about a millisecond."""
+"""The most elements of a part. A handler takes about a millisecond for them."""
 LIGHT_SIZE: Final = 128
-"""The same if a handler looks each element up in a dictionary, and does no more."""
+"""The most elements of a part if the handler only looks each element up in a dictionary."""
 RECORDS_SIZE: Final = 256
-"""Elements of a part whose handler writes records: that many are one batch."""
+"""The most elements of a part whose handler writes records. The records of a part are one batch."""
 OPEN_MAX: Final = 8
 """The most parts of a request that wait for the controller, so that it answers other requests between them."""
 SLICE_NS: Final = 2_000_000
-"""The time (ns) of the event loop after which other work has its turn."""
+"""The length (ns) of a slice, after which the event loop does other work."""
 SLICE_PARTS_MAX: Final = 16
-"""The most parts in a slice, also if the clock says that no time has passed: a simulated one does not move."""
+"""The most parts in a slice. It ends a slice also under a simulated clock, which stands still meanwhile."""
 FREED_PARTS_MAX: Final = 256
-"""The most parts in a slice that are dropped."""
+"""The most parts that are dropped in a slice."""
 JOINED_AT_ONCE: Final = 256
-"""Responses of parts that are joined without a pause, and keys that are freed without one."""
+"""The most responses of parts that are joined without a pause, and the most keys that are freed without a pause."""
 ANSWERED_AT_ONCE: Final = 128
 """The most elements of an answer that is given at once."""
 STEP: Final = 32
-"""Elements of a longer answer between two looks at the clock."""
+"""The number of elements of a longer answer after which the clock is read."""
 ANSWER_SLICE_NS: Final = 500_000
-"""The slice (ns) of such an answer: its elements are kept, so that a collection of garbage may fall into it."""
+"""The length (ns) of a slice of a longer answer: short, because it keeps its elements, and garbage may be collected."""
 SORTED_AT_ONCE: Final = 64
 """The most names that are sorted without a pause."""
 Answering = Generator[None, None, object]
-"""Makes a response: yields at every element that it looks at, and returns the response."""
+"""A generator that makes a response. It yields at every element that it looks at, and returns the response."""
 
 
 class ListPath(NamedTuple):
     """A list of a request that is cut into parts, and the list of the response with the results of its elements.
 
-    Each is a path of field names; elements are counted at its end. `topics.partitions` cuts a list of topics, and the
-    partitions of a topic that has more than a part.
+    Each is a path of field names; the elements of the innermost list are counted. `topics.partitions` cuts a list of
+    topics, and also the partitions of a topic that has more of them than fit into a part.
     """
 
     request: str
@@ -70,7 +70,7 @@ class ListPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the requests of an API are cut."""
+    """How the requests of an API are cut into parts."""
 
     lists: tuple[ListPath, ...]
     size: int = SIZE
@@ -79,13 +79,14 @@ class Parts:
     open_max: int = 0
     """The most parts that wait for their response at a time; 0 for any number."""
     is_distinct: bool = False
-    """Whether an element that was named before is left out: its result may be large, and clients look at one of them.
+    """Whether an element that the request has named before is left out, because its result may be large.
+
     DIVERGES: Apache Kafka repeats it.
     """
     groups_results: bool = False
     """Whether the results of all parts are grouped in the same few elements, such as log directories."""
     refuses: Callable[[object], Handler | None] | None = None
-    """Gives the handler that refuses the parts of a request that has too many elements; None if it has not."""
+    """Gives the handler that refuses the parts of a request with too many elements; None for other requests."""
     is_exempt: Callable[[RequestContext, object], bool] | None = None
     """Whether a long request is handled whole nevertheless."""
 
@@ -99,9 +100,9 @@ class Parts:
         return tuple(tuple(each.request.split(".")) for each in self.lists)
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """The parts of a request, whose lists are consumed; None if the next part takes long to find.
+        """Yield the parts of a request, whose lists are consumed; None if the next part takes long to find.
 
-        The response to a part is sent to the generator; if `open_max` is not 1, maybe what becomes the response.
+        The caller sends in the response to a part; if `open_max` is not 1, it may send a `Pending` of it.
         """
         names = [each.request.partition(".")[0] for each in self.lists]
         for each in self.lists:
@@ -133,7 +134,7 @@ def cut(
     groups_results: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
 ) -> Parts:
-    """How requests with one list are cut: the paths of the list and of its results, which are equal by default."""
+    """Declare how requests with one list are cut: the path of the list, and that of its results if it differs."""
     return Parts(
         (ListPath(request, response or request),),
         size,
@@ -150,11 +151,11 @@ class RequestPart(NamedTuple):
     request: object
     path: ListPath
     continues: bool
-    """Whether its only element is another piece of the last element of the part before."""
+    """Whether the part has a single element, which is a further piece of the last element of the part before."""
 
 
 class Pause(NamedTuple):
-    """A wait (ms) after which the parts begin anew: the responses before it do not count."""
+    """A wait (ms) after which the parts begin anew: earlier responses are dropped."""
 
     wait_ms: int
 
@@ -169,8 +170,8 @@ class ListPiece(NamedTuple):
 def pieces(
     elements: Iterable[object], inner: Sequence[str], size: int, *, consumes: bool = True
 ) -> Iterator[ListPiece]:
-    """Cut a list into pieces of at most `size` elements, counted at the end of the path. `consumes`: the lists inside
-    an element that is cut are consumed.
+    """Cut a list into pieces of at most `size` elements, counted in the innermost list of the path. `consumes`: whether
+    the lists inside an element that is cut are consumed.
     """
     piece: list[object] = []
     left = size
@@ -195,7 +196,7 @@ def pieces(
 
 
 def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, object, Iterator[str]]:
-    """Sort the names from `first` on, with a pause after every few; the generator returns them in order."""
+    """Sort the names that are not below `first`, in slices; the generator returns an iterator over them."""
     runs: list[list[str]] = []
     left = iter(names)
     while run := [*islice(left, SORTED_AT_ONCE)]:
@@ -205,14 +206,14 @@ def sorted_in_slices(names: Iterable[str], first: str = "") -> Generator[None, o
 
 
 def consumed(elements: list[object]) -> Iterator[object]:
-    """The elements of a list, each of which is removed from it: to free them all at once would take long."""
+    """Iterate over the elements of a list, and remove each from the list: to free them all at once would take long."""
     elements.reverse()
     while elements:
         yield elements.pop()
 
 
 def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
-    """The elements, each once: texts, or structs that differ in a field that is not a list. `seen` gets their keys."""
+    """The elements, which are texts or structs, without repetitions. Lists in structs are not compared."""
     for element in elements:
         key: object = element
         if not isinstance(element, str):
@@ -223,14 +224,14 @@ def distinct(elements: Iterable[object], seen: set[object]) -> Iterator[object]:
 
 
 class JoinedResponse:
-    """The response to a request, joined of those to its parts."""
+    """The response to a request, joined from the responses to its parts."""
 
     def __init__(self, plan: Parts) -> None:
         self._plan = plan
         self.response: object | None = None
 
     def add(self, part: RequestPart, response: object) -> bool:
-        """Add the response to a part. False if it refuses the whole request: then it is the response."""
+        """Add the response to a part. False if it refuses the whole request: then it replaces the joined response."""
         whole = self.response
         if whole is None:
             self.response = response
@@ -252,8 +253,8 @@ class JoinedResponse:
 
 
 def extend(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
-    """Append a list of results to that of the parts before. `continues`: the first result may be about the same element
-    as the last one before. `groups`: any may, and there are few.
+    """Append the results of a part to those of the parts before. With `continues` the first new result is merged with
+    the last earlier one if both are about one element; with `groups` each new result with any earlier one.
     """
     name, inner = path[0], path[1:]
     added = cast("list[object] | None", getattr(more, name))
@@ -276,14 +277,14 @@ def extend(whole: object, more: object, path: Sequence[str], *, continues: bool,
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two results are about the same element: they differ in lists at most."""
+    """Whether two results are about the same element, so that they differ at most in lists."""
     return all(
         getattr(one, field.name) == getattr(other, field.name) for field in fields_of(type(one)) if not field.is_array
     )
 
 
 def is_last_refused(response: object, path: ListPath) -> bool:
-    """Whether the last element of a response is refused as a whole, and has no results of the elements inside."""
+    """Whether the last element of a response is refused as a whole, without results of the elements inside it."""
     name, _, inner = path.response.partition(".")
     elements = getattr(response, name, None)
     if not inner or not elements:
@@ -306,10 +307,10 @@ class LongRequests:
         self._spawn(work, "a long request")
 
     def answer(self, context: RequestContext, answering: Answering) -> object:
-        """The response that a generator returns, or what becomes it: for a short request with a long answer.
+        """The response that a generator returns, or a `Pending` of it: for a short request with a long answer.
 
-        What is not done after `ANSWERED_AT_ONCE` elements goes on in slices, between which others have their turn. An
-        executor thread then encodes the response, and the connection handles its next request. The decisions of all
+        After `ANSWERED_AT_ONCE` elements the generator goes on in slices, between which the event loop does other work.
+        An executor thread then encodes the response, and the connection handles its next request. The decisions of all
         slices are told to the audit log together.
         """
         begins, is_answered = context.access.begin_request(), True
@@ -350,7 +351,7 @@ class LongRequests:
                 context.access.end_request()
 
     async def turn(self) -> None:
-        """Wait until the other long requests that wait had a slice, and what else waits on the loop had its turn."""
+        """Wait until each other long request that waits has had a slice, and callbacks of the loop have run."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(future)
         if len(self._waiting) == 1:
@@ -377,7 +378,7 @@ class LongRequest:
         self._answer = (plan.refuses(request) if plan.refuses is not None else None) or answer
         self._parts = plan.of(request)
         self._answered: list[tuple[RequestPart, object]] = []
-        """The parts with their responses, or with what becomes them."""
+        """The parts, each with its response or a `Pending` of it."""
         self._unanswered = 0
         self._are_all_begun = False
         self._joined = JoinedResponse(plan)
@@ -387,14 +388,13 @@ class LongRequest:
         self._is_refused = False
         """Whether a part was refused as a whole."""
         self._is_element_refused = False
-        """Whether the last part was refused as a whole element: the further pieces of that element need not be asked.
-        """
+        """Whether the last part was refused as a whole element. Then further pieces of that element are not handled."""
         self._room: asyncio.Future[None] | None = None
         """Done when the controller has answered a part."""
         self._expects_response = getattr(request, "acks", 1) != 0
 
     def begin(self) -> object:
-        """Handle the first parts. Returns the response or what becomes it; None if the client expects none."""
+        """Handle the first parts. Returns the response or a `Pending` of it; None if the client expects none."""
         context = self._context
         context.is_part = True
         begins = context.access.begin_request()
@@ -476,7 +476,7 @@ class LongRequest:
         return response
 
     async def _free_parts(self) -> None:
-        """Drop the parts that are not asked, in slices: to free all elements at once would take long."""
+        """Drop the parts that will not be handled, in slices: to free all elements at once would take long."""
         if self._plan.open_max:
             self._parts.close()  # Its parts follow from the responses.
         clock_ns = self._turns.clock_ns
@@ -511,7 +511,7 @@ class LongRequest:
         self._end()
 
     def _end(self) -> None:
-        """Join the responses once all are there."""
+        """Join the responses once every part is answered."""
         if self._unanswered or self._is_abandoned or not self._expects_response:
             return
         if len(self._answered) <= JOINED_AT_ONCE:
@@ -521,7 +521,7 @@ class LongRequest:
             self._turns.begin(self._join_later())
 
     def _join(self, count_max: int = JOINED_AT_ONCE) -> None:
-        """Join the responses of some parts. One that refuses the whole request is the last one."""
+        """Join the responses of at most `count_max` parts, up to one that refuses the whole request."""
         for part, response in self._answered[:count_max]:
             if not self._joined.add(part, response):
                 self._answered = []
@@ -536,7 +536,7 @@ class LongRequest:
             self._reply.complete(self._joined.response)
 
     def _abandon(self) -> None:
-        """The client is gone."""
+        """Stop, because the client has disconnected."""
         self._is_abandoned = True
         if self._room is not None and not self._room.done():
             self._room.set_result(None)

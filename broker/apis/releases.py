@@ -54,7 +54,7 @@ FEATURES: Final = {
 
 
 def order(release: str) -> tuple[int, ...]:
-    """The place of a release among the others."""
+    """The numbers of a release, by which releases are ordered."""
     return tuple(map(int, release.split(".")))
 
 
@@ -73,7 +73,7 @@ def features_of(release: str) -> frozenset[str]:
 
 
 def limit(routes: Mapping[int, Route], release: str) -> dict[int, Route]:
-    """The routes that a release has, up to its versions."""
+    """The routes of the APIs that a release has. The last version of each route is lowered to that of the release."""
     versions, limited = versions_of(release), {}
     for key, route in routes.items():
         last = min(route.last_version, versions.get(key, -1))

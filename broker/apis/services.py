@@ -87,8 +87,8 @@ class Services:
     large_metadata: LargeMetadata
     long_requests: LongRequests
     told_versions: dict[tuple[str, bool], tuple[object, object]] = field(default_factory=dict)
-    """The last responses of ApiVersions, each with what it was made of: by listener, and whether it tells features
-    whose lowest level is 0.
+    """The last responses of ApiVersions, each with the values from which it was made. The key is the name of the
+    listener, and whether the response has features whose lowest level is 0.
     """
     quotas: ClientQuotas = field(default_factory=lambda: ClientQuotas(Windows()))
     lag_history: LagHistory = field(default_factory=LagHistory)

@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """One setting, one operation of IncrementalAlterConfigs."""
+    """One operation of IncrementalAlterConfigs on one setting: its name, the code of the operation, the value."""
 
     name: str
     operation: int
@@ -94,7 +94,7 @@ def _passed_on(
     result_of: Callable[..., object],
     response_of: Callable[..., object],
 ) -> object:
-    """Ask the controller about the resources without a verdict. The results come in the order of the request."""
+    """Answer with the verdicts, and the controller's results for resources without one, in the order of the request."""
     results = [
         None
         if verdict is None
@@ -141,7 +141,9 @@ def _own(
 
 
 def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
-    """The errors that Apache Kafka looks for before it checks which node the settings belong to."""
+    """Refuse a setting that is named twice or that lacks its value. Apache Kafka checks this before it checks which
+    node the settings are for.
+    """
     if len({each.name for each in changes}) < len(changes):
         return Verdict(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in changes if each.value is None and each.operation != DELETE]
@@ -151,8 +153,8 @@ def refusal_of_changes(changes: Sequence[ConfigChange]) -> Verdict | None:
 
 
 def refusal_of_broker(node_id: int, resource_type: int, name: str) -> Verdict | None:
-    """The error for a broker's resource: a broker accepts settings for itself and for all brokers, not for
-    another one.
+    """The refusal of settings for another broker than `node_id`; None if the settings are for this broker, for all
+    brokers, or not for brokers.
     """
     if resource_type != ResourceType.BROKER or not name:
         return None
@@ -178,9 +180,7 @@ def _not_a_number(name: str) -> str | None:
 
 
 def need_of_settings(operation: AclOperation, services: Services, context: RequestContext, element: Any) -> Need:
-    """The resource on which a permission is needed: the topic or group for its own settings, the cluster for all
-    others.
-    """
+    """The resource of the permission: the topic or group for its own settings, the cluster for all others."""
     if element.resource_type == ResourceType.TOPIC:
         return on_topic(operation, element.resource_name)
     if element.resource_type == ResourceType.GROUP:
@@ -189,8 +189,8 @@ def need_of_settings(operation: AclOperation, services: Services, context: Reque
 
 
 def loggers_allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """ALTER_CONFIGS on the cluster for the loggers of this broker; for all other resources the controller asks the
-    ACLs.
+    """A rule for brokers: a change of this broker's loggers needs ALTER_CONFIGS on the cluster. For all other resources
+    the controller checks the ACLs.
     """
     assert isinstance(request, IncrementalAlterConfigsRequest)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]

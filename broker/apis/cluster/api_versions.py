@@ -1,9 +1,9 @@
 """ApiVersions (API key 18, versions 0-5; KIP-35, KIP-511, KIP-584, KIP-1242): what this listener serves.
 
-3: clients say which library they are (KIP-511), and learn of the cluster's features (KIP-584), but for those whose
-lowest level is 0 · 4: also of these · 5: a client may name the cluster and the broker that it means; if another broker
-serves this address, it has to begin again with its bootstrap servers (KIP-1242). A version that is not served is
-answered in version 0 (KIP-511), so that a client can go on.
+3: clients say which library they are (KIP-511), and get the features of the cluster (KIP-584) whose lowest level is
+above 0 · 4: clients get also the features whose lowest level is 0 · 5: a client may name the cluster and the broker
+that it means to reach; if it has reached another broker, it has to begin again with its bootstrap servers (KIP-1242). A
+version that is not served is answered in version 0 (KIP-511), so that a client can go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
 """From this version on clients say which library they are, and learn of features."""
 ZERO_MINIMUM_VERSION: Final = 4
-"""Clients that speak less fail on a supported feature whose lowest level is 0."""
+"""Clients of earlier versions fail on a supported feature whose lowest level is 0."""
 NO_NODE: Final = -1
 """The node id of a client that does not say which broker it means."""
 SOFTWARE_LENGTH_MAX: Final = 255
@@ -50,7 +50,7 @@ def handle(services: Services, context: RequestContext, request: ApiVersionsRequ
 
 
 def _told(services: Services, context: RequestContext) -> ApiVersionsResponse:
-    """The response to all clients of the listener and the version, until the cluster's metadata changes."""
+    """The response: one object for all clients of a listener and a version, until the cluster's metadata changes."""
     image = services.cluster.image
     kraft_version, tells_zero = services.quorum.kraft_version, context.version >= ZERO_MINIMUM_VERSION
     asked, told_of = (context.listener.name, tells_zero), (image.provenance, image.features, kraft_version)
@@ -83,7 +83,9 @@ def _told(services: Services, context: RequestContext) -> ApiVersionsResponse:
 
 
 def refusal_of_meant_broker(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
-    """The error of a client that means another cluster or broker than it has reached. A controller does not compare."""
+    """REBOOTSTRAP_REQUIRED if the client means another cluster or broker than it has reached, INVALID_REQUEST if it
+    names only a cluster or only a broker, NONE otherwise. A controller does not compare the names with its own.
+    """
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return ErrorCode.INVALID_REQUEST
     if request.cluster_id is None or context.listener.role is not ListenerRole.BROKER:

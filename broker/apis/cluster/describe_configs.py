@@ -53,7 +53,7 @@ REMEMBERED: Final = {
     HISTORY_SETTING: "What happened to the group, as its coordinator remembers it: JSON, for `moldau group explain`.",
     LAG_SETTING: "Records that the group had not read, a point each minute of the last hour: JSON, for the console.",
 }
-"""What the coordinator of a group tells of it, by setting; its lag only if the user may describe all topics."""
+"""What the coordinator of a group remembers of it, by setting. The lag needs the right to describe all topics."""
 
 
 def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -141,8 +141,8 @@ def _group(
 def _remembered(
     services: Services, context: RequestContext, group_id: str, names: Iterable[str]
 ) -> list[ConfigEntry] | ErrorCode:
-    """What the coordinator of a group remembers of it, as read-only settings: those that the request names. A broker
-    that is not the group's coordinator has an error.
+    """What the coordinator of a group remembers of the group: those of the settings in `REMEMBERED` that the request
+    names. An error if the client may not describe the group, or if this broker is not the group's coordinator.
 
     DIVERGES: Apache Kafka has no such settings. They are given only to a request that names them, so that no tool shows
     them that does not ask; no API key is added, so that clients of any kind go on as before. The request goes to the

@@ -95,7 +95,7 @@ async def _decoded_aside(
 
 
 class EnvelopedClient(StandInConnection):
-    """The client of a request in an envelope, in place of the broker whose connection brought it."""
+    """The connection of the client of an enclosed request. To close it closes that of the broker that forwarded it."""
 
     def __init__(self, connection: ClientConnection, access: Access, client_host: str) -> None:
         super().__init__(connection.listener, access, client_host)
@@ -108,8 +108,8 @@ class EnvelopedClient(StandInConnection):
 def _opened(
     context: RequestContext, envelope: EnvelopeRequest, principal: Principal
 ) -> tuple[RequestContext, memoryview]:
-    """The header of the enclosed request, and the bytes after it. Raises `MalformedMessage`, also for an API that may
-    not be enclosed, or `IndexError`.
+    """The context of the enclosed request, and the bytes after its header. Raises `MalformedMessage` or `IndexError` if
+    the header is malformed, and `MalformedMessage` if the API may not be enclosed.
     """
     if len(envelope.client_host_address) not in ADDRESS_SIZES:
         raise MalformedMessage("the client's address is none")
@@ -134,8 +134,8 @@ def _opened(
 
 
 def _sealed(inner: RequestContext, response: object) -> EnvelopeResponse:
-    """Put a response into the envelope's response. If this node does not lead, the error stands in the envelope
-    itself, because the broker that sent it has to look for the leader.
+    """Put a response into the response to the envelope. NOT_CONTROLLER becomes the error of the envelope itself,
+    because the broker that sent the envelope has to look for the leader.
     """
     if not isinstance(response, EncodedResponse) and error_of(response) is ErrorCode.NOT_CONTROLLER:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

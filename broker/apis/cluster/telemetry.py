@@ -81,8 +81,8 @@ class MetricsSubscription(NamedTuple):
 
 
 def subscription_of(image: MetadataImage, context: RequestContext, instance_id: bytes) -> MetricsSubscription:
-    """All subscriptions that match the client of this connection, merged into one; its id is different for each merged
-    set.
+    """Merge all subscriptions that match the client of this connection. The id of the result is a checksum of the
+    merged subscriptions and of the client's instance id.
     """
     name, version = context.connection.software
     client = {

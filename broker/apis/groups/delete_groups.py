@@ -1,9 +1,9 @@
 """DeleteGroups (API key 42, versions 0-3; KIP-229): delete groups without members, with their offsets.
 
 3: a message beside an error. The groups of a request may belong to several shards of this broker: the reply waits for
-all of them. The state of a share group is deleted at the share coordinator first (KIP-932): a later group of the same
-name begins anew. Before that the group notes it: if it stays, because a member joined meanwhile or a coordinator
-failed, it initializes its state anew.
+all of them. The state of a share group is deleted at the share coordinator first (KIP-932), so that a later group of
+the same name begins anew. Before that the group records that its state will be deleted: if the group is not deleted,
+because a member joined meanwhile or a coordinator failed, it initializes its state anew.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 SHARE: Final = "share"
 """The kind of group whose state the share coordinator keeps."""
 GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The state is deleted, or the share coordinator has deleted it with its topic."""
+"""What the share coordinator answers if a state is deleted: now, or earlier together with its topic."""
 
 
 def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
-    """Submit one event to each shard, with all its groups. The groups without a shard here come first."""
+    """Submit one event for each shard. The results of groups whose shard is not on this broker come first."""
     shards = by_shard(services.groups, request.groups_names)
     parts = [submit_part(services, context.version, names) for names in shards]
     parts.sort(key=lambda part: isinstance(part, Pending))
@@ -50,7 +50,9 @@ def handle(services: Services, context: RequestContext, request: DeleteGroupsReq
 
 
 def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
-    """The groups of each shard; each group whose shard is not here stands for itself."""
+    """The group ids, without repetitions, in one list for each shard. A group whose shard is not on this broker has a
+    list of its own.
+    """
     names: defaultdict[int | str, list[str]] = defaultdict(list)
     for group_id in dict.fromkeys(group_ids):
         is_absent = isinstance(groups.runner_of(group_id), ErrorCode)
@@ -59,7 +61,7 @@ def by_shard(groups: Groups, group_ids: list[str]) -> Collection[list[str]]:
 
 
 def submit_part(services: Services, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
-    """Delete the groups of one shard, and before them the state of the share groups among them."""
+    """Delete groups of one shard. If there are share groups among them, their state is deleted first."""
     runner = services.groups.runner_of(names[0])
     shared = [] if isinstance(runner, ErrorCode) else [name for name in names if is_share_group(runner, name)]
     if isinstance(runner, ErrorCode) or not shared:
@@ -103,7 +105,7 @@ def is_share_group(runner: GroupRunner, group_id: str) -> bool:
 
 
 def submit(groups: Groups, version: int, names: list[str]) -> Reply[DeleteGroupsResponse]:
-    """Submit the groups of one shard."""
+    """Submit the deletion of groups of one shard."""
     return submit_event(
         groups.runner_of(names[0]),
         version,

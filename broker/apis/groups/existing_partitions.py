@@ -1,5 +1,5 @@
-"""Requests about the offsets of a group: the coordinator gets the partitions that exist, and the response has its
-results beside those of the others.
+"""Requests about the offsets of a group are divided: the coordinator gets only the partitions that exist. Its results
+and the errors of the other partitions become one response.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from moldau.protocol.schema import ZERO_UUID
 
 
 def divide(cluster: ClusterView, request: Any, version: int, *, by_id: bool = False) -> list[Any]:
-    """Leave the partitions that exist in the request, under the names and ids of their topics. Returns the results of
-    the others, by topic. `by_id`: topics travel by id in this version.
+    """Remove the partitions that do not exist from a request, and complete the names and ids of its topics. Returns the
+    results of the removed partitions, by topic. `by_id`: this version of the request names topics by id.
     """
     topics = cluster.image.topics
     missing: list[Any] = []
@@ -50,7 +50,7 @@ def merged(missing: list[Any], by_id: bool, response: Any) -> Any:
 
 
 def joined(results: list[Any], more: list[Any], *, by_id: bool) -> list[Any]:
-    """Results by topic, of which those of one topic are one."""
+    """The results of both lists, with one element for each topic."""
     known = {topic.topic_id if by_id else topic.name: topic for topic in results}
     for topic in more:
         before = known.setdefault(topic.topic_id if by_id else topic.name, topic)

@@ -82,7 +82,7 @@ def find(services: Services, context: RequestContext, keys: Sequence[str], key_t
 
 
 def _leader(services: Services, context: RequestContext, topic: InternalTopic, index: int) -> NodeAddress | None:
-    """The address of the leader of a partition; None if there is none yet, or it cannot be reached."""
+    """The leader's address; None if there is no leader yet, or it cannot be reached. A missing topic is created."""
     partition = services.cluster.image.topics.partition(topic.name, index)
     if partition is None:
         services.topics.create_internal(topic)
@@ -99,8 +99,8 @@ def refused(key: str, error: ErrorCode) -> Coordinator:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each group or transactional id; CLUSTER_ACTION for a key of share state, which only brokers look up.
-    A type of keys that the version does not have is refused to every client.
+    """The rule: DESCRIBE on each group or transactional id, and CLUSTER_ACTION for a key of share state, which only
+    brokers look up. A type of keys that the version does not have needs no permission, because every client is refused.
     """
     assert isinstance(request, FindCoordinatorRequest)
     kind = request.key_type

@@ -26,7 +26,7 @@ def handle(services: Services, context: RequestContext, request: ListGroupsReque
 
 
 def _listed(services: Services, request: ListGroupsRequest) -> Answering:
-    """The list is complete or an error: while a shard is loading, its groups are not known."""
+    """The groups of all shards; an error while a shard is loading, because its groups are not known yet."""
     response = ListGroupsResponse()
     for runner in services.groups.runners:
         if runner.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

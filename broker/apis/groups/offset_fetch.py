@@ -74,7 +74,7 @@ def fetch_offsets(
 def with_unknown(
     cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
 ) -> OffsetFetchResponseGroup:
-    """The offsets of a group, with the ids of the topics and the results of topics that do not exist."""
+    """Complete the machine's response for a group: topic ids, and the results of ids that do not exist (`unknown`)."""
     assert isinstance(response, OffsetFetchResponseGroup)
     if version >= TOPIC_ID_VERSION:
         response.topics = [topic for topic in response.topics if identify(cluster, topic)]
@@ -167,7 +167,7 @@ def in_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFe
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each group and each topic. A request for all offsets of a group gets those of the allowed topics."""
+    """The rule: DESCRIBE on each group and topic. A request for all offsets of a group gets those of allowed topics."""
     assert isinstance(request, OffsetFetchRequest)
     if context.version < GROUPS_VERSION:
         return _offsets_of_one(services, context, request, answer)
@@ -219,7 +219,7 @@ _described = topic_by_id(AclOperation.DESCRIBE, TOPIC_ID_VERSION)
 def _visible(
     services: Services, context: RequestContext, told: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics that the client may describe; not those whose id is unknown by now."""
+    """The topics of a response that the client may describe, without topics whose id does not exist any more."""
     wishes = ((each, _described(services, context, each)) for each in told)
     return [each for each, need in wishes if need is not None and need.is_met_quietly(context.access)]
 

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (API key 89, versions 0-1; KIP-1071, KIP-1331): topology, members, tasks of streams groups.
 
-1: the status of the topology's description (KIP-1331). A group of whose topics the client may not describe one is
+1: the status of the topology's description (KIP-1331). A group with a topic that the client may not describe is
 refused.
 """
 
@@ -45,7 +45,7 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupDes
 
 
 def as_seen(group: DescribedGroup, access: Access) -> DescribedGroup:
-    """The description for a client. The decisions about topics go to the audit log."""
+    """The group, or a refusal if the client may not describe one of its topics, which the audit log notes."""
     if access.is_unrestricted or group.topology is None:
         return group
     if denied_of(topics_of(group.topology.subtopologies or ()), AclOperation.DESCRIBE, access):

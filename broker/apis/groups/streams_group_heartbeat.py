@@ -38,7 +38,7 @@ from moldau.security.access import Access, AclOperation
 
 FEATURE: Final = "streams.version"
 LISTED_ERRORS_MAX: Final = 3
-"""The most topics that could not be created of which a status tells the reason."""
+"""The most topics for which a status says why they could not be created."""
 
 
 def handle(services: Services, context: RequestContext, request: StreamsGroupHeartbeatRequest) -> object:
@@ -72,8 +72,8 @@ def handle(services: Services, context: RequestContext, request: StreamsGroupHea
 def refusal_of_topics(
     names: Sequence[str], access: Access
 ) -> Generator[None, None, StreamsGroupHeartbeatResponse | None]:
-    """Refuse a topology with topics of Kafka's own, with invalid names, or that the client may not describe. Yields at
-    every name.
+    """The refusal of a topology with internal topics of Kafka, with invalid names, or with topics that the client may
+    not describe; None if there are none of these. Yields at every name.
     """
     own, invalid = [], []
     for name in names:
@@ -96,7 +96,7 @@ def refusal_of_topics(
 
 
 def topics_of(subtopologies: Iterable[Any]) -> list[str]:
-    """All topics of the subtopologies, each once. Requests and responses have classes of their own for these."""
+    """All topics of the subtopologies of a request, or of a response, which have another class. Each is named once."""
     names: dict[str, None] = {}
     for subtopology in subtopologies:
         names |= dict.fromkeys((*subtopology.source_topics, *subtopology.repartition_sink_topics))
@@ -106,7 +106,7 @@ def topics_of(subtopologies: Iterable[Any]) -> list[str]:
 
 
 def with_topics_created(services: Services, access: Access, reply: object) -> StreamsGroupHeartbeatResponse:
-    """The response to a heartbeat, while the missing topics are requested from the controller.
+    """The response to a heartbeat. Topics that are missing are requested from the controller, and not waited for.
 
     A topic that could not be created is requested again after two heartbeats.
     """
@@ -145,7 +145,7 @@ def denied_of(names: Iterable[str], operation: AclOperation, access: Access) -> 
 
 
 def add_to_status(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
-    """Add to what the response says of missing internal topics."""
+    """Add a detail to the status of a response that tells about missing internal topics."""
     statuses = response.status = response.status or []
     for status in statuses:
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:

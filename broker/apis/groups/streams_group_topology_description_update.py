@@ -1,6 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate (API key 93, version 0; KIP-1331): descriptions of topologies are not stored.
 
-In Apache Kafka a plugin in Java stores them, and without one it answers as here. The heartbeats ask no member for one.
+In Apache Kafka a plugin in Java stores them; without it Apache Kafka answers so, too. Heartbeats ask for no
+description.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ PROTOCOL_VERSION: Final = 5
 
 
 def names_protocol(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """As in Apache Kafka, a request without the protocol's type or name is refused before the ACLs are asked."""
+    """A rule: as in Apache Kafka, a request without the protocol's type or name is refused before ACLs are asked."""
     assert isinstance(request, SyncGroupRequest)
     lacks = context.version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name)
     if lacks:

@@ -1,5 +1,5 @@
-"""CurrentLeader and NodeEndpoints of refused Produce and Fetch requests: so that clients need not request Metadata
-(KIP-951).
+"""The fields CurrentLeader and NodeEndpoints of refused Produce and Fetch requests, so that clients need no Metadata
+request (KIP-951).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Leaders:
         self._ids: set[int] = set()
 
     def of(self, key: tuple[str | bytes, int], make: Callable[..., Leader]) -> Leader:
-        """The leader and its epoch as this broker's replica knows them; if the broker has no replica, as the metadata
-        says; both -1 if there is no leader, or the partition is not known.
+        """The leader of a partition and its epoch: as this broker's replica knows them, or, if the broker has no
+        replica, as the metadata has them. Both are -1 if there is no leader, or the partition is not known.
         """
         leader_id, epoch = self._leader(key)
         self._ids.add(leader_id)

@@ -35,7 +35,7 @@ NO_LOW_WATERMARK: Final = -1
 
 
 class DeletionUnderWay(NamedTuple):
-    """A partition, the offset before which its records are deleted here, and its answer."""
+    """A partition, the offset before which its records are deleted here, and its result in the response."""
 
     partition: Partition
     offset: int
@@ -64,7 +64,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
 
 def _partition(services: Services, topic: str, index: int) -> Partition | ErrorCode:
-    """The partition, or the error for which nothing is deleted."""
+    """The partition if its records may be deleted here, otherwise the error."""
     if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     partition = services.replicas.get(topic, index)

@@ -59,8 +59,8 @@ def appended_order(
     now_ms: int,
     refused: AppendResult,
 ) -> AppendResult:
-    """The result of a batch that was `refused` as one that clients do not write: it is appended if it is an erase
-    order, and the client may erase. Otherwise the log is unchanged.
+    """Append a batch that was `refused` because clients do not write such batches, if it is an erase order and the
+    client may erase. Otherwise the log is unchanged. Returns the result of the append, or the refusal.
     """
     if len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION + 1] & CONTROL_BIT:
         return refused
@@ -101,7 +101,7 @@ def _refusal(
 
 
 def _write_line(context: RequestContext, partition: Partition, order: EraseOrder, result: AppendResult) -> None:
-    """The line of the audit log. It names no record: the predicate is known by its hash alone."""
+    """Write the line of the audit log. It names no record, and has only the hash of the predicate."""
     log.info(
         "%s ordered the erasure of %d runs of offsets in %s-%d, as order %s at offset %d, predicate SHA-256 %s: %s",
         context.principal,
@@ -129,7 +129,7 @@ def receipt_entries(services: Services, topic: str, names: Iterable[str]) -> lis
 
 
 def _receipt(services: Services, directory: str, order_id: str) -> bytes:
-    """A whole receipt; empty if the order was not begun here."""
+    """A whole receipt; empty if this broker has not begun the order."""
     from moldau.storage.erasure.receipts import receipt_path
 
     try:

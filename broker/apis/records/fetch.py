@@ -50,16 +50,16 @@ AWAITED: Final = {
     FetchIsolation.HIGH_WATERMARK: HIGH_WATERMARK,
     FetchIsolation.TXN_COMMITTED: LAST_STABLE_OFFSET,
 }
-"""What has to move before more can be read."""
+"""The offset that has to move before more can be read."""
 SIZE_SIZE: Final = 4
-"""Bytes of the size before a frame: they count."""
+"""The bytes of the size in front of a frame, which count for the quota."""
 NO_REFUSALS: Final[Sequence[PlannedRead]] = ()
 COLD_LOOKUPS_MAX: Final = 16
-"""Most times that a lookup begins anew because a page was not in the page cache; the next one waits for the disk."""
+"""How often a fetch is planned anew because the page cache lacks a page; then a lookup waits for the disk."""
 
 
 def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
-    """Fetch: the response at once if enough bytes are there, otherwise later."""
+    """Answer a fetch: at once if enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
@@ -88,7 +88,7 @@ def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
 
 
 class Fetch:
-    """One request until its response is there; the `FetchRoom` of its plans."""
+    """One Fetch request until it is answered. It is the `FetchRoom` of its plans."""
 
     __slots__ = (
         "_agreeing",
@@ -110,16 +110,16 @@ class Fetch:
         self._fetch = fetch
         self._replica = replica_of(request)
         self._permissions: FetchPermissions | None = None
-        """None if nothing is restricted."""
+        """What the client may read; None if its access is not restricted."""
         if not context.access.is_unrestricted:
             self._restrict(context.access)
         self._quota = services.quotas.fetch if self._replica is None else None
         """The byte rates of consumers; None if there are none, and for a follower."""
         self._lookups_left = COLD_LOOKUPS_MAX
         self._remote_deadline_ms: int | None = None
-        """When the fetch waits no longer for remote storage; None before the first such wait."""
+        """The time (monotonic) at which the wait for remote storage ends; None before the first such wait."""
         self._agreeing: dict[PartitionKey, None] = {}
-        """Where the follower's log agrees with this broker's, as was found in this iteration of the loop."""
+        """The partitions whose logs at the follower and here agree, as was found in this iteration of the loop."""
 
     def _restrict(self, access: Access) -> None:
         is_follower = self._replica is not None
@@ -156,8 +156,8 @@ class Fetch:
         return self._attempt(request.max_wait_ms <= 0) or self._wait()
 
     def _has_all(self) -> bool:
-        """Whether a follower is at the log end offset of all its partitions, and has deleted what the leader has. Its
-        fetch then waits, without a plan of what to read.
+        """Whether a follower is at the log end offset of all its partitions, and has deleted everything that the leader
+        has deleted. If so, its fetch waits without a plan of what to read.
         """
         fetch = self._fetch
         if not fetch.awaits_updates() or fetch.has_further_updates():
@@ -288,11 +288,11 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
 
 
 class FetchPermissions:
-    """The decisions for the partitions of one request, each made once.
+    """The decisions of the ACLs for the partitions of one request. Each is made once.
 
     A follower needs CLUSTER_ACTION. A client that names a replica id without this permission reads nothing, and moves
-    no high watermark (CVE-2018-1288). A consumer needs READ on each topic. For an unknown topic id the answer is the
-    usual error, because it reveals no topic.
+    no high watermark (CVE-2018-1288). A consumer needs READ on each topic. An unknown topic id needs no permission: it
+    gets the usual error, which reveals no topic.
     """
 
     def __init__(self, access: Access, cluster: ClusterView, *, is_follower: bool) -> None:
@@ -342,8 +342,8 @@ def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """How long the client has to wait, in ms. If the result is 0, the bytes of the response are counted in
-    its rate.
+    """How long the client has to wait, in ms. If the result is 0, the bytes of the response are counted in the client's
+    rate.
     """
     user, client_id = context.principal.name, context.client_id or ""
     size = response_size(reads, context.version)

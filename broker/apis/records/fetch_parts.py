@@ -15,7 +15,7 @@ from moldau.replication.fetch_session import FINAL_EPOCH, SESSION_PARTITIONS_MAX
 
 TOPICS: Final = ListPath("topics.partitions", "responses.partitions")
 EXAMINED_AT_ONCE: Final = 4_096
-"""Topics of a fetch that are looked at without a pause."""
+"""The most topics of a fetch that are examined without a pause."""
 FORGOTTEN: Final = ListPath("forgotten_topics_data.partitions", "responses.partitions")
 
 

@@ -37,7 +37,7 @@ def sends_from_file(connection: ClientConnection, place: FileSlice) -> bool:
 def read_records(
     services: Services, connection: ClientConnection, reads: list[PlannedRead], respond: Callable[[], FetchResponse]
 ) -> Reply[FetchResponse]:
-    """Fill in the records, or the error if they cannot be read; then `respond` makes the response."""
+    """Read the records of the planned reads, or set their error; then `respond` makes the response."""
     cold: list[PlannedRead] = []
     suspects: list[PlannedRead] = []
     # Entries are kept: a follower that refused a batch fetches other partitions before it fetches that one again.
@@ -109,9 +109,7 @@ def _read_on_executor(
 def _reading(
     connection: ClientConnection, read: PlannedRead, is_suspect: bool
 ) -> Callable[[], tuple[FetchedRecords, str | None]]:
-    """A function for an executor thread: it returns the records, and the damage that it found in them, if any. It
-    raises OSError.
-    """
+    """A function for an executor thread, which returns the records, and damage that it found. It raises OSError."""
     place = read.place
     assert place is not None
     is_sent_from_file = sends_from_file(connection, place)

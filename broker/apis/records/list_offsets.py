@@ -59,7 +59,7 @@ FIRST_VERSIONS: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that brought each special position; clients that speak less cannot mean it."""
+"""The version that brought each special timestamp. A request of an earlier version with this timestamp is refused."""
 CONSUMER_REPLICA_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
@@ -99,7 +99,7 @@ class RemoteSearch(NamedTuple):
     requested: ListOffsetsPartition
     answers: list[ListOffsetsPartitionResponse]
     slot: int
-    """Of the answer in `answers`, which holds what the local log says."""
+    """The index in `answers` of the partition's answer, which holds the offset from the local log."""
 
 
 def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
@@ -109,8 +109,8 @@ def _is_search(partition: Partition, requested: ListOffsetsPartition) -> bool:
 def _search_remotely(
     services: Services, request: ListOffsetsRequest, response: ListOffsetsResponse, searches: list[RemoteSearch]
 ) -> Pending[ListOffsetsResponse]:
-    """Look up times in remote storage, for the partitions without an error. An offset found there is earlier than any
-    in the local log, and so replaces that.
+    """Look up times in remote storage, for the partitions without an error. An offset that is found in remote storage
+    is earlier than any in the local log, and so replaces the offset from the local log.
     """
     offsets = services.remote_offsets
     assert offsets is not None

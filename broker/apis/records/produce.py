@@ -4,10 +4,10 @@
 of single records (KIP-467) · 10: current leaders (KIP-951) · 11: TRANSACTION_ABORTABLE (KIP-890) · 12: the first
 records of a transaction in a partition add it to the transaction (KIP-890) · 13: topic ids (KIP-516).
 
-Each partition's batch is appended before the next request of the connection is handled, but the first records of a
-transaction in a partition once the transaction coordinator knows of it (`unverified_batches.py`). The response is sent
-when every partition has reached the acknowledgement that the client asked for (`acks`): with acks=all it waits in the
-purgatory for the in-sync replicas.
+Each partition's batch is appended before the next request of the connection is handled. The first records of a
+transaction in a partition are appended once the transaction coordinator knows of the partition
+(`unverified_batches.py`). The response is sent when every partition has reached the acknowledgement that the client
+asked for (`acks`): with acks=all it waits in the purgatory for the in-sync replicas.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ NONE: Final = ErrorCode.NONE
 
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse] | None:
-    """All batches are appended before this returns, except those that an executor thread examines because of their
-    size: the connection is not read meanwhile. The reply waits for followers under acks=all, and for a sync if
-    flush.messages asks for one.
+    """Append the batches of a request. A batch that waits for an executor thread because of its size, or for the
+    transaction coordinator, is appended later, and the connection is not read meanwhile. The reply waits for followers
+    under acks=all, and for a sync if flush.messages asks for one.
     """
     return Produce(services, context, request).answer()
 
 
 class Produce:
-    """One request until its response is there."""
+    """One Produce request until it is answered."""
 
     __slots__ = ("_context", "_large", "_now_ms", "_parked", "_request", "_responses", "_services", "_unverified")
 
@@ -79,11 +79,11 @@ class Produce:
         self._now_ms = services.environment.wall_ms()
         self._responses: list[TopicProduceResponse] = []
         self._parked: list[AppendedRecords] = []
-        """What is appended, and waits for followers or a sync."""
+        """Records that are appended, and wait for followers or a sync."""
         self._large: list[LargeBatch] = []
-        """What an executor thread examines before it is appended."""
+        """Batches that an executor thread examines before they are appended."""
         self._unverified: list[UnverifiedBatch] = []
-        """What waits for the transaction coordinator before it is appended."""
+        """Batches that wait for the transaction coordinator before they are appended."""
 
     def answer(self) -> Reply[ProduceResponse] | None:
         services, request = self._services, self._request
@@ -115,7 +115,7 @@ class Produce:
         return finish(services, self._context, request, self._responses, self._parked, has_failed)
 
     def _append(self, partition: Partition, records: BytesLike | None) -> PartitionProduceResponse:
-        """Append a batch at once, unless it has to be verified or examined before. Returns its answer so far."""
+        """Append a batch, unless it must be verified or examined before. Returns its answer, which may change later."""
         if records is None:
             # DIVERGES: Apache Kafka fails on null and never answers.
             return answer_of(partition.index, AppendResult(ErrorCode.INVALID_RECORD, -1, -1, -1, -1))
@@ -151,8 +151,8 @@ class Produce:
         answer: PartitionProduceResponse,
         result: AppendResult,
     ) -> None:
-        """Note what a batch waits for. A large one is copied, because the buffer of its connection is used again; one
-        that was verified is a copy.
+        """Note what a batch waits for after it was given to the log. A large batch is copied, because the buffer of its
+        connection is used again; a batch that was verified is a copy already.
         """
         if result.is_postponed:
             copy = records if guard is not None and isinstance(records, bytearray) else bytearray(records)
@@ -232,9 +232,9 @@ class Produce:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on each topic, and on the transactional id if any batch belongs to a transaction: every batch of a
-    partition is examined (CVE-2018-17196). For an unknown topic id the answer is the usual error, because it reveals no
-    topic.
+    """The rule: WRITE on each topic, and on the transactional id if any batch belongs to a transaction. Every batch of
+    a partition is examined for that (CVE-2018-17196). An unknown topic id needs no permission: it gets the usual error,
+    which reveals no topic.
     """
     assert isinstance(request, ProduceRequest)
     access = context.access

@@ -49,7 +49,7 @@ MARKS: Final = (0x0102030405060708, 0x1112131415161718, 0x2122232425262728)
 SIZE: Final = struct.Struct(">i").unpack_from
 REPLY_HEAD: Final = struct.Struct(">i").pack
 RECORDS_SIZE_MAX: Final = 1 << 21
-"""The most bytes of records: larger sizes take more than three bytes, and the shortcut gains nothing there."""
+"""The most bytes of records. A larger size takes more than three bytes, and the hook would gain nothing."""
 
 
 class ProduceHook(FrameHook):
@@ -139,14 +139,14 @@ class AuthorizedProduceHook(ProduceHook):
     """The hook on a node with an authorizer: the common parts are used only as long as the client may write to the
     topic.
 
-    A decision is used again while nothing has changed that it depends on, unless the audit log has a line for each.
+    A decision is used again until what it depends on has changed, unless the audit log has a line for each.
     """
 
     def __init__(self, services: Services, route: Route) -> None:
         super().__init__(services, route)
         self._remembers = not services.config.flag("moldau.audit.log.allowed")
         self._allowed: RepeatedProduce | None = None
-        """The common parts that the client may use: by `_access`, as long as it has `_stamp`."""
+        """The common parts that the client may use as long as `_access` is its access and has the stamp `_stamp`."""
         self._access: Access | None = None
         self._stamp = 0
 
@@ -194,9 +194,7 @@ class RepeatedProduce:
     def __init__(
         self, head: bytes, prefix: bytes, version: int, request: ProduceRequest, partition: Partition, generation: int
     ) -> None:
-        """`request` is the last decoded request; `generation` is that of the replicas when its partition was
-        looked up.
-        """
+        """`request` is the last decoded request, `generation` that of the replicas at the lookup of its partition."""
         self._head = head
         self._prefix = prefix
         self._end = PREFIX_POSITION + len(prefix)
@@ -242,7 +240,7 @@ class RepeatedProduce:
 
 
 def template(request: ProduceRequest, places: tuple[int, int, int]) -> TopicProduceResponse:
-    """The response to a request to one partition that succeeds."""
+    """The response to a successful request to one partition. `places` has base offset, append time and start offset."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     base_offset, log_append_time_ms, log_start_offset = places

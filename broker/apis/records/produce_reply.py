@@ -1,4 +1,4 @@
-"""The reply to a Produce: what an append becomes in it, and when it is sent.
+"""The reply to a Produce: how it tells the result of an append, and when it is sent.
 
 It is sent once the records are committed (acks=all), or durable if a topic asks for that.
 """
@@ -27,7 +27,7 @@ from moldau.storage.log.append import AppendResult
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
-"""From this version on topics travel by id."""
+"""From this version on requests name topics by id."""
 
 
 def finish(
@@ -108,7 +108,7 @@ def answer_of(index: int, result: AppendResult) -> PartitionProduceResponse:
 
 
 def fill(answer: PartitionProduceResponse, result: AppendResult) -> None:
-    """Put the results into the response.
+    """Put the result of an append into the answer of its partition.
 
     DIVERGES: Apache Kafka leaves most error messages empty; here each says what is wrong, so that a producer can log
     it.

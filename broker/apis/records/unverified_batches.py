@@ -65,9 +65,9 @@ def is_transactional(records: BytesLike) -> bool:
 def unverified_batch(
     request: ProduceRequest, partition: Partition, records: BytesLike, now_ms: int, version: int
 ) -> UnverifiedBatch | None:
-    """The batch, if it cannot be appended before a verification.
+    """The batch, if it has to be verified first, or is refused because the request has no transactional id.
 
-    None if it can, or if the log itself refuses it.
+    None if the batch may be appended at once, or if the log itself refuses it.
     """
     if request.transactional_id is None:
         return UnverifiedBatch(partition, b"", None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -88,7 +88,7 @@ class Verification:
     ) -> None:
         self._answer: Answer | None = None
         self._answered: asyncio.Future[None] | None = None
-        """Set by the answer; None if no task waits for it."""
+        """The future that the answer completes; None if no task waits for the answer."""
         self._asked = asked_together(batches)
         if not self._asked:
             self._answer = {}
@@ -146,7 +146,7 @@ def asked_together(batches: list[UnverifiedBatch]) -> list[UnverifiedBatch]:
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """The coordinator's error in the form that a producer knows."""
+    """Put the coordinator's error into the answer of a partition, in the form that a producer knows."""
     if error is ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     elif error in RETRIABLE:

@@ -1,5 +1,5 @@
-"""Delegation tokens (KIP-48). A principal creates tokens for itself, and with CREATE_TOKENS on another user for that
-one. The owner of a token and its renewers may renew it, up to its maximum lifetime, and end it. The controller decides.
+"""Delegation tokens (KIP-48). A principal creates tokens for itself, or for another user on which it has CREATE_TOKENS.
+The owner of a token and its renewers may renew it, up to its maximum lifetime, and end it. The controller decides.
 
 CreateDelegationToken (API key 38, versions 1-3; KIP-48, KIP-373): 3: another owner (KIP-373).
 RenewDelegationToken (API key 39, versions 1-2; KIP-48): 2: tagged fields (KIP-482).
@@ -67,7 +67,7 @@ def change(
 def describe(
     services: Services, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """The tokens with their secrets."""
+    """Answer with the tokens that the client may see, and their secrets."""
     if not may_hold_tokens(context.principal):
         return DescribeDelegationTokenResponse(error_code=NOT_ALLOWED)
     key = token_key(services.config)

@@ -24,7 +24,7 @@ from moldau.security.access import AclOperation
 from moldau.security.acl.bindings import AclFilter
 
 DICTIONARIES: Final = 256
-"""The dictionaries that share the patterns that were seen: one that grows is copied at once, so each stays small."""
+"""The number of dictionaries for the patterns that were seen. One that grows is copied at once, so each stays small."""
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 

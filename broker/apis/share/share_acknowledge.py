@@ -97,7 +97,7 @@ def refusal_of(services: Services, context: RequestContext, group_id: str | None
 
 
 def release_session(services: Services, key: SessionKey) -> None:
-    """End the session of a member, and release what it has acquired."""
+    """End the session of a member, and release the records that it has acquired."""
     for topic_id, index in services.share_sessions.remove(key):
         shared = services.share_partitions.find(ShareKey(key.group_id, topic_id, index))
         if shared is not None:
@@ -208,10 +208,10 @@ def response_of(
 
 
 SHARED_MAX: Final = 10_000
-"""The most acknowledgements in a request of a share session: about as many records are in flight at most."""
+"""The most acknowledgements in a request of a share session. At most about as many records are in flight."""
 BATCHES: Final = "topics.partitions.acknowledgement_batches"
 ACKNOWLEDGED: Final = at_most(SHARED_MAX, BATCHES, f"{BATCHES}.acknowledge_types")
-"""The lists of what is acknowledged."""
+"""The bound of the lists of acknowledgements."""
 
 API: Final = Api(
     ShareAcknowledgeRequest,

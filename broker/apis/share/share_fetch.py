@@ -72,7 +72,7 @@ log = logging.getLogger("moldau.share")
 RECORD_LIMIT: Final = 1
 """The acquire mode with a strict limit."""
 CONSUMER_VERSION: Final = 10
-"""The version of Fetch as which the reads are planned: consumers read from the leader."""
+"""Reads are planned like those of a Fetch of this version, with which consumers read from the leader."""
 PLANNED_MAX: Final = 128
 """The most share partitions that are read at once. Each request begins with another partition of its session."""
 NO_LEADER: Final = LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
@@ -139,12 +139,12 @@ def wish_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchWish:
 
 
 def has_unread(shared: SharePartitionRunner) -> bool:
-    """Whether the records to acquire next are not those at the end of what is committed: a read finds something."""
+    """Whether the next offset to acquire is below the end of what is committed, so that a read finds records."""
     return shared.machine.next_fetch_offset() != shared.partition.high_watermark
 
 
 class ShareFetch:
-    """One request until its response is there; the `FetchRoom` of its plans."""
+    """One ShareFetch request until it is answered. It is the `FetchRoom` of its plans."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class ShareFetch:
         return deadline_ms is None or self._services.environment.monotonic_ms() < deadline_ms
 
     def sends_from_file(self, place: FileSlice) -> bool:
-        """The headers of batches are looked at, so that all records are copied."""
+        """False: all records are copied, because the headers of their batches are read."""
         return False
 
     # The two halves of the request
@@ -206,7 +206,7 @@ class ShareFetch:
         return self._services.share_sessions.find(self._wish.key) is self._session
 
     def answering(self) -> Answering:
-        """Yields at every partition that is looked at."""
+        """Handle the request and return the reply. Yields at every partition that is looked at."""
         try:
             yield from self._begin()
         except GeneratorExit:
@@ -247,7 +247,7 @@ class ShareFetch:
             self._respond()
 
     def _abandon(self) -> None:
-        """The connection is lost, and with it the session of the member.
+        """End the session of the member, because its connection is lost.
 
         DIVERGES: Apache Kafka also notices a lost connection while no ShareFetch waits; here the locks end then.
         """
@@ -259,7 +259,7 @@ class ShareFetch:
     # Fetching
 
     def _find_partitions(self) -> Iterator[None]:
-        """Find the share partitions."""
+        """Find the share partitions of the session that the member may read, and the errors of the others."""
         services, access, group_id = self._services, self._context.access, self._wish.key.group_id
         topics = services.cluster.image.topics.by_id
         for partition in self._found.partitions:
@@ -282,7 +282,7 @@ class ShareFetch:
         self._fetched[partition] = empty(partition, error)
 
     def _attempt(self, is_last: bool) -> Reply[Fetched] | None:
-        """What is fetched; None if there are fewer bytes than the client asks for and its wait is not over."""
+        """The fetched partitions; None if there are fewer bytes than the client asks for and its wait is not over."""
         if not self._has_session:
             return self._fetched
         for partition, shared in [*self._shared.items()]:
@@ -328,9 +328,9 @@ class ShareFetch:
     def _plan(
         self, ready: dict[SessionPartition, SharePartitionRunner]
     ) -> list[PlannedRead] | PageCacheMiss | PendingRemoteRead:
-        """Plan the reads as those of a consumer; each share partition may give an equal part of the bytes. No more is
-        read than the wanted records take, and the least that the client waits for: they are few beside the bytes that a
-        client allows.
+        """Plan the reads like those of a consumer. Each share partition may give an equal part of the bytes that the
+        client allows. From a share partition no more is read than the wanted records take, or than the client waits for
+        if that is more. This is little beside the bytes that clients allow.
         """
         size_max = min(self._request.max_bytes, self.size_max)
         records, size_min = self._request.max_records, min(self._request.min_bytes, size_max)
@@ -434,7 +434,7 @@ class ShareFetch:
     def _acquire(
         self, ready: dict[SessionPartition, SharePartitionRunner], found: Sequence[tuple[PlannedRead, BytesLike]]
     ) -> Fetched:
-        """Acquire what was read, as far as the limits of the request allow."""
+        """Acquire the records that were read, as far as the limits of the request allow."""
         if not self._has_session:
             return self._fetched
         left = self._request.max_records
@@ -510,7 +510,7 @@ def response_size(response: ShareFetchResponse, version: int) -> int:
 
 
 def nothing_of(partitions: Iterable[SessionPartition]) -> Fetched:
-    """No records of these partitions."""
+    """Answers without records for these partitions."""
     return {each: empty(each, ErrorCode.NONE) for each in partitions}
 
 

@@ -74,7 +74,7 @@ TEXTS: Final = {
 def submit(
     services: Services, group_id: str, event_of: Callable[[Waiter], AboutGroup], answered: Callable[[object], None]
 ) -> None:
-    """Step the group's machine, and call `answered` with its answer, or with a `Refusal`."""
+    """Submit an event to the machine of a group. `answered` gets its answer, or a `Refusal`."""
     runner = services.groups.runner_of(group_id)
     if isinstance(runner, ErrorCode):
         answered(Refusal(runner, ERROR_TEXTS.get(runner)))
@@ -127,7 +127,7 @@ def describe_group(
 
 
 class Description:
-    """The description of one group until all its offsets are there."""
+    """Collects the offsets of one group, and completes the reply when all of them are known."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Description:
         self._lags_left = 0
 
     def listed(self, answer: object) -> None:
-        """The group has told its share partitions; those of topics that the client may not describe are left out."""
+        """Read the offsets of the partitions that the group has listed, if the client may describe their topics."""
         if isinstance(answer, Refusal):
             self._described.error_code, self._described.error_message = answer
             self._reply.complete(self._described)
@@ -156,7 +156,7 @@ class Description:
         return topic is not None and self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
 
     def named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
-        """The client has named share partitions. A topic that does not exist has no offsets."""
+        """Read the offsets of the partitions that the client has named. A topic that does not exist has no offsets."""
         states: dict[bytes, list[int]] = {}
         for name, partitions in topics:
             topic = self._services.cluster.image.topics.by_name(name)

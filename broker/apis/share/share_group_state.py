@@ -1,8 +1,8 @@
-"""The state of share groups (KIP-932): other brokers ask the share coordinator of this one.
+"""The state of share groups (KIP-932): brokers ask the share coordinator of this broker.
 
-InitializeShareGroupState (API key 83, version 0; KIP-932): a share partition begins at an offset.
-ReadShareGroupState (API key 84, version 0; KIP-932): the start offset and the batches in flight.
-WriteShareGroupState (API key 85, versions 0-1; KIP-932, KIP-1226): what has changed of them.
+InitializeShareGroupState (API key 83, version 0; KIP-932): a share partition begins at an offset. ReadShareGroupState
+(API key 84, version 0; KIP-932): the start offset and the batches in flight. WriteShareGroupState (API key 85, versions
+0-1; KIP-932, KIP-1226): what has changed of them.
 1: the number of records whose delivery is complete (KIP-1226).
 DeleteShareGroupState (API key 86, version 0; KIP-932): forgets a share partition.
 ReadShareGroupStateSummary (API key 87, versions 0-1; KIP-932, KIP-1226): the start offset alone.
@@ -52,7 +52,7 @@ as many records in flight as `group.share.max.partition.max.record.locks` says.
 
 
 def handle(services: Services, context: RequestContext, request: Any) -> Pending[object]:
-    """The answers for all share partitions of the request. A request without any has an empty response."""
+    """Answer for all share partitions of the request. A request without share partitions has an empty response."""
     answers: list[Reply[StateAnswer]] = []
     event_of = EVENTS[type(request)]
     for key, data in partitions_of(request):
@@ -65,7 +65,7 @@ def handle(services: Services, context: RequestContext, request: Any) -> Pending
 
 
 def partitions_of(request: Any) -> Iterator[tuple[ShareKey, Any]]:
-    """The keys of a request with their entries; none if a part of the request is empty."""
+    """The keys of a request, each with its entry; none if the group id or the partitions of a topic are missing."""
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return
     for topic in request.topics:
@@ -91,7 +91,7 @@ EVENTS: Final[Mapping[type, Callable[[Any, ShareKey, Waiter], StateRequest]]] = 
     DeleteShareGroupStateRequest: lambda data, key, waiter: DeleteState(waiter, key),
     ReadShareGroupStateSummaryRequest: lambda data, key, waiter: ReadStateSummary(waiter, key),
 }
-"""What makes the event for one entry of a request."""
+"""The function that makes the event for one entry of a request, by the class of the request."""
 
 
 def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
@@ -109,7 +109,7 @@ def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
 
 
 def partition_result(result_class: type[Any], partition: int, answer: StateAnswer) -> object:
-    """The result of a partition: of what is known, the fields that the API tells."""
+    """The result of a share partition, with those fields of the answer that the response of the API has."""
     is_error = answer.error is not ErrorCode.NONE
     known = {
         "partition": partition,
@@ -128,7 +128,7 @@ def partition_result(result_class: type[Any], partition: int, answer: StateAnswe
 
 
 STATES_SIZE: Final = 256
-"""Share partitions of a part: their records are that many batches at most."""
+"""The most share partitions in a part. Their records are at most as many batches."""
 
 
 def state_api(request: type[Any], *further: OnePass, size: int = STATES_SIZE) -> Api[Any]:

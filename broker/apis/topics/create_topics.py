@@ -24,8 +24,8 @@ from moldau.security.access import AclOperation
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """CREATE on the cluster, or on each topic. The response holds a topic's settings only with DESCRIBE_CONFIGS
-    on it.
+    """The rule: CREATE on the cluster, or on each topic. The response holds a topic's settings only with
+    DESCRIBE_CONFIGS on the topic.
     """
     assert isinstance(request, CreateTopicsRequest)
     access = context.access

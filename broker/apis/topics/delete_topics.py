@@ -25,9 +25,9 @@ UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DELETE on the cluster or on each topic, and DESCRIBE on each topic that is given by its name; the result of an id
-    holds the name only with DESCRIBE. The controller refuses to every client what needs no permission: a topic named
-    twice, or by name and id, an unknown id, and everything while deletion is disabled.
+    """The rule: DELETE on the cluster or on each topic, and DESCRIBE on each topic that is given by its name; the
+    result of an id holds the name only with DESCRIBE. What the controller refuses to every client needs no permission:
+    a topic named twice, or by name and id, an unknown id, and everything while deletion is disabled.
     """
     assert isinstance(request, DeleteTopicsRequest)
     access = context.access
@@ -72,8 +72,8 @@ def allowed(services: Services, context: RequestContext, request: object, answer
 
 
 def _may_delete(access: Access, topics: TopicsImage, name: str, refusals: list[DeletableTopicResult]) -> bool:
-    """Whether the client may delete a topic that it names. A client that may describe a topic that does not exist is
-    told so, with DELETE or without; it learns nothing about one that it may not describe.
+    """Whether the client may delete a topic that it names; otherwise a refusal is added to `refusals`. Only a client
+    that may describe a topic learns that the topic does not exist.
     """
     if on_topic(AclOperation.DESCRIBE, name).is_met(access):
         if topics.by_name(name) is None:

@@ -119,7 +119,7 @@ def _partition(
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """DESCRIBE on each topic. A request for all topics gets the allowed ones."""
+    """The rule: DESCRIBE on each topic. A request for all topics gets the allowed ones."""
     assert isinstance(request, DescribeTopicPartitionsRequest)
     access = context.access
     if not request.topics:
@@ -166,7 +166,7 @@ fewer than the client allows.
 
 @dataclass(frozen=True, slots=True)
 class TopicPages(Parts):
-    """The parts of one page: it ends when the partitions of its topics reach the limit of the request."""
+    """The parts of one page, which ends when the partitions of its topics reach the limit of the request."""
 
     lists: tuple[ListPath, ...] = (TOPIC_NAMES,)
     open_max: int = 1

@@ -51,7 +51,7 @@ from moldau.security.access import Access, AclOperation, ResourceKind
 NULL_MEANS_ALL_VERSION: Final = 1
 """Version 0 has no null: there the empty list asks for all topics."""
 LARGE: Final = 200
-"""Most topics and partitions in a response that is made on the event loop: it takes 2 ms at most."""
+"""The most topics and partitions in a response that is made on the event loop. Such a response takes 2 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12
 """Versions 10 and 11 have topic ids in the response only; from this version on a request may name topics by id."""
 
@@ -96,7 +96,7 @@ def handle(
 def _as_allowed(
     services: Services, context: RequestContext, question: MetadataQuery, *, creates: bool
 ) -> MetadataQuery:
-    """The question about the topics that the client may describe."""
+    """Restrict a question to the topics that the client may describe."""
     access, topics = context.access, question.image.topics
 
     def allowed() -> MetadataQuery:
@@ -115,17 +115,15 @@ class VisibleTopics(NamedTuple):
 
     requested: Sequence[MetadataRequestTopic]
     denied: Sequence[MetadataResponseTopic]
-    """The refusals of named topics. They never show the id of a named topic, or the name of a topic that was asked for
-    by its id.
-    """
+    """Refusals of topics. They show what the client has named: the name or the id of a topic, never the other."""
 
 
 def visible_topics(
     access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None, *, creates: bool
 ) -> VisibleTopics:
-    """DESCRIBE on each topic; a request for all topics gets the allowed ones. `creates`: a topic that does not exist
-    would be created, which needs CREATE on the cluster or on the topic. For an unknown topic id the answer is the usual
-    error, because it reveals no topic.
+    """The requested topics that the client may describe, and refusals for the others. A request for all topics gets the
+    allowed ones. With `creates` a topic that does not exist would be created, which needs CREATE on the cluster or on
+    the topic. An unknown topic id needs no permission: it gets the usual error, which reveals no topic.
     """
     if requested is None:
         shown = [
@@ -254,7 +252,7 @@ def _described(question: MetadataQuery, topic: Topic, reachable: Collection[int]
 def _partition(
     cluster: ClusterImage, reachable: Collection[int], index: int, partition: PartitionRegistration
 ) -> MetadataResponsePartition:
-    """`reachable`: the brokers that have an address at the listener of this request."""
+    """The metadata of a partition. `reachable` has the brokers with an address at the listener of this request."""
     error, leader = ErrorCode.NONE, partition.leader
     if leader not in reachable:
         error = ErrorCode.LISTENER_NOT_FOUND if leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE
@@ -273,7 +271,7 @@ def _partition(
 def _missing(
     question: MetadataQuery, requested_topic: MetadataRequestTopic, missing: list[str] | None
 ) -> MetadataResponseTopic:
-    """`missing` collects the names of topics to be created; it is None if the request creates none."""
+    """The result for a missing topic. `missing` collects the topics to create; None if the request creates none."""
     if _is_by_id(requested_topic) or requested_topic.name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=requested_topic.topic_id
@@ -300,8 +298,8 @@ class MetadataParts(Parts):
     __slots__ = ()
 
     def of(self, request: object) -> Generator[RequestPart | Pause | None, object, None]:
-        """A request for more topics than one request may create creates none, as in Apache Kafka. DIVERGES: topics that
-        exist count here.
+        """Yield the parts of a request. If it has more topics than one request may create, none is created, as in
+        Apache Kafka. DIVERGES: topics that exist count here.
         """
         assert isinstance(request, MetadataRequest)
         if len(request.topics or ()) > NEW_PARTITIONS_MAX:

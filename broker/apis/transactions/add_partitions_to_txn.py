@@ -93,7 +93,7 @@ def event_of(
 
 
 def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
-    """The coordinator gives one error for all partitions of a transaction, or one for each."""
+    """The error of each partition. `answer` is the coordinator's: one error for all partitions, or one for each."""
     assert isinstance(answer, (ErrorCode, dict))
     return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
 
@@ -126,8 +126,8 @@ def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitions
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """In the versions for brokers (4 and later) CLUSTER_ACTION; in those for clients WRITE on the transactional id and
-    on each topic. If one topic is refused, none is added.
+    """The rule: CLUSTER_ACTION in the versions for brokers (4 and later); WRITE on the transactional id and on each
+    topic in the versions for clients. If one topic is refused, none is added.
     """
     assert isinstance(request, AddPartitionsToTxnRequest)
     access = context.access

@@ -50,7 +50,7 @@ def described(transactions: TransactionCoordinator, transactional_id: str) -> Tr
 
 
 def without_hidden_topics(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The response names only the topics of a transaction that the client may describe."""
+    """A rule: the response names only the topics of a transaction that the client may describe."""
     access = context.access
 
     def hide(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:

@@ -65,7 +65,9 @@ def fresh_id(producer_ids: ProducerIds) -> Pending[InitProducerIdResponse]:
 
 
 def allowed(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """WRITE on the transactional id. Without one: IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+    """The rule: WRITE on the transactional id. A request without a transactional id needs IDEMPOTENT_WRITE on the
+    cluster, or WRITE on any topic (KIP-679).
+    """
     assert isinstance(request, InitProducerIdRequest)
     access = context.access
     if request.transactional_id is not None:

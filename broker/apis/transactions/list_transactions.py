@@ -30,7 +30,7 @@ def handle(services: Services, context: RequestContext, request: ListTransaction
 
 
 def _listed(services: Services, request: ListTransactionsRequest, is_wanted: Callable[[str], object]) -> Answering:
-    """The list is complete or an error: while a shard is loading, its transactions are not known."""
+    """The transactions of all shards; an error while a shard is loading, because its transactions are not known yet."""
     from moldau.coordinator.transaction.transaction import unknown_states
 
     response = ListTransactionsResponse(unknown_state_filters=unknown_states(request.state_filters))

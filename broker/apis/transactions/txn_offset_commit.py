@@ -31,7 +31,7 @@ from moldau.security.access import AclOperation
 from moldau.storage.producers.verification import VerificationGuard
 
 Merge = Callable[[object], TxnOffsetCommitResponse]
-"""Makes the response of the coordinator's."""
+"""Makes the response to the client from the response of the coordinator."""
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the partition of the group is added to the transaction."""
 TOPIC_ID_VERSION: Final = 6
@@ -42,8 +42,8 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""What the transaction coordinator answered, as the client of a group is told: a client takes NOT_COORDINATOR for the
-group's coordinator, and COORDINATOR_LOAD_IN_PROGRESS has it ask again.
+"""Errors of the transaction coordinator, each with the error that the client gets instead. A client would take
+NOT_COORDINATOR for an error of the group's coordinator; COORDINATOR_LOAD_IN_PROGRESS has it ask again.
 """
 
 
@@ -68,7 +68,7 @@ def commit_offsets(
     guard: VerificationGuard | None,
     merge: Merge,
 ) -> Reply[TxnOffsetCommitResponse]:
-    """`index`: the partition that keeps the group's offsets."""
+    """Submit the offsets to the machine of the group. `index` is the partition that keeps the group's offsets."""
     return submit_event(
         services.groups.shards.runner_at(index),
         version,
@@ -106,8 +106,8 @@ def verified(
 def guard_for(
     services: Services, request: TxnOffsetCommitRequest, index: int, version: int
 ) -> VerificationGuard | None:
-    """The guard with which the log appends the first offsets of a transaction; None if the coordinator need not be
-    asked, or the group is not here.
+    """The guard with which the log appends the first offsets of a transaction; None if the transaction coordinator need
+    not be asked, or if the machine of the group is not on this broker.
     """
     partition = services.replicas.get(GROUP_METADATA_TOPIC, index)
     if partition is None or isinstance(services.groups.shards.runner_at(index), ErrorCode):
