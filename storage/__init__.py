@@ -1,1 +1,3 @@
-"""The log: Kafka's directory of segments, indexes and checkpoints behind a small file interface."""
+"""A partition's log in Kafka's format: a directory of segments, indexes and checkpoints. All access to files goes
+through the interface `FileSystem`.
+"""

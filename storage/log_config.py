@@ -14,7 +14,7 @@ DAY_MS = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Defaults are Apache Kafka 4.3's. A limit of -1 means none, as in Kafka."""
+    """The settings of one log. The defaults are those of Apache Kafka 4.3. A limit of -1 means none, as in Kafka."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -26,7 +26,7 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     is_always_flushed: bool = False
-    """Whether the owner syncs before it acknowledges, whatever flush.messages says: so for the metadata log."""
+    """Whether the owner syncs before it acknowledges, whatever flush.messages says. This holds for the metadata log."""
     max_message_bytes: int = 1_048_588
     expanded_bytes_max: int = 100 << 20
     """The most bytes to which the records of a compressed batch may expand."""
@@ -48,16 +48,18 @@ class LogConfig:
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     is_tiered: bool = False
-    """Segments are stored remotely: the log may begin before its first local segment."""
+    """Whether segments are stored remotely: the log may then begin before its first local segment."""
     local_retention_ms: int = 7 * DAY_MS
     """How long segments stay local once they are stored remotely; never more than `retention_ms`."""
     local_retention_bytes: int = -1
     remote_log_copy_disable: bool = False
-    remote_copy_lag_ms: int = 0
-    """The age (ms) at which a segment is copied to remote storage; 0 at once, -1 at no age."""
-    remote_copy_lag_bytes: int = -1
-    """The bytes of newer records that let a segment be copied to remote storage; 0 at once, -1 no number."""
     """Whether copying is disabled: no further segments are copied, and the copied ones can still be read."""
+    remote_copy_lag_ms: int = 0
+    """The age (ms) at which a segment is copied to remote storage. 0: all segments at once; -1: no age counts."""
+    remote_copy_lag_bytes: int = -1
+    """The bytes of newer segments from which on a segment is copied to remote storage. 0: all segments at once; -1: no
+    number counts.
+    """
 
     @property
     def promises_disk(self) -> bool:

@@ -14,12 +14,14 @@ class MalformedProperties(Exception):
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Values by name; a later line replaces an earlier one."""
+    """Return the values by name. If a name occurs twice, the later line counts. Raises `MalformedProperties`."""
     return dict(_split(line) for line in _logical_lines(text))
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank lines, those that end in an odd number of backslashes joined to the next."""
+    """Yield the lines that are neither comments nor blank. A line that ends in an odd number of backslashes is joined
+    to the next line.
+    """
     pending: str | None = None
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANKS)

@@ -27,7 +27,7 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """A leader epoch and where it ended (exclusive); (-1, -1) if the log does not know."""
+    """A leader epoch and the offset at which it ended (exclusive). Both are -1 if the log does not know the epoch."""
 
     epoch: int
     end_offset: int
@@ -38,8 +38,10 @@ _epoch = itemgetter(0)
 
 
 class LeaderEpochs:
-    """Epochs and offsets both strictly increase. The broker writes the file soon after the first batch of an epoch and
-    each other change (`on_change`), and each flush of the log writes a change that is not written yet.
+    """The leader epochs of one log, and the file that stores them. Epochs and start offsets both strictly increase.
+
+    The broker writes the file soon after the first batch of an epoch and after each other change (`on_change`). Each
+    flush of the log writes a change that is not written yet.
 
     DIVERGES: Kafka writes the file with a sync before it appends the first batch of a new epoch. Here an executor
     thread writes it moments later, so that a thousand partitions can change leaders without a thousand syncs on the
@@ -70,9 +72,10 @@ class LeaderEpochs:
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Batches of this epoch begin at this offset. Entries that contradict the new one are removed, as in Kafka.
+        """Add an epoch whose batches begin at `start_offset`, unless it is the latest epoch already.
 
-        Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
+        Entries that contradict the new one are removed, as in Kafka: those with the same or a later epoch or start
+        offset. Only a log that was truncated, or that a process with an older checkpoint recovers, has such entries.
         """
         if epoch < 0 or start_offset < 0 or epoch == self.latest_epoch:
             return  # Batches of magic 2 that no leader has appended yet have epoch -1.
@@ -82,8 +85,11 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest known epoch that is at most `epoch`, and its end: the start of the next epoch, or the log end
-        offset.
+        """Return the largest known epoch that is at most `epoch`, with its end offset.
+
+        An epoch ends at the start of the next one, the latest epoch at `log_end_offset`. The result is `UNDEFINED_END`
+        if no epoch is known or if `epoch` is later than the latest one. An epoch before the first known one ends at the
+        start of the first one.
         """
         if epoch == UNDEFINED_EPOCH or not self.entries or epoch > self.latest_epoch:
             return UNDEFINED_END
@@ -105,7 +111,9 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that ended at or before a new start of the log; the one that spans it begins there."""
+        """Remove the epochs that ended at or before a new start of the log. The epoch that contains this offset now
+        begins at it.
+        """
         slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
         if slot and self.entries[0].start_offset < start_offset:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
@@ -117,7 +125,7 @@ class LeaderEpochs:
         self._changed()
 
     def precede(self, earlier: list[EpochStart]) -> None:
-        """Insert epochs before the known ones."""
+        """Insert the epochs of an earlier part of the log. They replace the known epochs up to their last."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
         self._changed()
 
@@ -131,12 +139,14 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file has to be written, because it differs or its content is not known."""
+        """Whether the file has to be written: its content differs from the entries, or is not known."""
         return self.entries != self._written_entries
 
     def must_be_written(self, log_end_offset: int) -> bool:
-        """Whether the file has to be written now. A last epoch without batches can wait for its first batch, because a
-        start drops it: a log at rest is not written at each change of its leader.
+        """Whether the file has to be written now. False if it lacks only a last epoch that has no batches.
+
+        Such an epoch is written with its first batch, because a start of the broker drops an epoch without batches. So
+        a log without appends is not written at each change of its leader.
         """
         entries = self.entries
         is_last_empty = bool(entries) and entries[-1].start_offset >= log_end_offset

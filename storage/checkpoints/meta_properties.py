@@ -17,7 +17,9 @@ _ESCAPES = {"\\": "\\\\", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!", "\n": 
 
 
 class InvalidMetaProperties(ValueError):
-    """The directory cannot be served; the message says why, and what the operator can do."""
+    """meta.properties is invalid, so the log directory cannot be served. The message has the reason, and what the
+    operator can do.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,9 @@ class MetaProperties:
 
 
 class WrittenWithZooKeeper(InvalidMetaProperties):
-    """The directory of a broker of the years before KRaft: no node can serve it, readers of its topics can."""
+    """The log directory is of a broker that used ZooKeeper. No node can serve it, but programs that only read its
+    topics can.
+    """
 
     def __init__(self, path: str, cluster_id: str | None, broker_id: str) -> None:
         super().__init__(

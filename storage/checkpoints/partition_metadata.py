@@ -17,12 +17,12 @@ class CorruptPartitionMetadata(ValueError):
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Kafka's text of 16 bytes: URL-safe base64 without padding, 22 characters."""
+    """Kafka's text of a UUID of 16 bytes: URL-safe base64 without padding, 22 characters."""
     return urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
 def parse_uuid(text: str) -> bytes:
-    """Parse Kafka's text of 16 bytes. Raises ValueError for any other text."""
+    """Parse Kafka's text of a UUID into 16 bytes. Raises ValueError for any other text."""
     uuid = urlsafe_b64decode(text + "==")
     if len(text) != 22 or len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")

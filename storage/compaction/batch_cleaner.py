@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 SMALLEST: Final = -(1 << 63)
-"""A timestamp delta that no other delta is smaller than."""
+"""The smallest timestamp delta: the value with which the search for the largest one begins."""
 
 
 class BatchCleaner:
@@ -129,7 +129,7 @@ class BatchCleaner:
         return self._searched(header, batch)
 
     def _searched(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
-        """The batch with only the records that are kept."""
+        """Return the batch with only the records that are kept. Return None if the batch is removed."""
         request, statistics = self._request, self._statistics
         horizon_ms = header.delete_horizon_ms
         is_settled = header.last_offset < request.tombstones_end_offset
@@ -207,7 +207,9 @@ def rewritten_batch(
     max_timestamp: int,
     compression_level: int | None,
 ) -> CleanedBatch:
-    """A batch with `count` of its records as they are encoded, compressed with its codec again."""
+    """Write a batch anew: with the offsets, the producer and the codec of `header`, and with `count` of its records.
+    `records` has their encoded bytes before compression.
+    """
     data = assemble(
         compress(header.codec, records, compression_level),
         header.base_offset,
@@ -255,20 +257,26 @@ class CleanedTransactions:
         keeps_from: int = INT64_MAX,
         open_before: frozenset[int] = frozenset(),
     ) -> None:
-        """`aborted`: the aborted transactions with a batch or the marker among the batches that will be reported.
-        `keeps_from`: the offset from which on no marker may be discarded. `open_before`: the producers with a
-        transaction that was open before the first of these batches."""
+        """`aborted`: the aborted transactions of which the caller will pass a data batch or the marker to `note_data`
+        or `note_control`. `keeps_from`: markers at or after this offset are kept. `open_before`: the ids of the
+        producers with a transaction that was open before the first batch passed.
+        """
         self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, by producer id."""
         self._keeps_from = keeps_from
         self._met: set[int] = set(open_before)
-        """The producers of these transactions of which a data batch was reported."""
+        """The ids of the producers with a reported data batch in a transaction that is aborted and has not ended; at
+        first `open_before`.
+        """
         self._committed: set[int] = set(open_before)
-        """The producers of which a data batch was reported, in a transaction that is not aborted."""
+        """The ids of the producers with a reported data batch in a transaction that is not aborted and has not ended;
+        at first `open_before`.
+        """
         self.on_kept: Callable[[AbortedTransaction], None] | None = None
-        """Called at the marker of each aborted transaction that still has batches, for the transaction index of the
-        cleaned segment."""
+        """Called with an aborted transaction at its marker, if the cleaned segment must have the transaction in its
+        transaction index.
+        """
 
     def note_data(self, header: BatchHeader) -> bool:
         """Report the next batch, which has data. Returns whether its transaction was aborted."""

@@ -95,7 +95,7 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def offset_map(request: CleaningRequest) -> OffsetMap:
-    """An empty map.
+    """Make the empty offset map of a round.
 
     Its table is at most as large as the dirty part can fill. Entries are spread over the whole table, so all of its
     memory is touched, and the first touch of memory is slow.

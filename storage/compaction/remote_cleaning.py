@@ -33,7 +33,7 @@ from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class SourceRange(NamedTuple):
-    """The batches of one .log file that hold an offset of a range."""
+    """The batches of one .log file that have an offset in [first_offset, end_offset)."""
 
     path: str
     size: int
@@ -54,20 +54,23 @@ class GroupRequest(NamedTuple):
     sources: tuple[SourceRange, ...]
     """The sources in the order of their offsets; no batch is in two of them."""
     cleaned_end_offset: int
-    """The end (exclusive) of the part against which the sources are clean: no record of them has a later value of its
-    key below it.
+    """The offset up to which the sources are clean (exclusive): below it, no record of the sources has a later record
+    with the same key.
     """
     is_copied: bool
-    """Whether batches are copied unchanged: the sources are local, and cleaned at least as far as the map reaches."""
+    """Whether the batches are copied unchanged, because the sources are local segments that are clean at least as far
+    as the offset map reaches.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteCleaningRequest:
-    """One pass over remote segments of one log."""
+    """The request for one pass over remote segments of one log."""
 
     rules: CleaningRequest
-    """The rules of cleaning: times, limits and codecs. `first_dirty_offset` is where the map begins, `directory` where
-    the results are written; no segment is named."""
+    """The rules of cleaning: times, limits and codecs. The map begins at `first_dirty_offset`, the results are written
+    into `directory`, and `segments` is empty.
+    """
     map_sources: tuple[SourceRange, ...]
     map_end_offset: int
     """The end (exclusive) of the map, if it does not get full before."""
@@ -194,9 +197,8 @@ def _clean_group(
 
 
 def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-    """Copy a batch of a local segment that is clean already.
-
-    Its transaction is still reported, for the transaction index.
+    """Return a batch of a local segment as it is, because the segment is clean already. The batch is still reported to
+    `transactions`, for the transaction index.
     """
     if header.is_control:
         transactions.note_control(header, batch)

@@ -141,7 +141,7 @@ def dirtiest(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
 
 
 class LastRecord(NamedTuple):
-    """The last record of an active producer: its batch keeps the producer's sequence and epoch in the log."""
+    """The last batch of an active producer. The cleaner keeps it, because it has the producer's sequence and epoch."""
 
     last_data_offset: int | None
     """None if the last batch of the producer is a marker."""
@@ -188,8 +188,9 @@ class CleaningRequest:
     """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
     limits: CleanerLimits
     tombstones_end_offset: int = INT64_MAX
-    """No tombstone and no marker at or past it gets a delete horizon or is removed: an older value of the key, or data
-    of the transaction, may be in remote storage."""
+    """At or past this offset no tombstone and no marker gets a delete horizon or is removed: an older value of the key,
+    or data of the transaction, may be in remote storage.
+    """
     open_before: frozenset[int] = frozenset()
     """The producers with a transaction that was open before the first segment: its data is only in remote storage."""
     salt: bytes = field(repr=False)

@@ -132,8 +132,9 @@ def _piece(file: File, size: int, position: int, piece_size: int) -> memoryview:
 
 
 def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> memoryview:
-    """The batches of a piece that hold an offset of a range: the first of them may begin before it, because a full
-    offset map may end within a batch. Raises `MalformedMessage` if a header is wrong.
+    """Return the batches of a piece that have an offset in [first_offset, end_offset). The first of them may begin
+    before `first_offset`, because a full offset map may end within a batch. Raises `MalformedMessage` if a header is
+    wrong.
     """
     at, start, end = 0, len(piece), len(piece)
     while at < len(piece):
@@ -149,7 +150,9 @@ def batches_between(piece: memoryview, first_offset: int, end_offset: int) -> me
 
 
 def whole_batches_size(piece: bytes) -> int:
-    """The bytes of the whole batches at the beginning. Raises `MalformedMessage` if no batch can begin."""
+    """The number of bytes of the whole batches at the beginning of a piece. Raises `MalformedMessage` if no batch can
+    begin there.
+    """
     at, end = 0, len(piece)
     while at + HEADER_SIZE <= end or (at + OLD_SIZE_MIN <= end and is_old(piece, at)):
         (length,) = LENGTH.unpack_from(piece, at)
@@ -162,9 +165,11 @@ def whole_batches_size(piece: bytes) -> int:
 
 
 def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a piece, its messages of formats 0 and 1 as batches v2 in memory of their own. Raises
-    `MalformedMessage` if a header or a checksum is wrong: a batch that is written anew gets a new checksum, which
-    must not hide damage.
+    """Yield the batches of a piece with their headers. A message of format 0 or 1 becomes a batch of format 2, in
+    memory of its own.
+
+    Raises `MalformedMessage` if a header or a checksum is wrong. A batch that is written anew gets a new checksum,
+    which must not hide damage.
 
     DIVERGES: Apache Kafka keeps the format of the messages that compaction keeps. Here they become batches v2, with the
     same offsets and timestamps; readers of format 0 then see a timestamp of -1 as create time.

@@ -132,8 +132,7 @@ class DamagedLogs:
         return log
 
     def remove(self, topic: str, partition: int, unique: str, suffix: str = DELETE_SUFFIX) -> str:
-        """Rename the directory of a damaged log whose partition is not on this broker any more; its new path.
-
+        """Rename the directory of a damaged log whose partition is not on this broker any more. Returns the new path.
         Raises OSError.
         """
         del self._offsets[topic, partition]

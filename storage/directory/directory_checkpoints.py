@@ -35,10 +35,11 @@ StaleFiles = set[str]
 
 
 class OffsetFile:
-    """One checkpoint file: the offsets that this process knows for it, and the partitions that the file may mention.
+    """One checkpoint file: the offsets that this process has noted for it, and the partitions that the file may
+    mention.
 
-    The offsets are kept from write to write, and each change of one is counted: what a checkpoint costs on the event
-    loop grows with the number of changes, not with the number of partitions.
+    The offsets stay in memory from one write to the next, and their changes are counted. So the cost of a checkpoint on
+    the event loop grows with the number of changes, not with the number of partitions.
     """
 
     __slots__ = ("_changes", "_mentioned", "_written_changes", "offsets")
@@ -47,7 +48,9 @@ class OffsetFile:
         """`mentioned`: the offsets as the file was read. `is_needed`: the file is written even if it has no offset."""
         self.offsets: Offsets = {}
         self._mentioned: tuple[Collection[TopicPartition], ...] = ({*mentioned},)
-        """As the file was read or last written, and as it is being written."""
+        """The partitions in the file as it was read or last written, then those in each content whose write has
+        begun.
+        """
         self._changes = 0
         self._written_changes = -1 if mentioned or is_needed else 0
 
@@ -61,7 +64,7 @@ class OffsetFile:
                 self.offsets[key] = offset
 
     def replace(self, offsets: Offsets, *, is_written: bool = False) -> None:
-        """Replace all offsets. `is_written`: the file holds exactly these."""
+        """Replace all offsets. `is_written`: the file already holds exactly these offsets."""
         self.offsets = offsets
         self._changes += 1
         if is_written:
@@ -82,7 +85,7 @@ class OffsetFile:
         return FileWrite(content, self._changes)
 
     def written(self, write: FileWrite) -> None:
-        """Note that the file holds a content."""
+        """Note that the file has been written with the content of `write`."""
         self._mentioned = (write.offsets.keys(),)
         self._written_changes = write.changes
 
@@ -111,7 +114,9 @@ class CheckpointWork:
         It is encoded in the thread, because with a thousand partitions that takes milliseconds.
         """
         self.stale = stale
-        """The recreated logs at the time of this checkpoint: no file is stale for them after it."""
+        """The recreated logs at the time of this checkpoint, each with its stale files. After the checkpoint none of
+        them is stale.
+        """
 
     def __bool__(self) -> bool:
         return bool(self.files)
@@ -123,7 +128,9 @@ class CheckpointWork:
 
 
 class DirectoryCheckpoints:
-    """The four checkpoint files. The offsets in the attributes are those that the previous process left."""
+    """The four checkpoint files of a log directory. The public attributes have the offsets that the previous process
+    wrote.
+    """
 
     __slots__ = (
         "_files",
@@ -183,9 +190,9 @@ class DirectoryCheckpoints:
     def lower_high_watermarks(self) -> None:
         """Lower each high watermark to the recovery point after a loss of power. Raises OSError.
 
-        A truncation that was not synced is undone by a loss of power. The old bytes are back if other records were
-        committed meanwhile, and the high watermark would show them to consumers. Written at once: the next process may
-        start in the same boot, and would trust the file.
+        A loss of power undoes a truncation that was not synced. The truncated records are then back, although other
+        records may have been committed at their offsets, and an unchanged high watermark would show them to consumers.
+        The file is written at once: the next process may start in the same boot, and would trust the file.
 
         DIVERGES: Apache Kafka serves such records to consumers of this replica until its leader has it truncated.
         """
@@ -213,7 +220,7 @@ class DirectoryCheckpoints:
         self._recreated[key] = {name for name, file in self._files.items() if file.mentions(key)}
 
     def log_removed(self, key: TopicPartition) -> None:
-        """The log of a partition was removed from this directory, and its marker file with it."""
+        """Note that the log of a partition was removed from this directory, and its marker file with it."""
         self._recreated.pop(key, None)
         for file in self._files.values():
             file.note(key, None)
@@ -228,15 +235,15 @@ class DirectoryCheckpoints:
         self._files[HIGH_WATERMARKS].note(key, high_watermark)
 
     def begin_high_watermarks(self, of_damaged: Callable[[], Offsets]) -> None:
-        """Before the first high watermark of a served log is noted: drop those of the previous process, but for the
-        damaged logs'.
+        """Drop the high watermarks of the previous process, except those of damaged logs. Called before this process
+        notes high watermarks of served logs. Only the first call has an effect.
         """
         if not self._has_high_watermarks:
             self._has_high_watermarks = True
             self._files[HIGH_WATERMARKS].replace(of_damaged())
 
     def work(self) -> CheckpointWork:
-        """The files that have to be written because an offset in them changed; no file if none did.
+        """Return the work of writing the files in which an offset has changed; it is empty if there is no such file.
 
         Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
         one file mentions a former log, a crash loses the offsets of the new log in the others.

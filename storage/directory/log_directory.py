@@ -62,7 +62,7 @@ class DirectoryReports(NamedTuple):
     epochs_changed: Callable[[Log], None] | None = None
     """Called with a served log whose leader epochs changed: their checkpoint is to be written."""
     changes: Sequence[ChangedLogs] = ()
-    """Each gets the served logs that change."""
+    """The collections to which a served log is added when it changes."""
 
 
 NO_REPORTS: Final = DirectoryReports()
@@ -161,7 +161,7 @@ class LogDirectory:
         return None if self.damaged else self.previous_run.broker_epoch
 
     def put_back_clean_shutdown(self) -> None:
-        """Write the file of a clean shutdown again that this process has found. Raises OSError."""
+        """Write .kafka_cleanshutdown again if this process has found it at its start. Raises OSError."""
         if self.previous_run.clean_broker_epoch is not None:
             write_clean_shutdown(self.fs, self.path, self.previous_run.clean_broker_epoch)
 
@@ -215,7 +215,7 @@ class LogDirectory:
     ) -> Log:
         """Open the log of a partition, existing or new, and serve it. Blocks for as long as recovery takes.
 
-        `is_only_replica`: no other broker has a copy, so that the log is served without what it has lost. Raises
+        `is_only_replica`: no other broker has a copy, so the log is served even if it has lost records. Raises
         `CorruptLog`, `CorruptPartitionMetadata` and OSError.
         """
         key = (topic, partition)
@@ -258,9 +258,8 @@ class LogDirectory:
         return log
 
     def make(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
-        """The part of `create` that may run in an executor thread: the log is not served until it is adopted.
-
-        Raises OSError, which the caller reports by `refused` on the event loop.
+        """Make a new, empty log, which is served once `adopt` is called. This part of `create` may run in an executor
+        thread. Raises OSError, which the caller passes to `refused` on the event loop.
         """
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         log = None
@@ -304,7 +303,9 @@ class LogDirectory:
         log.on_failure = self.fail
 
     def _log_changed(self, log: Log) -> None:
-        """Note a change of a log; the epoch of its first batch may wait for that."""
+        """Note that a log has changed. If the change is the first batch of a leader epoch, report that the epochs have
+        to be written.
+        """
         for each in self._readers:
             each.note(log)
         self._report_epochs(log)
@@ -344,14 +345,15 @@ class LogDirectory:
         log.close(0, clean=False)
 
     def delete(self, topic: str, partition: int, unique: str) -> str:
-        """Stop serving a log and rename its directory; the new path, whose tree the caller removes later.
-
-        Raises OSError.
+        """Stop serving a log and rename its directory with the suffix `-delete`. Returns the new path, whose tree the
+        caller removes later. Raises OSError.
         """
         return self.set_aside(topic, partition, unique, DELETE_SUFFIX)
 
     def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
-        """Stop serving a log and rename its directory (`-stray`: it is kept); its new path. Raises OSError."""
+        """Stop serving a log and rename its directory with a suffix: a directory with `-stray` is kept. Returns the new
+        path. Raises OSError.
+        """
         old, new = self.detach(topic, partition, unique, suffix)
         self.fs.rename(old, new)
         return new
@@ -371,7 +373,7 @@ class LogDirectory:
         """Note the offsets of at most `count_max` changed logs (None: all) for the next checkpoint. Returns whether
         there are others.
 
-        Without `high_watermark` their file stays as it is.
+        Without `high_watermark` the file of the high watermarks stays as it is.
         """
         for log in self._changed.take(count_max):
             key = (log.topic, log.partition)
@@ -387,9 +389,10 @@ class LogDirectory:
         return bool(self._changed) or bool(self._moved)
 
     def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> CheckpointWork:
-        """The checkpoint files in which an offset changed. Run the work in a thread, then call `checkpointed`.
+        """Return the checkpoint files in which an offset changed. The caller runs the work in a thread, then calls
+        `checkpointed`.
 
-        Without `high_watermark` their file stays as it is.
+        Without `high_watermark` the file of the high watermarks stays as it is.
         """
         self.note_changes(None, high_watermark)
         return self.checkpoints.work()
@@ -409,8 +412,11 @@ class LogDirectory:
         self._lock.release()
 
     def close_share(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
-        """Flush and close some of the logs; `close` is to follow, and meets the first error again. Several threads may
-        do this at a time, each with logs of its own: one waits for the disk while another writes. Blocks for the syncs.
+        """Flush and close the logs of `keys`. The caller calls `close` afterwards, which closes the other logs and also
+        ends unclean if a log could not be closed here.
+
+        Several threads may do this at the same time, each with logs of its own: one waits for the disk while another
+        writes. Blocks for the syncs.
         """
         self._reports = self._reports._replace(failure=None)
         for key in keys:

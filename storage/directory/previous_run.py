@@ -98,7 +98,7 @@ SERVING_VERSION = 0
 
 
 class ServingEpoch(NamedTuple):
-    """The content of the file."""
+    """The content of `.moldau-life`."""
 
     boot_id: str
     broker_epoch: int

@@ -210,7 +210,7 @@ class SegmentRewriting:
             yield BytesMoved(len(piece), self.cleaned.size - size_before)
 
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-        """The batch without the records of the order; the batch itself if it has none of them."""
+        """Return the batch without the records of the order, or the batch itself if it has no record of the order."""
         request = self._request
         if not may_hold(request, header):
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)

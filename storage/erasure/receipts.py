@@ -33,7 +33,7 @@ class SegmentReceipt:
 
 @dataclass(slots=True)
 class ObjectReceipt:
-    """What was erased from one remote segment, in whose place another one is."""
+    """What was erased from one remote segment, which another segment has replaced."""
 
     segment_id: str
     replaced_by: str
@@ -55,11 +55,12 @@ class TierReceipt:
     """What this replica removed from remote storage while it led."""
 
     done_ms: int | None = None
-    """When no remote segment had a record of the order any more, and the replaced objects were deleted; None: that is
-    not known here, which is so at each replica but a leader."""
+    """When no remote segment had a record of the order any more, and the replaced objects were deleted. None if this
+    replica does not know it: only a leader does.
+    """
     objects: list[ObjectReceipt] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)
-    """The ids of the replaced segments whose objects a pin holds."""
+    """The ids of the replaced segments whose objects are not deleted yet, because a pin holds them."""
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class OrderReceipt:
     principal: str
     predicate_sha256: str
     done_ms: int | None = None
-    """None: some of it is not erased yet."""
+    """When the last record was erased from the log's own files; None if the erasure is not complete."""
     segments: list[SegmentReceipt] = field(default_factory=list)
     tier: TierReceipt | None = None
     """None if the log is not tiered, or not erased yet."""

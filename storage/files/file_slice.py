@@ -38,8 +38,9 @@ class FileSlice:
 
 
 class NotCached(Exception):
-    """A lookup needs bytes that are not in the page cache: `warm` the place in an executor thread, and look up
-    again."""
+    """A lookup needs bytes that are not in the page cache. The caller warms `place` in an executor thread, and repeats
+    the lookup.
+    """
 
     def __init__(self, place: FileSlice) -> None:
         super().__init__()

@@ -319,8 +319,8 @@ class LocalFiles:
 
 
 def open_to_append(path: str) -> TextIO:
-    """A file of lines at whose end is written. A new one is not readable by other users, whatever the umask; that of
-    an existing file stays as it is. Raises OSError.
+    """Open a text file to append lines to it. A new file is not readable by other users, whatever the umask. An
+    existing file keeps its mode. Raises OSError.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     return open(os.open(path, flags, FILE_MODE), "a", encoding="utf-8")
@@ -362,8 +362,8 @@ class OwnDirectory:
         return True
 
     def create(self, name: str, content: bytes, mode: int) -> None:
-        """Write a new file with this mode, whatever the umask, or none. Raises OSError, with EEXIST if the name is
-        taken.
+        """Write a new file with exactly this mode, whatever the umask. If the write fails, no file is left. Raises
+        OSError, with EEXIST if the name is taken.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

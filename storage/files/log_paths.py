@@ -47,7 +47,9 @@ UNIQUE_DIGITS = 32
 
 
 def holds_credentials(path: str) -> bool:
-    """Whether records of the metadata log are at this path, or belong below it: SCRAM credentials are among them."""
+    """Whether the path is that of a file or directory with records of the metadata log, which may have SCRAM
+    credentials.
+    """
     directory, _, name = path.rstrip("/").rpartition("/")
     return name.startswith(BOOTSTRAP_CHECKPOINT) or METADATA_DIRECTORY in (name, directory.rpartition("/")[2])
 

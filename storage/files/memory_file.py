@@ -10,7 +10,7 @@ from moldau.storage.files.open_files import OpenFile
 
 
 class BytesInMemory:
-    """What the calls of a `File` do if the bytes are in the memory of the process."""
+    """The methods of `File` that are the same for all files whose bytes are in the memory of the process."""
 
     __slots__ = ()
 

@@ -236,7 +236,9 @@ class MemoryFiles:
 
 
 def _absolute(path: str) -> str:
-    """The one spelling of a path. A relative path is one from the root: there is no current directory."""
+    """Return the normalized form of a path. A relative path counts from the root, because there is no current
+    directory.
+    """
     return normpath("/" + path.lstrip("/"))
 
 

@@ -32,8 +32,8 @@ class Holder(Protocol):
     """A segment or an index, which keeps a file open."""
 
     def give_back(self) -> bool:
-        """Close the file. False if it was used since the last call: then it stays open. It also stays open if
-        this raises OSError.
+        """Close the file and return True. If the file was used since the last call, keep it open and return False. The
+        file also stays open if this raises OSError.
         """
 
 
@@ -83,7 +83,7 @@ class OpenFiles:
             self.make_room()
 
     def closed(self, holder: Holder) -> None:
-        """The holder has closed its file."""
+        """Note that a holder has closed its file."""
         self._holders.pop(holder, None)
 
     def make_room(self) -> None:
@@ -141,5 +141,7 @@ class OpenFile:
         self.file.close()
 
     def reads(self, *, waits: bool) -> Readable:
-        """The file; without `waits`, a view of it whose reads raise `NotCached` instead of waiting for the disk."""
+        """Return the file. Without `waits`, return a view of it whose reads raise `NotCached` instead of waiting for
+        the disk.
+        """
         return self.file if waits else CachedReads(self)

@@ -50,11 +50,11 @@ class File(Protocol):
         """Bring the bytes into the page cache. May take seconds: never called on the event loop."""
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
-        """Send up to `size` bytes into a non-blocking socket by sendfile(2); returns the number of bytes sent, 0 at the
+        """Send up to `size` bytes into a non-blocking socket by sendfile(2). Returns the number of bytes sent, 0 at the
         end of the file.
 
-        Raises `BlockingIOError` if the socket takes none. Only for files with a `fileno`. Waits for the disk if
-        the bytes are not in the page cache.
+        Raises `BlockingIOError` if the socket takes no byte. Only for files with a `fileno`. Waits for the disk if the
+        bytes are not in the page cache.
         """
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
@@ -93,11 +93,11 @@ class FileLock(Protocol):
 
 
 class FileStamp(NamedTuple):
-    """The attributes by which a reader tells a file from another one that got its name."""
+    """The attributes by which a reader notices that another file is at the path, or that the file has changed."""
 
     size: int
     inode: int
-    """It stays with the file when that is renamed."""
+    """The inode stays the same when the file is renamed."""
     modified_ns: int
 
 
@@ -123,7 +123,7 @@ class FileSystem(Protocol):
     def file_size(self, path: str) -> int: ...
 
     def stamp(self, path: str) -> FileStamp:
-        """The attributes of a file now: it costs what `file_size` costs."""
+        """The present size, inode and modification time of a file. A call costs as much as one of `file_size`."""
 
     def list_directory(self, path: str) -> list[str]:
         """Names in the directory, sorted."""
@@ -170,7 +170,8 @@ def sync_or_evict(file: File) -> None:
 
 
 def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
-    """Replace a file so that a crash leaves its old content or the new, and the new once this has returned.
+    """Replace the content of a file. After a crash the file has either its old content or the new one, never a mixture.
+    Once this has returned, the new content is durable.
 
     Temporary file, sync, rename, sync of the directory, in this order: a rename that became durable before the content
     would leave an empty file. Blocks for the disk: never called on the event loop. Raises OSError.

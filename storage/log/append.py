@@ -141,7 +141,7 @@ def append_internal(
     guard: VerificationGuard | None,
     transaction_version: int,
 ) -> AppendResult:
-    """Append the batches that this broker built. Those before a refused one stay in the log.
+    """Append batches that this broker built, up to the first one that is refused.
 
     `transaction_version` is the transaction.version of the transactions that markers among the batches end.
     """
@@ -268,14 +268,14 @@ class CheckedBatch:
 
 
 def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
-    """Append the batches of a fetch response.
+    """Append the batches of a fetch response that a leader of epoch `leader_epoch` sent.
 
-    Left out are a batch that is cut short at the end of the response, and everything from the first batch of a later
-    leader epoch than `leader_epoch`, the one that was fetched from: the follower must first check that its log agrees
-    with that leader's. The next fetch gets them again.
+    A batch that is cut short at the end of the response is left out. So is everything from the first batch of a later
+    leader epoch on: the follower must first check that its log agrees with that leader's. The next fetch gets the
+    batches that were left out.
 
-    OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, CORRUPT_MESSAGE if one is damaged. The
-    batches before it stay in the log.
+    The error is OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, and CORRUPT_MESSAGE if a batch is
+    damaged. The batches before it stay in the log.
     """
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
@@ -298,8 +298,9 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
 def check_fetched(
     log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
 ) -> tuple[ErrorCode, str] | None:
-    """Collect the batches that may be written into `batches`. Returns the error of the first batch that may not; None
-    if all may."""
+    """Add the batches that may be appended to the list `batches`. Returns the error of the first batch that may not be
+    appended, or None if there is none.
+    """
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset
     try:
@@ -323,7 +324,9 @@ def check_fetched(
 
 
 def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
-    """Write the batches from slot `first` on that fit into one segment, in one call. Returns the slot after them."""
+    """Write those batches from slot `first` on that fit into one segment, in one call. Returns the slot after the last
+    of them.
+    """
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):

@@ -59,7 +59,7 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
 
 
 def damage_of(place: FileSlice) -> str | None:
-    """What is wrong with the first bad batch in a part of a .log file, None if all are good.
+    """Return what is wrong with the first bad batch in a part of a .log file, or None if all batches are good.
 
     A batch that is cut short at the end of the part is not damaged. Reads piece by piece. Raises OSError.
     """

@@ -44,7 +44,9 @@ from moldau.storage.segment.segment import Segment
 
 
 class IndexCheck:
-    """Looks at the indexes of a log that is opened, and makes those of a segment again from its batches."""
+    """Checks the indexes of a log's segments while the log is opened, and rebuilds the indexes of a segment from its
+    batches.
+    """
 
     def __init__(
         self,
@@ -66,8 +68,8 @@ class IndexCheck:
         """The segments whose indexes were made again."""
 
     def flaw_of(self, slot: int) -> str | None:
-        """What is wrong with the indexes of a segment, by the names of its files and the entries of its transaction
-        index; None if nothing is. Raises OSError.
+        """Return what is wrong with the indexes of a segment, judged by the names of its files and the entries of its
+        transaction index. Return None if nothing is wrong. Raises OSError.
         """
         segment = self._segments[slot]
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -80,8 +82,9 @@ class IndexCheck:
         return None
 
     def mend_rolled(self, end_slot: int) -> None:
-        """Rebuild the indexes of those segments before a slot that have a flaw. Raises OSError and
-        `MalformedMessage`."""
+        """Rebuild the indexes of each segment before `end_slot` whose indexes have a flaw. Raises OSError and
+        `MalformedMessage`.
+        """
         for slot in range(end_slot):
             flaw = self.flaw_of(slot)
             if flaw is not None:
@@ -110,8 +113,11 @@ class IndexCheck:
         self._names |= {offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
 
     def empty(self, segment: Segment, flaw: str) -> None:
-        """Empty the three indexes of a segment, or create them; the caller fills them from its batches. Nothing is said
-        of a segment without batches, such as that of a new log: its indexes hold nothing. Raises OSError.
+        """Empty the three indexes of a segment, or create them. The caller then fills them from the batches. Raises
+        OSError.
+
+        The flaw is reported only if the segment has batches: the indexes of an empty segment, such as that of a new
+        log, hold nothing.
         """
         if segment.size:
             self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
@@ -119,23 +125,27 @@ class IndexCheck:
         segment.transaction_index.clear()
 
     def may_lack_aborts(self, slot: int, producers: ProducerStates) -> bool:
-        """Whether a segment that lists no aborted transaction may have had one: a producer of the log has ended a
-        transaction. Raises OSError.
+        """Whether aborted transactions may be missing in the transaction index of a segment: the index has no entries,
+        although a producer of the log has ended a transaction. Raises OSError.
         """
         has_ended = any(entry.coordinator_epoch >= 0 for entry in producers.entries.values())
         return has_ended and not self._segments[slot].transaction_index.entries()
 
     def is_within(self, slot: int, end_offset: int) -> bool:
-        """Whether the transaction index of a segment ends before an offset. Raises OSError."""
+        """Whether the transaction index of a segment has only entries before `end_offset`, or does not exist. Raises
+        OSError.
+        """
         segment = self._segments[slot]
         is_there = offset_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX) in self._names
         return not is_there or segment.has_sound_transaction_index(end_offset)
 
 
 def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: Report) -> None:
-    """Say which segments between others are empty, or gone although an index of them is left.
+    """Report each segment between others that is empty, or whose .log file is missing although one of its indexes is
+    left.
 
-    `orphans`: the base offsets of indexes without a .log file. Compaction leaves both; other logs have neither.
+    `orphans`: the base offsets of indexes without a .log file. Compaction leaves both kinds of segments; other logs
+    have neither.
     """
     bases = [segment.base_offset for segment in segments]
     empty = [segment.base_offset for segment in segments[:-1] if not segment.size]
@@ -150,8 +160,9 @@ def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequenc
 def load_epochs(
     fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, report: Report
 ) -> LeaderEpochs:
-    """Read the leader epochs from the checkpoint; if that is damaged, from the headers of the batches before an
-    offset. Raises OSError and `MalformedMessage`."""
+    """Read the leader epochs from the checkpoint. If the checkpoint is damaged, read them from the headers of the
+    batches before `trusted_end_offset`. Raises OSError and `MalformedMessage`.
+    """
     try:
         return LeaderEpochs.load(fs, directory)
     except CorruptCheckpoint as error:
@@ -162,10 +173,10 @@ def load_epochs(
 
 
 def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: Report) -> None:
-    """Replace the epochs of the checkpoint if the last batch of the active segment has another one than they say.
-    Epochs that ended before the first segment are kept: the batches of a tiered log do not tell them.
+    """Replace the epochs of the checkpoint if its latest epoch is not the epoch of the last batch.
 
-    `last_epoch`: that of the last batch; -1 if there is none. Raises OSError and `MalformedMessage`.
+    Epochs that ended before the first segment are kept, because a tiered log has no local batches of them.
+    `last_epoch`: the epoch of the last batch, -1 if there is none. Raises OSError and `MalformedMessage`.
     """
     if last_epoch == UNDEFINED_EPOCH or last_epoch == epochs.latest_epoch or not epochs.entries:
         return
@@ -180,12 +191,12 @@ def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch
 
 
 def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
-    """Read the epochs before the first of the checkpoint from the batches. Raises OSError and `MalformedMessage`.
+    """Add the epochs that are missing before the first one of the checkpoint, from the batches. Raises OSError and
+    `MalformedMessage`.
 
     After a deletion at the start of the log, a crash may restore the old segments and not the old epoch checkpoint. A
-    leader that does not know their epochs would tell a follower of such an epoch that their logs agree.
-
-    DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
+    leader that does not know their epochs would tell a follower of such an epoch that their logs agree. DIVERGES:
+    Apache Kafka knows the epochs of its checkpoint alone.
     """
     known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
     if known_from <= log_start_offset:

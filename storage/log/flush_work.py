@@ -10,9 +10,9 @@ from moldau.storage.segment.segment import Segment
 class FlushWork:
     """Makes a log durable up to an offset.
 
-    Batches are synced before the leader epoch checkpoint, and that before the directory: so after a crash in between,
-    no file name refers to missing batches, and the checkpoint refers only to those that a work `is_of_epochs` has named
-    before. It runs once: a log with a failed sync has failed.
+    Batches are synced before the leader epoch checkpoint, and the checkpoint before the directory. So after a crash in
+    between, no file name refers to missing batches. The checkpoint names an epoch of missing batches only if a work
+    with `is_of_epochs` has written that epoch before. A work runs once, because a log with a failed sync has failed.
     """
 
     __slots__ = (
@@ -48,15 +48,19 @@ class FlushWork:
         self._directories = directories
         self.end_offset = end_offset
         self.is_of_epochs = is_of_epochs
-        """The work writes the leader epoch checkpoint and makes no batch durable."""
+        """Whether the work only writes the leader epoch checkpoint and makes no batch durable."""
         self.is_abandoned = False
-        """The log was closed meanwhile. Its directory may have been deleted, so a missing file does not count as an
-        error."""
+        """Whether the log was closed meanwhile. Its directory may have been deleted, so a missing file does not count
+        as an error.
+        """
         self.is_complete = False
-        """Everything is durable. False after `run` if a full disk had no room for a checkpoint: the batches are
-        durable."""
+        """Whether everything is durable. False after `run` if a full disk had no room for a checkpoint: then only the
+        batches are durable.
+        """
         self.is_postponed = False
-        """There were too many open files. No sync failed, and another flush can do what is left."""
+        """Whether the process had too many open files. No sync failed, so another flush can sync the remaining
+        files.
+        """
 
     def run(self) -> None:
         """Sync the files. Blocks until the disk is done. Raises OSError: a sync failed, and so the log has failed."""

@@ -32,9 +32,9 @@ def flush_is_due(log: LogState, now_ms: int) -> bool:
 
 
 def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
-    """The work that makes everything before an offset durable (by default before the log end offset).
+    """Return the work that makes everything before an offset durable (by default before the log end offset).
 
-    None if nothing is to be done, if a flush is under way already, and in a log that failed.
+    Return None if nothing is to be done, if a flush is under way already, or if the log has failed.
     """
     end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not needs_flush(log, end_offset):
@@ -55,7 +55,7 @@ def write_snapshot(log: LogState) -> None:
     """Write a producer snapshot at the log end offset. After the next flush a recovery begins there: it neither checks
     the batches before it nor reads their headers. Raises OSError, and leaves the log as it was.
 
-    An earlier such snapshot within a segment is removed; those of whole segments stay.
+    An earlier snapshot within the active segment is removed. Snapshots at the start of a segment stay.
     """
     snapshots = log.snapshots
     if not snapshots.write(log.producers):
@@ -90,11 +90,11 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
 
 
 def pending_epochs(log: LogState) -> FlushWork | None:
-    """The work that writes the leader epoch checkpoint alone; None if that is written, a flush is under way, or the
-    log has failed.
+    """Return the work that writes only the leader epoch checkpoint. Return None if the checkpoint is written, if a
+    flush is under way, or if the log has failed.
 
-    The checkpoint may then name epochs whose batches a loss of power takes: recovery drops those at or past the
-    recovery point, and reads them from the batches.
+    A loss of power may then take batches whose epochs the checkpoint names. Recovery therefore drops the epochs that
+    begin at or past the recovery point, and reads them from the batches.
     """
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not log.epochs.is_dirty:
         return None
@@ -109,9 +109,9 @@ def pending_epochs(log: LogState) -> FlushWork | None:
 def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
     """Apply the result of a finished flush.
 
-    `flush_end_offset` and not the end offset of the work counts: a truncation meanwhile has lowered it. The recovery
-    point moves only if the checkpoints of leader epochs and of erase orders were written as well, because recovery
-    reads neither of batches before the recovery point.
+    The log is durable up to `flush_end_offset`, which a truncation during the flush has lowered. The recovery point
+    moves only if the checkpoints of leader epochs and of erase orders were written as well, because recovery reads
+    neither of batches before the recovery point.
     """
     if work.is_postponed:
         return flush_postponed(log, work)
@@ -156,9 +156,9 @@ def flush_failed(log: LogState, error: OSError) -> None:
 
 
 def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
-    """Flush in the calling thread, blocking, while no other flush is under way.
+    """Flush in the calling thread, which blocks. No other flush may be under way.
 
-    Raises OSError: the log has failed; with EMFILE too many files were open, and the log is unchanged.
+    Raises OSError. The log has then failed, except with EMFILE: too many files were open, and the log is unchanged.
     """
     assert log.flush_end_offset == NO_FLUSH, "two flushes of one log at once"
     if log.failure is not None:

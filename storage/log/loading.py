@@ -60,14 +60,14 @@ class LogRequest(NamedTuple):
     """
     checked: Checked
     high_watermark: int = 0
-    """The checkpointed high watermark, which no log ends before."""
+    """The checkpointed high watermark. A log that has lost nothing does not end before it."""
     may_have_lost_writes: bool = True
     """Whether what was never synced may be lost: the machine restarted, and the recovery point could be read."""
     is_only_replica: bool = False
-    """Whether no other replica has a copy: the log is then served without what it has lost."""
+    """Whether no other replica has a copy. The log is then served even if it has lost records."""
     closed_cleanly: bool = False
-    """Whether the newest producer snapshot is from a clean stop, although `clean_shutdown` does not ask to trust the
-    files: everything before it was flushed.
+    """Whether the newest producer snapshot is from a clean stop, so that everything before it was flushed. It may be
+    True although `clean_shutdown` does not ask to trust the files.
     """
 
 
@@ -188,9 +188,9 @@ def newest_offset(snapshots: ProducerSnapshots) -> int:
 def end_offset_of_other_files(
     request: LogRequest, active: Segment, snapshots: ProducerSnapshots, flushed_end_offset: int
 ) -> int:
-    """The offset that the log must reach, because two of its other files say so: one alone may be damaged.
+    """Return the offset that the log must reach according to two of its other files: one file alone may be damaged.
 
-    After a crash only what is known to be flushed counts.
+    After a crash the result is at most the offset up to which the log is known to be flushed.
     """
     stated = [flushed_end_offset, request.high_watermark, newest_offset(snapshots)]
     if active.size and not (flushed_end_offset and request.high_watermark):
@@ -202,8 +202,8 @@ def end_offset_of_other_files(
 def go_on_after_lost_end(
     request: LogRequest, segments: list[Segment], producers: ProducerStates, end_offset: int, stated_end_offset: int
 ) -> None:
-    """Let a log whose end is gone go on behind it, so that no offset is used twice. Raises OSError, and `CorruptLog`
-    if another replica has the records.
+    """Let a log that has lost its last records continue at `stated_end_offset`, so that no offset is used twice. Raises
+    OSError, and `CorruptLog` if another replica has the records.
     """
     lost = (
         f"{request.directory}: the log ends at offset {end_offset}, and its checkpoints say {stated_end_offset}:"
@@ -219,8 +219,9 @@ def go_on_after_lost_end(
 
 
 def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int) -> Segment:
-    """Remove the segments of a log that lost its end up to a point before its start. Returns its new first segment.
-    Raises OSError."""
+    """Remove all segments of a log that ends before its log start offset, because it lost its end. Returns the new
+    first segment. Raises OSError.
+    """
     request.report(
         f"{request.directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
         f" emptied, it goes on at its start offset; {sum(each.size for each in segments)} bytes are removed"
@@ -230,9 +231,10 @@ def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_s
 
 
 def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: int) -> int:
-    """The start of the log: that of the checkpoint, as far as the log can have it.
+    """Return the log start offset of the checkpoint, or the first offset of the log if that is later or the checkpoint
+    is wrong.
 
-    A log never ends before its start, unless the machine lost the end of it. Another checkpoint is wrong.
+    A checkpointed start past the end of the log is wrong, unless the machine may have lost the end of the log.
     """
     first_offset = 0 if request.config.is_tiered else segments[0].base_offset
     start_offset = request.log_start_offset
@@ -246,10 +248,10 @@ def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: in
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:
-    """The topic id of partition.metadata, None if there is none.
+    """Read the topic id of partition.metadata. Return None if there is no file.
 
-    A crash may have torn the file of a log that was never flushed. It is removed then. Like recovery, the read of a log
-    that promises durability goes past the page cache, which may show what a failed sync did not write. Raises
+    A crash may have torn the file of a log that was never flushed; such a file is removed. Like recovery, the read of a
+    log that promises durability goes past the page cache, which may show what a failed sync did not write. Raises
     `CorruptPartitionMetadata` if the file is damaged and was synced before, and OSError.
     """
     fs, path = request.fs, f"{request.directory}/{PARTITION_METADATA}"
@@ -273,11 +275,11 @@ def load_after_clean_shutdown(
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
 ) -> LogEnd | None:
-    """Open the log after a clean shutdown, without reading it. Returns its end; None if there was none, or if the
-    last segment does not end with a whole batch, so that the log has to be recovered.
+    """Open the log after a clean shutdown, without reading its batches. Returns the end of the log. Returns None if the
+    log has to be recovered: the shutdown was not clean, or the last segment does not end with a whole batch.
 
-    Only the last segment is examined: its indexes are made again if they cannot be right, and its end is found from
-    the last index entry. Raises OSError and `MalformedMessage`.
+    An index is made again if it is missing or cannot be right. The end of the log is found from the last index entry of
+    the last segment. Raises OSError and `MalformedMessage`.
     """
     if not request.clean_shutdown:
         return None
@@ -372,7 +374,8 @@ def load_recovered(
     """Restore the producer state at the beginning of a segment that is recovered. Raises OSError and
     `MalformedMessage`.
 
-    `is_sound`: its indexes are; a snapshot up to the recovery point then saves the replay of what is before it.
+    `is_sound`: the indexes of the segment are sound. A snapshot between the beginning of the segment and the recovery
+    point is then used, and the batches before the snapshot are not replayed.
     """
     base_offset = segments[slot].base_offset
     load = partial(

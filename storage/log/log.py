@@ -27,8 +27,8 @@ class Log(LogState):
     """The façade of a log: its callers hold this one object, while the rules of each operation are a module of their
     own.
 
-    Synchronous, and not thread-safe: every method runs on the event loop. `FlushWork.run` and reading the bytes of a
-    `FileSlice` are what executor threads do.
+    Synchronous, and not thread-safe: every method runs on the event loop. Executor threads only run `FlushWork.run` and
+    read the bytes of a `FileSlice`.
 
     A refusal is a value (`ErrorCode`, `AppendResult`). After an OSError of a write or a sync the log has failed:
     `failure` says why, and everything that would write is refused from then on.
@@ -152,7 +152,8 @@ class Log(LogState):
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset before which a read_committed consumer may read.
 
-        Drops from the producer state each transaction whose end the high watermark has passed: it never goes back.
+        Drops from the producer state each transaction whose marker the high watermark has passed. This is final,
+        because a high watermark does not fall.
         """
         self.producers.on_high_watermark(high_watermark)
         unstable = self.producers.first_unstable_offset()
@@ -191,7 +192,9 @@ class Log(LogState):
         truncation.start_after_remote(self, start, now_ms)
 
     def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
-        """Hide everything before an offset from readers; OFFSET_OUT_OF_RANGE past the high watermark."""
+        """Hide everything before an offset from readers. Returns OFFSET_OUT_OF_RANGE if the offset is past the high
+        watermark.
+        """
         return log_start.advance_log_start(self, offset, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:

@@ -17,9 +17,10 @@ from moldau.storage.segment.segment import Segment
 
 
 def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorCode:
-    """Hide everything before an offset; segments that are wholly before it are deleted by the next retention check.
+    """Hide everything before an offset. Segments that are wholly before it are deleted by the next retention check.
 
-    OFFSET_OUT_OF_RANGE past the high watermark; an offset at or before the start changes nothing.
+    Returns OFFSET_OUT_OF_RANGE if the offset is past the high watermark. An offset at or before the start changes
+    nothing.
     """
     if offset > high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -149,13 +150,13 @@ def _deletable_tiered(
     tiered_end_offset: int,
     now_ms: int,
 ) -> int:
-    """Whether a segment of a tiered log may be deleted.
+    """Return the number of oldest segments of a tiered log whose local files may be deleted.
 
     The active segment is never copied, and stays. A segment before the log start offset may be deleted without a copy.
 
-    DIVERGES: a timestamp in the future keeps the local files of a copied segment, and of all after it, until then in
-    Apache Kafka 4.3.1 (mended after it). Here they go by the time at which the file was last changed; the copy stays
-    for as long as retention.ms says.
+    DIVERGES: if the timestamp of a copied segment is in the future, Apache Kafka 4.3.1 keeps its local files, and those
+    of all later segments, until then (mended in later versions). Here the time at which the file was last changed
+    decides instead. The copy stays for as long as retention.ms says.
     """
     excess_size = sum(segment.size for segment in segments) - config.local_retention_bytes
     has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0
@@ -173,9 +174,8 @@ def _deletable_tiered(
 
 
 def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int, now_ms: int) -> list[IsDue]:
-    """The number of oldest segments that the rules allow to delete.
-
-    Kafka's order applies: each rule continues at the segment at which the rule before it stopped.
+    """Return the rules of retention that apply to a log, in Kafka's order. Each rule continues at the segment at which
+    the rule before it stopped.
     """
     last = segments[-1]
     rules: list[IsDue] = [lambda segment, next_start: segment is not last and next_start <= log_start_offset]

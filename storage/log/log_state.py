@@ -109,20 +109,18 @@ class LogState:
         checkpointed. None if the log was never cleaned.
         """
         self.tiered_end_offset = 0
-        """Exclusive: all finished segments before it are copied to remote storage, in this log's leader epochs.
+        """The end (exclusive) of the part whose segments are all copied to remote storage, in this log's leader epochs.
 
         The reader of the remote log metadata sets it. It is 0 until then, and local retention deletes nothing.
         """
         self.truncation_count = 0
-        """The number of truncations, increased before each: data read before one outside the event loop is stale."""
+        """The number of truncations, increased before each. Data read on other threads before is then stale."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
         self.erase_orders = loaded.erase_orders
         self.failure: OSError | None = None
-        """The error because of which nothing is written to this log until the broker restarts; None if there is
-        none.
-        """
+        """The error that forbids writes to this log until the broker restarts; None if there is none."""
         self.on_failure: Callable[[OSError], None] | None = None
         """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
         self.on_change: Callable[[], None] | None = None
@@ -134,9 +132,9 @@ class LogState:
         self.last_flush_ms = now_ms
         self.boundaries = Boundaries()
         self.directory_is_dirty = not loaded.was_clean
-        """File names were added or removed since the directory was last synced."""
+        """Whether file names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
-        """The name of the directory itself may not be durable in the log directory."""
+        """Whether the name of the partition's directory may not be durable in the log directory yet."""
         self.unsynced_paths = _unsynced(loaded, directory)
         """Files beside the segments that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
@@ -156,8 +154,8 @@ class LogState:
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset to write into the checkpoint: the lower one if a truncation that is about to happen
-        lowers it.
+        """The log start offset to write into the checkpoint. If a truncation is about to lower the start, this is
+        already the lower one.
         """
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
 
@@ -197,14 +195,14 @@ class LogState:
         return segment
 
     def note_control_batch(self, base_offset: int) -> None:
-        """Note a control batch without a producer that was appended: an erase order is carried out once it is
-        committed. Raises OSError and `MalformedMessage`.
+        """Note that a control batch without a producer was appended. If it is an erase order, the order is pending from
+        now on, and is carried out once it is committed. Raises OSError and `MalformedMessage`.
         """
         if order_at(self.segments[-1:], base_offset) is not None:
             self.erase_orders.add(base_offset)
 
     def hide_pending(self) -> None:
-        """Hide what the pending erase orders name from consumers, until it is erased here."""
+        """Hide the records that pending erase orders name from consumers, until they are erased here."""
         try:
             self.erase_orders.hide(self.segments)
         except MalformedMessage as malformed:
@@ -219,10 +217,11 @@ class LogState:
         return self.erase_orders.hides(base_offset, end_offset)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """The step before a truncation; the owner then makes the lowered offsets durable and truncates.
+        """Prepare a truncation: lower the recovery point and the other checkpointed offsets to the new end. The owner
+        makes them durable, and then truncates.
 
-        A batch that spans the offset is removed whole, so the offsets are lowered to its base offset. With a recovery
-        point past the new end, recovery would report a torn append as damage of flushed data.
+        A batch that spans the offset is removed whole, so the offsets are lowered to its base offset. If the recovery
+        point stayed past the new end, recovery would report a torn append as damage of flushed data.
         """
         offset = self._end_after_truncation(offset)
         self.recovery_point = min(self.recovery_point, offset)
@@ -233,7 +232,9 @@ class LogState:
         self.note_change()
 
     def _end_after_truncation(self, offset: int) -> int:
-        """The end of the log after a truncation to an offset. If the batch cannot be read, an offset before that."""
+        """Return the end of the log after a truncation to `offset`. If the batch at `offset` cannot be read, return an
+        offset before it.
+        """
         if not self.segments[0].base_offset < offset < self.end_offset:
             return offset
         segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]

@@ -7,7 +7,7 @@
 A *tiered* order waits until no remote segment has a record that it names, and its own segment is copied. Every replica
 waits, because each of them may have to lead; the leader does the work.
 
-`erase-order-checkpoint` has the offsets of the pending orders. It follows from the log: each flush writes it before
+`erase-order-checkpoint` has the offsets of the pending orders. It can be made from the log: each flush writes it before
 the recovery point moves past an order, and a start reads the headers from the recovery point on. An offset at which
 the log has no order is dropped, and a damaged file is made again from the headers of the whole log.
 """
@@ -46,13 +46,15 @@ class PendingOrders:
         self._is_written = is_written
         self.offsets = list(offsets)
         self.tiered: list[int] = []
-        """The orders that are carried out here, and perhaps not in remote storage, ascending. A start takes them for
-        pending ones."""
+        """The offsets (ascending) of the orders that are carried out in the local files, and perhaps not yet in remote
+        storage. A start of the broker counts them as pending again.
+        """
         self.searched: set[int] = set()
-        """Those of `tiered` of which no remote segment has a record, as far as is known here."""
+        """The orders of `tiered` for which this replica knows that no remote segment has a record that they name."""
         self.hidden: tuple[Run, ...] = ()
-        """The offsets that consumers must not read here until they are erased. A replica that starts or is elected
-        with a pending order hides what that order names: others may have erased it long ago."""
+        """The offsets that consumers must not read here until they are erased. A replica that starts or is elected with
+        a pending order hides the records that the order names, because other replicas may have erased them long ago.
+        """
 
     @property
     def path(self) -> str:
@@ -64,9 +66,11 @@ class PendingOrders:
 
     @property
     def copy_end_offset(self) -> int:
-        """The offset (exclusive) up to which segments may be copied to remote storage. Nothing is copied that may still
-        be erased here; and an order is not copied before it is carried out in remote storage, so that a replica that
-        begins after the copied part has it.
+        """The offset (exclusive) up to which segments may be copied to remote storage.
+
+        While an order is pending nothing is copied, because local records may still be erased. The batch of a tiered
+        order is not copied before the order is carried out in remote storage: so a replica that begins after the copied
+        part has this order.
         """
         if self.offsets:
             return 0
@@ -74,12 +78,16 @@ class PendingOrders:
 
     @property
     def kept_offset(self) -> int:
-        """The offset from which on local retention keeps the segments of a tiered log, for their orders."""
+        """Local retention keeps the segments of a tiered log from this offset on, because they have the batches of
+        orders that are still needed.
+        """
         return min(self.offsets[:1] + self.tiered[:1], default=INT64_MAX)
 
     @property
     def erased_end_offset(self) -> int:
-        """The erased end offset of a segment that is copied now (`storage/tiered/metadata/lineage.py`)."""
+        """The erased end offset (`storage/tiered/metadata/lineage.py`) of a segment that is copied to remote storage
+        now.
+        """
         return self.tiered[-1] + 1 if self.tiered else 0
 
     @property
@@ -93,16 +101,18 @@ class PendingOrders:
         self._is_written = False
 
     def add(self, offset: int) -> None:
-        """An order was appended."""
+        """Add an order that was appended at `offset`. It is pending."""
         self.offsets.append(offset)
         self._is_written = False
 
     def carried_out(self, offset: int) -> None:
-        """An order was carried out, durably."""
+        """Forget an order that was carried out, durably."""
         self._keep(lambda each: each != offset)
 
     def carried_out_here(self, offset: int) -> None:
-        """An order was carried out, durably, and remote storage may have records that it names."""
+        """Note that an order was carried out in the local files, durably. Remote storage may still have records that it
+        names.
+        """
         self._keep(lambda each: each != offset)
         self.tiered = sorted({*self.tiered, offset})
 
@@ -110,7 +120,7 @@ class PendingOrders:
         self._keep(lambda each: each < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the orders before the first segment: what they name is deleted with them."""
+        """Forget the orders before the first segment: the records that they name are deleted with them."""
         self._keep(lambda each: each >= start_offset)
 
     def _keep(self, stays: Callable[[int], bool]) -> None:
@@ -124,12 +134,14 @@ class PendingOrders:
                 self.hidden = ()
 
     def hide(self, segments: Sequence[Segment]) -> None:
-        """Hide what the pending orders name. Raises OSError and `MalformedMessage`."""
+        """Hide the records that the pending orders name. Raises OSError and `MalformedMessage`."""
         orders = [order_at(segments, offset) for offset in self.offsets]
         self.hidden = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
 
     def show(self, first_offset: int, end_offset: int) -> None:
-        """The runs in these offsets are erased; the part of a run outside of them stays hidden."""
+        """Stop hiding the offsets in [first_offset, end_offset), which are erased. The part of a run outside of them
+        stays hidden.
+        """
         left: list[Run] = []
         for run in self.hidden:
             if run.first < first_offset:
@@ -139,7 +151,7 @@ class PendingOrders:
         self.hidden = tuple(left)
 
     def hides(self, first_offset: int, end_offset: int) -> bool:
-        """Whether a hidden offset is among these."""
+        """Whether a pending erase order hides an offset in [first_offset, end_offset)."""
         return any(run.first < end_offset and run.last >= first_offset for run in self.hidden)
 
 
@@ -155,7 +167,7 @@ def order_at(segments: Sequence[Segment], offset: int) -> EraseOrder | None:
 
 
 def _order_in(segment: Segment, position: int, size: int) -> EraseOrder | None:
-    """The order in a batch; None also if this release cannot read it."""
+    """Return the erase order in a batch. Return None if the batch has none, or one that this release cannot read."""
     try:
         return read_erase_order(segment.file().pread(size, position))
     except MalformedMessage:
@@ -165,8 +177,9 @@ def _order_in(segment: Segment, position: int, size: int) -> EraseOrder | None:
 def load_pending_orders(
     fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, end_offset: int
 ) -> PendingOrders:
-    """The pending orders of a log that is opened: those of the file before `trusted_end_offset`, and those of the
-    batches from there to the end of the log. What they name is hidden. Raises OSError and `MalformedMessage`.
+    """Return the pending orders of a log that is opened: those before `trusted_end_offset` that the checkpoint names,
+    and those in the batches from there to the end of the log. The records that they name are hidden. Raises OSError and
+    `MalformedMessage`.
     """
     path = f"{directory}/{ERASE_ORDERS}"
     stated: list[int] = []

@@ -105,7 +105,7 @@ def replay_batch(
 
 
 def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[InTransaction]) -> None:
-    """Apply the batches and markers of transactions that a walk has collected (`BatchRun`), in order."""
+    """Apply the batches and markers of transactions that `BatchRun.walk` has collected, in order."""
     header = BatchHeader()
     for (
         header.attributes,
@@ -169,7 +169,9 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Add a batch before the known ones. False if earlier batches of the producer need not be remembered."""
+    """Add a batch before the remembered batches of a producer. Returns False if earlier batches of the producer need
+    not be remembered.
+    """
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True

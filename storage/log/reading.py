@@ -32,13 +32,15 @@ _first_offset = attrgetter("first_offset")
 
 
 class LogRead:
-    """A place in a segment, from the batch that holds an offset on. The last batch may be cut short, as in Kafka."""
+    """The part of a .log file that a read returns. It begins with the batch that holds the requested offset. The last
+    batch may be cut short, as in Kafka.
+    """
 
     __slots__ = ("base_offset", "size", "slice")
 
     def __init__(self, place: FileSlice | None, base_offset: int) -> None:
         self.slice = place
-        """None if there is nothing to read before `end_offset`."""
+        """The part of the file; None if there is nothing to read before `end_offset`."""
         self.base_offset = base_offset
         """The base offset of the segment that was read; -1 if there is nothing to read."""
         self.size = place.size if place is not None else 0
@@ -50,14 +52,14 @@ NOTHING = LogRead(None, -1)
 def read(
     log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
 ) -> LogRead | ErrorCode:
-    """Up to `size_max` bytes of one segment, from the batch that holds an offset, before `end_offset`.
+    """Find up to `size_max` bytes of batches before `end_offset` in one segment, from the batch that holds `offset` on.
 
     With `at_least_one` the first batch comes whole even if it is larger.
 
-    OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before its first local segment.
-    KAFKA_STORAGE_ERROR if the disk fails (the log has failed then, except for a lack of file descriptors) and if
-    no batch begins at a position where one must begin (the log is damaged). Without `waits` it raises `NotCached` if
-    the lookup would have to wait for the disk.
+    Returns OFFSET_OUT_OF_RANGE if the offset is outside of the log, and OFFSET_MOVED_TO_TIERED_STORAGE if it is before
+    the first local segment. Returns KAFKA_STORAGE_ERROR if the disk fails (the log has failed then, except for a lack
+    of file descriptors) and if no batch begins at a position where one must begin (the log is damaged). Without `waits`
+    it raises `NotCached` if the lookup would have to wait for the disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)
@@ -178,7 +180,7 @@ class TimestampedOffset(NamedTuple):
     """The timestamp of the record, in ms."""
     offset: int
     leader_epoch: int
-    """-1 if the batch has none."""
+    """The leader epoch of the batch, -1 if the batch has none."""
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:

@@ -44,9 +44,9 @@ from moldau.storage.segment.segment import Segment
 
 CHECKED_EVERY_SIZE = 16 << 20
 INT32_MAX = (1 << 31) - 1
-"""The largest offset of a batch from the base offset of its segment on: the indexes hold no larger one."""
+"""The largest distance of an offset from the base offset of its segment, because index entries have 31 bits for it."""
 FAR_DELTA = INT32_MAX - (1 << 24)
-"""From this one on each batch is decided by itself."""
+"""From this distance to the base offset of the segment on, batches are checked one by one and not in runs."""
 
 Report = Callable[[str], None]
 """Called with a sentence on what was found and what was done, for the log of the broker."""
@@ -66,15 +66,15 @@ class TailRecovery:
     """Checks the batches from a position to the end of the log, segment by segment, and rebuilds the state that is
     derived from them.
 
-    With `asks_disk` it reads past the page cache. A process may be killed while a sync fails: the page cache then still
-    shows what the disk never took, as if it were written, and batches written behind it would be lost with it. A
-    process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
-    acknowledging are read from the disk.
+    With `asks_disk` it reads past the page cache. A process may be killed while a sync fails. The page cache then still
+    shows what the disk never took, and batches that are written after that would be lost with it. A process that sees
+    the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before acknowledging are read from
+    the disk.
 
-    `flushed_end_offset`: the recovery point, or what is known beyond it, as far as nothing may be cut. `size` is that
-    of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may be
-    lost, so that those behind a damage are not those that were acknowledged. `is_only_replica`, `may_cut_flushed`: see
-    the head of the module.
+    `flushed_end_offset`: the offset up to which the log is known to be flushed, at least the recovery point. `size`:
+    the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may have been
+    lost, so whole batches after a damage need not be those that were acknowledged. `is_only_replica`,
+    `may_cut_flushed`: see the docstring of the module.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class TailRecovery:
         self.next_offset = 0
         """The offset after the last batch that was checked."""
         self.last_epoch = UNDEFINED_EPOCH
-        """The leader epoch of the last batch that was checked: only batches say whether one may follow another."""
+        """The leader epoch of the last batch that was checked, whose successor cannot have an earlier one."""
 
     def recover(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
-        """Recover one segment; False if it was truncated because of damage, so that all later segments must be
+        """Recover one segment. Returns False if it was truncated because of damage: all later segments must then be
         removed.
 
         Batches at or past the base offset of the next segment were truncated before that segment was created, and a
-        crash brought them back: they are removed again, and the next segment is kept. Raises `CorruptLog` and OSError.
+        crash brought them back. They are removed again, and the next segment is kept. Raises `CorruptLog` and OSError.
         """
         next_base_offset = later[0].base_offset if later else None
         position = self._start_position(segment)
@@ -154,7 +154,9 @@ class TailRecovery:
         return True
 
     def _cut(self, segment: Segment, damage: DamagedBatch, later: Sequence[Segment], now_ms: int) -> None:
-        """Cut a segment where it is damaged, or raise `CorruptLog`, as the table at the head of the module says."""
+        """Cut a segment at its first damage, or raise `CorruptLog`, as the table in the docstring of the module
+        says.
+        """
         found = f"{segment.path('.log')}: {damage}, offset {self.next_offset}"
         is_durable = self._is_durable_from_here
         if is_durable and not self.may_cut_flushed:
@@ -176,8 +178,9 @@ class TailRecovery:
         segment.seal()
 
     def _batch_behind(self, segment: Segment, position: int, later: Sequence[Segment]) -> int | None:
-        """The base offset of the first whole batch behind a damage, in this segment or a later one; None if none is.
-        Raises OSError."""
+        """Return the base offset of the first whole batch after a damage, in this segment or a later one. Return None
+        if no whole batch follows. Raises OSError.
+        """
         for each, start in ((segment, position), *((each, 0) for each in later)):
             found = whole_batch_after(each.file(), start, each.size, self.next_offset)
             if found is not None:
@@ -190,8 +193,8 @@ class TailRecovery:
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
     def _walk_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
-        """Take the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns the position
-        after the last one.
+        """Check and note the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns
+        the position after the last one.
         """
         inside = pieces.reach(position, HEADER_SIZE)
         segment.begin_run(run)
@@ -222,11 +225,13 @@ class TailRecovery:
         self.next_offset = last_offset + 1
 
     def reaches(self, later: Sequence[Segment], gaps_end_offset: int) -> bool:
-        """Whether the next segment begins at the end of the last one, so that it and the later ones may be kept.
+        """Whether the next segment, and with it the later ones, may be kept, because it begins at the end of the last
+        one.
 
-        Compaction leaves gaps between segments, up to `gaps_end_offset` (0 if the log is not compacted). Any other
-        gap means that the end of the last segment was not written to the disk, or that a segment is gone. Raises
-        `CorruptLog` if records that were flushed, or that follow, would be lost.
+        Compaction leaves gaps between segments, up to `gaps_end_offset` (0 if the log is not compacted). Any other gap
+        means that the end of the last segment was not written to the disk, or that a segment is gone. If flushed or
+        later records would be lost, such a gap is reported and accepted in the only replica. Elsewhere it raises
+        `CorruptLog`.
         """
         next_base_offset = later[0].base_offset
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
@@ -255,7 +260,8 @@ class TailRecovery:
         return max(self.next_offset, self.log_start_offset) < self.flushed_end_offset
 
     def _start_position(self, segment: Segment) -> int:
-        """Where checking begins: at the last batch below the recovery point that the index knows, or at the start.
+        """Return the position at which checking begins: that of the last batch below the recovery point that the offset
+        index knows, or 0.
 
         The index entries past the recovery point are dropped, because recovery makes them again.
         """
@@ -281,20 +287,20 @@ class TailRecovery:
         return 0
 
     def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Replay the producers of the batches before the start position that no snapshot covers."""
+        """Replay into the producer state those batches before the start position that no snapshot covers."""
         if self.producers.map_end_offset < end_offset:
             replay_producers(segment, self.producers, end_position)
 
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
-        """The header of the batch at a position; None if no batch begins."""
+        """The header of the batch at a position; None if no batch begins there."""
         try:
             return parse_header(segment.file().pread(HEADER_SIZE, position), 0, True)
         except MalformedMessage:
             return None
 
     def _refuse_disorder(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """Check the order of two batches. Raises `DamagedBatch` for a batch whose checksum is right, but which cannot
-        follow the one before it. The checksum does not cover the base offset.
+        """Raise `DamagedBatch` for a batch whose checksum is right, but which cannot follow the batch before it. The
+        checksum does not cover the base offset.
         """
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise DamagedBatch(position, f"offset {header.base_offset} in a segment from {segment.base_offset} on")

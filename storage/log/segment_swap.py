@@ -42,17 +42,17 @@ class SegmentSize(NamedTuple):
 
 
 class SegmentCleaned(NamedTuple):
-    """One event of a cleaning: a cleaned segment is written and synced."""
+    """The event of a cleaning that a cleaned segment is written and synced."""
 
     directory: str
     truncation_count: int
     """The truncation count of the log at the time of the request."""
     replaced: tuple[SegmentSize, ...]
-    """The segments that were cleaned into this one. It has the base offset of the first of them."""
+    """The segments that were cleaned into this one, which has the base offset of the first of them."""
     replaced_end_offset: int
-    """The base offset of the segment after them."""
+    """The base offset of the segment after the replaced ones."""
     before: SegmentSize | None
-    """The cleaned segment before this one; None for the first of the log."""
+    """The segment before this one, as the earlier events leave it; None for the first of the log."""
     size: int
     suffixes: tuple[str, ...]
     """The suffixes of the cleaned segment's files, without `.cleaned`."""
@@ -70,10 +70,11 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
     """Put a cleaned segment into the log. Returns the paths of the replaced files, renamed to `.deleted`, which the
     owner removes after file.delete.delay.ms.
 
-    None if the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed. The
-    owner then discards the output (`discard_cleaned`) and ends the cleaning.
+    Returns None if the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed.
+    The owner then discards the output (`discard_cleaned`) and ends the cleaning.
 
-    A recovery point at or past `replaced_end_offset` must be durable before. Raises OSError: the log has failed.
+    A recovery point at or past `replaced_end_offset` must be durable before the call. Raises OSError: the log has
+    failed.
     """
     slots = replaced_slots(log, cleaned)
     if slots is None:
@@ -96,8 +97,8 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
 
 
 def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
-    """The slots of the replaced segments in the list of the log; None if the log does not have them as they were
-    when they were read.
+    """Return the slots of the replaced segments in `log.segments`. Return None if these segments, or the one before
+    them, are not as they were when they were read.
     """
     if log.failure is not None or log.truncation_count != cleaned.truncation_count:
         return None
@@ -117,7 +118,7 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
 
 
 def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
-    """Rename the files of a replaced segment to `.deleted`; the new paths. Readers go on reading the open file.
+    """Rename the files of a replaced segment to `.deleted`. Returns the new paths. Readers go on reading the open file.
 
     If a base offset disappears, the producer snapshot at that offset is renamed too.
     """

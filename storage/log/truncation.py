@@ -27,13 +27,13 @@ from moldau.storage.segment.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
-    """Make an offset the end of the log. False if the log already ends at or before it.
+    """Make an offset the end of the log. Returns False if the log already ends at or before it.
 
     A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
     recovery point at or below the new end durable *before* this. Otherwise, after a crash, recovery would find torn
     batches below the old recovery point, and would report damage of flushed data.
 
-    Raises OSError: the log has failed. `MalformedMessage`: the log is damaged.
+    Raises OSError (the log has failed) and `MalformedMessage` (the log is damaged).
     """
     if offset >= log.end_offset:
         # No batch is removed, but an epoch without batches may begin at the end of the log.
@@ -110,8 +110,10 @@ class RemoteStart(NamedTuple):
 
 
 def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
-    """Remove all batches; the log then goes on at an offset, with the state of the remote part. The owner made a
-    recovery point at or below the first offset of the files durable *before* this. Raises OSError: the log has failed.
+    """Remove all batches. The log then continues at an offset, with the state of the remote part.
+
+    Before the call, the owner must have made a recovery point durable that is at or below the first offset of the
+    files. Raises OSError: the log has failed.
     """
     try:
         remove_files(log.fs, log.segments)

@@ -82,7 +82,9 @@ def remove_cleaned(fs: FileSystem, directory: str) -> None:
 
 
 def complete_swaps(fs: FileSystem, directory: str, swaps: list[str]) -> None:
-    """Remove the segments that the `.swap` files replace, and rename those to their final names. Raises OSError."""
+    """Remove the segments that the `.swap` files replace, and give the `.swap` files their final names. Raises
+    OSError.
+    """
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if logs:
         first_offset = min(offset_of_name(name) for name in logs)

@@ -66,7 +66,9 @@ def decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 
 def _is_before(entry: ProducerEntry, offset: int) -> bool:
-    """Whether all that an entry names lies before an offset: that of another log may not."""
+    """Whether all offsets in an entry are before the offset of its snapshot. In the snapshot of another log they need
+    not be.
+    """
     last_offset = entry.batches[-1].last_offset if entry.batches else NO_OFFSET
     return last_offset < offset and entry.open_transaction_offset < offset
 
@@ -89,8 +91,9 @@ class ProducerSnapshots:
         return f"{self._directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, states: ProducerStates) -> bool:
-        """Write a snapshot of the state at its `map_end_offset`; the caller syncs it. False if there is one at that
-        offset or past it. Raises OSError."""
+        """Write a snapshot of the state at its `map_end_offset`, which the caller syncs. Returns False if there is a
+        snapshot at that offset or past it. Raises OSError.
+        """
         offset = states.map_end_offset
         if offset <= (self.offsets[-1] if self.offsets else 0):
             return False
@@ -114,8 +117,9 @@ class ProducerSnapshots:
         self.offsets.append(offset)
 
     def load_latest(self, offset_min: int, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
-        """The newest readable snapshot in a range of offsets, both inclusive. Unreadable ones are removed. Raises
-        OSError."""
+        """Return the newest readable snapshot in a range of offsets, both inclusive, with its offset. The snapshots
+        that the search passes are removed: later ones and unreadable ones. Raises OSError.
+        """
         for offset in reversed(self.offsets):
             if offset_min <= offset <= offset_max:
                 try:

@@ -167,7 +167,8 @@ class ProducerStates:
     """The producers of one log, and their transactions.
 
     A transaction is open until its marker is appended, and undecided until the marker is below the high watermark: a
-    marker that is not replicated yet may be truncated again. Either keeps the last stable offset at its first offset.
+    marker that is not replicated yet may be truncated again. Until a transaction is decided, the last stable offset
+    does not pass its first offset.
     """
 
     __slots__ = ("_open_transactions", "entries", "expiration_ms", "map_end_offset", "undecided", "verifications")
@@ -180,13 +181,16 @@ class ProducerStates:
         self.verifications = Verifications()
         self._open_transactions: dict[int, int] = {}  # Producer id by first offset, ascending.
         self.undecided: dict[int, CompletedTransaction] = {}
-        """By first offset, in ascending order of last offset. If it is empty, `on_high_watermark` does nothing."""
+        """The undecided transactions by first offset, in ascending order of last offset. If there is none,
+        `on_high_watermark` does nothing.
+        """
 
     # The decision
 
     def check(self, header: BatchHeader) -> ErrorCode | ProducerBatch:
-        """NONE to accept a client's batch, an error to refuse it, or the batch that it is a duplicate of. Changes
-        nothing."""
+        """Decide about a client's batch: NONE accepts it, an error refuses it, and a `ProducerBatch` is the remembered
+        batch of which it is a duplicate. Changes nothing.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ACCEPTED
@@ -257,9 +261,11 @@ class ProducerStates:
         )
 
     def must_be_verified(self, header: BatchHeader) -> bool:
-        """Whether a client's transactional batch would open a transaction, as far as its epoch and sequence go: it is
-        neither a duplicate nor of an epoch that is over. Of a producer without a marker in this log no transaction has
-        ended: what its batch repeats belongs to none, so it counts as no duplicate.
+        """Whether a client's transactional batch must be verified with the transaction coordinator before the append.
+
+        False if the producer's epoch is fenced, if the producer has a transaction open in this log, or if the batch is
+        a duplicate. If this log has no transaction marker of the producer, no batch counts as a duplicate: what it
+        repeats was in no transaction that has ended.
 
         DIVERGES: Apache Kafka asks the coordinator about each duplicate, also about one from a transaction that has
         ended. The guard of that question would refuse the next batch of the producer as out of order.
@@ -276,7 +282,7 @@ class ProducerStates:
         return entry.duplicate_of(epoch, header.base_sequence, last_sequence) is None
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> ErrorCode:
-        """NONE, or the error for a marker of a wrong producer epoch or of a former transaction coordinator."""
+        """Return NONE, or the error for a marker of a wrong producer epoch or of a former transaction coordinator."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ErrorCode.NONE
@@ -351,7 +357,9 @@ class ProducerStates:
         return completed
 
     def replay(self, header: BatchHeader, marker: TransactionMarker | None) -> CompletedTransaction | None:
-        """Apply a stored batch, when the state is restored. Returns the transaction that it ended; None for none."""
+        """Apply a stored batch while the state is restored. Returns the transaction that the batch ended, None if it
+        ended none.
+        """
         completed = None
         if header.producer_id >= 0:
             if not header.attributes & CONTROL_BIT:
@@ -380,8 +388,9 @@ class ProducerStates:
         return inf
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset after this transaction is decided and no other one: the transaction index stores
-        it."""
+        """The last stable offset when `completed` is decided and no other open transaction has ended. The transaction
+        index stores it.
+        """
         open_offset = next((offset for offset in self._open_transactions if offset != completed.first_offset), None)
         return completed.last_offset + 1 if open_offset is None else open_offset
 

@@ -40,8 +40,9 @@ class VerificationGuard:
         """The leader's term in which the verification began."""
         self.noted_ms = now_ms
         self.supports_epoch_bump = supports_epoch_bump
-        """The client speaks the protocol of transaction.version 2: its epoch is new in each transaction, and sequences
-        begin at 0."""
+        """Whether the client speaks the protocol of transaction.version 2: its epoch is new in each transaction, and
+        sequences begin at 0.
+        """
 
     def asked_again(self, producer_epoch: int, sequence: int) -> None:
         """Note that another batch of the producer waits for the same verification."""
@@ -74,7 +75,9 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> VerificationGuard:
-        """The guard for a batch with this first sequence; the batches of a producer that wait together share one."""
+        """Return the guard for a batch with this first sequence. Batches of one producer that wait at the same time
+        share a guard.
+        """
         guard = self.guards.get(producer_id)
         if guard is None:
             guard = self.guards[producer_id] = VerificationGuard(
@@ -87,8 +90,8 @@ class Verifications:
     def appended(self, header: BatchHeader) -> None:
         """Drop the guard of a producer whose transactional batch or marker was appended.
 
-        A marker with the epoch of the guard, under transaction.version 2, ended the transaction *before* the one that
-        is verified: there the marker already carries the producer's next epoch.
+        Under transaction.version 2 a marker with the epoch of the guard keeps it: that marker ended the transaction
+        *before* the one that is verified. The marker of the verified transaction carries the producer's next epoch.
         """
         guard = self.guards.get(header.producer_id)
         if guard is None:

@@ -80,7 +80,9 @@ class BatchRun:
         self.transactional: list[InTransaction] = []
         """The batches and markers of transactions, in order."""
         self.transactional_ids: set[int] = set()
-        """Their producers, which have no batches outside of transactions here."""
+        """The ids of the producers of `transactional`. Batches of these producers outside of transactions are not
+        collected.
+        """
 
     def clear(self) -> None:
         """Discard the collected entries, after the caller has applied them."""
@@ -90,7 +92,9 @@ class BatchRun:
         self.transactional_ids = set()
 
     def walk(self, piece: bytes, start: i64, piece_position: i64) -> int:
-        """Walk over `piece[start:]`, a piece from `piece_position` of the file on; the index if it stopped."""
+        """Check and collect the plain batches from `piece[start]` on. Returns the index of the first other batch, or of
+        the first that is not whole in `piece`. `piece_position`: the position of `piece` in the file.
+        """
         at: i64 = start
         end: i64 = len(piece)
         view = memoryview(piece)
@@ -159,7 +163,9 @@ class BatchRun:
         return at
 
     def _has_noted(self, producer_id: int, epoch: int, batch: OfProducer) -> bool:
-        """Add a batch of a producer. False if its epoch differs from that of the batches before."""
+        """Add a batch to those of its producer. Returns False, without a change, if the producer's earlier batches have
+        another epoch.
+        """
         known = self.producers.get(producer_id)
         if known is None:
             self.producers[producer_id] = (epoch, [batch])

@@ -43,9 +43,9 @@ class BatchPlace(NamedTuple):
 
 
 def walk_places(file: Readable, position: int, end_position: int) -> Iterator[BatchPlace]:
-    """The whole batches between two positions.
+    """Yield the places of the whole batches between two positions.
 
-    Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin, and OSError.
+    Stops before a batch that is cut short. Raises `MalformedMessage` if no batch can begin at a position, and OSError.
     """
     chunk: BytesLike = b""
     chunk_position = position
@@ -78,10 +78,13 @@ def find_batch(
     is_whole: bool = False,
     named_offset: int | None = None,
 ) -> BatchPlace | None:
-    """The first batch at or after a position that ends at or past an offset; None if all end before it. With
-    `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind it,
-    and raises `MalformedMessage`. With `named_offset` the first batch must hold that offset, and another one raises it
-    too. Raises OSError."""
+    """Return the first batch at or after a position that ends at or past an offset. Return None if all batches end
+    before it.
+
+    With `is_whole` the last batch must end at `end_position`: a length that goes past it would hide all batches behind
+    it. With `named_offset` the first batch must hold that offset. Raises `MalformedMessage` if such a condition does
+    not hold, and OSError.
+    """
     for place in walk_places(file, position, end_position):
         if named_offset is not None:
             if not place.base_offset <= named_offset <= place.last_offset:
@@ -114,8 +117,9 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
 
 
 def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
-    """The bytes from a position on, with at least the header of a batch or of an older message; empty if there is
-    neither. A message that is shorter than the header of a batch is padded."""
+    """Read the bytes from a position on: at least the header of a batch, or a message of an older format. A message
+    that is shorter than the header of a batch is padded. Returns no bytes if neither is there.
+    """
     chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
     if len(chunk) < HEADER_SIZE:
         chunk = bytes(chunk) + _PADDING[len(chunk) :] if is_old(chunk, 0) else b""
@@ -135,7 +139,7 @@ def damage_in(records: BytesLike) -> str | None:
 
 
 class DamagedBatch(Exception):
-    """The .log file has no whole batch with a correct checksum at a position; the message says what it has."""
+    """The .log file has no whole batch with a correct checksum at a position; the message has the reason."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -167,7 +171,7 @@ class Pieces:
 
 
 def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
-    """The header of the batch at a position, and the index in `pieces.data` from which on the whole of it lies.
+    """Return the header of the batch at a position, and the index in `pieces.data` at which the whole batch begins.
 
     Raises `DamagedBatch` if there is no whole batch or its checksum does not match, and OSError.
     """
@@ -186,8 +190,8 @@ def verified_batch(pieces: Pieces, position: int) -> tuple[BatchHeader, int]:
 
 
 def whole_batch_after(file: File, position: int, end_position: int, offset_min: int) -> int | None:
-    """The base offset of the first whole batch with a right checksum between two positions of a file that may be
-    damaged, if it is at or past an offset; None if there is none. Raises OSError.
+    """Find the first whole batch with a right checksum between two positions of a file that may be damaged. Returns its
+    base offset, which is at least `offset_min`; None if there is none. Raises OSError.
 
     No length can be trusted, so that a batch may begin at any byte. It is found by its magic.
     """

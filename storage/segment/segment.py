@@ -81,7 +81,7 @@ class SegmentFiles:
         self.transaction_index = TransactionIndex(fs, self.path(TRANSACTION_INDEX_SUFFIX))
         self._open_file: OpenFile | None = None
         self._is_used = False
-        """The .log file was used since `give_back` was last called."""
+        """Whether the .log file was used since `give_back` was last called."""
 
     def path(self, suffix: str) -> str:
         """The path of one of the files."""
@@ -100,7 +100,7 @@ class SegmentFiles:
         return self._open_file
 
     def file(self) -> File:
-        """The open .log file. The caller uses it before its next call on this object. Raises OSError."""
+        """The open .log file. The caller must use it before its next call on this object. Raises OSError."""
         return (self._open_file or self.open_file()).file
 
     def is_as_noted(self) -> bool:
@@ -149,12 +149,12 @@ class SegmentFiles:
         return files
 
     def note_not_synced(self) -> None:
-        """The flush that took `files_to_sync` did not sync them."""
+        """Note that the flush that called `files_to_sync` did not sync the indexes."""
         for index in (self.offset_index.entries, self.time_index.entries, self.transaction_index):
             index.is_unsynced = True
 
     def begin_write_back(self) -> OpenFile:
-        """The .log file, for an executor thread to sync.
+        """Return the .log file, which the caller has an executor thread sync.
 
         This syncs neither the indexes nor the directory, so the recovery point does not move. Raises OSError.
         """
@@ -164,7 +164,9 @@ class SegmentFiles:
     # Letting go
 
     def give_back(self) -> bool:
-        """Close the .log file for `OpenFiles`, which asks the indexes for theirs separately."""
+        """Close the .log file for `OpenFiles`, and return True. Return False if the file was used since the last call;
+        then it stays open. The indexes have a `give_back` of their own.
+        """
         if self._is_used:
             self._is_used = False
             return False
@@ -255,8 +257,8 @@ class Segment(SegmentFiles):
     def append(self, buffers: Sequence[BytesLike], size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch of `size` bytes.
 
-        Raises OSError before anything has changed; or from an index, with the batch written, but then never for a full
-        disk or for too many open files.
+        Raises OSError. If the .log file has raised it, nothing has changed. If an index has raised it, the batch is
+        written; it is then neither a full disk nor a lack of file descriptors.
         """
         position = self.size
         file = self._ready_file()
@@ -279,9 +281,9 @@ class Segment(SegmentFiles):
             position += size
 
     def _ready_file(self) -> File:
-        """The .log file. The indexes that `note_appended` may need are opened and read first.
+        """Return the .log file, after opening and reading the indexes that `note_appended` may need.
 
-        If the process lacks file descriptors, the append thus fails before the batch is written, and changes nothing.
+        So if the process lacks file descriptors, the append fails before the batch is written, and changes nothing.
         """
         if not self._timestamps_loaded:
             self.load_timestamps()
@@ -332,7 +334,9 @@ class Segment(SegmentFiles):
         )
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The span between the first batch and a later one; without timestamps, the time since the segment was made."""
+        """The time (ms) from the first batch to a batch with `max_timestamp`. Without timestamps, the time since the
+        segment was made.
+        """
         first_timestamp = self.first_timestamp()
         if first_timestamp is not None and first_timestamp >= 0:
             return max_timestamp - first_timestamp
@@ -377,8 +381,9 @@ class Segment(SegmentFiles):
         return find_batch(reads, 0, self.size, offset, is_whole=True)
 
     def start_position(self, offset: int) -> int:
-        """The position of a batch at or before an offset, from which to walk over the headers: that of an index entry,
-        if the batch that it names is there, and otherwise 0. Raises OSError."""
+        """Return the position of a batch at or before an offset, at which a scan of the headers can begin. It is that
+        of an index entry if the batch that the entry names is there, and otherwise 0. Raises OSError.
+        """
         last_offset, position = self.offset_index.entry_at_or_before(offset)
         return position if position and self._has_batch(position, last_offset) else 0
 
@@ -393,8 +398,10 @@ class Segment(SegmentFiles):
         return place is not None and place.base_offset <= offset <= place.last_offset
 
     def tail(self) -> SegmentTail | None:
-        """The end of the batches, from the headers behind the last index entry; None if an index names something
-        that is not there. Raises OSError, and `MalformedMessage` if no batch begins behind another.
+        """Return the end of the batches, found from the last index entry and the headers after it. Return None if an
+        index names a batch that is not in the file.
+
+        Raises OSError, and `MalformedMessage` if no batch begins at the end of another one.
         """
         if not self.has_sound_indexes():
             return None
@@ -419,8 +426,8 @@ class Segment(SegmentFiles):
     # Timestamps
 
     def load_timestamps(self) -> None:
-        """Learn the largest timestamp from the last entry of the time index and the batch headers behind the last entry
-        of the offset index; from all headers if the time index does not tell what its batch has.
+        """Set the largest timestamp from the last entry of the time index and the batch headers after the last entry of
+        the offset index. If the entry of the time index does not agree with its batch, all headers are read.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -461,7 +468,7 @@ class Segment(SegmentFiles):
     # Truncating and recovering
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that holds an offset and everything after it; the new end offset.
+        """Remove the batch that holds an offset and everything after it. Returns the new end offset.
 
         Raises OSError and `MalformedMessage`.
         """
@@ -505,13 +512,13 @@ class Segment(SegmentFiles):
         self._bytes_since_index_entry = 0
 
     def begin_run(self, run: BatchRun) -> None:
-        """Give a walk over batches the state from which it continues the index entries."""
+        """Give `run` the state from which it continues the index entries of this segment."""
         run.index_interval_bytes = self.index_interval_bytes
         run.bytes_since_index_entry = self._bytes_since_index_entry
         run.max_timestamp, run.offset_of_max_timestamp = self.max_timestamp, self.offset_of_max_timestamp
 
     def note_run(self, run: BatchRun) -> None:
-        """Account for the batches that the walk took, as `note_appended` would for each of them."""
+        """Account for the batches that `run` has collected, as `note_appended` would for each of them."""
         for last_offset, position, max_timestamp, offset_of_max_timestamp in run.index_entries:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(max_timestamp, offset_of_max_timestamp)

@@ -29,9 +29,9 @@ from moldau.storage.segment.batch_scan import BatchPlace, find_batch, walk_heade
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 
 LISTINGS_MAX = 1000
-"""The most listings in a row.
+"""The most times that `list_segments` lists a directory before it gives up.
 
-A swap lasts for some of them; a swap that a crash interrupted lasts until the broker starts again.
+A swap lasts for some listings. A swap that a crash interrupted lasts until the broker starts again.
 """
 
 
@@ -57,11 +57,11 @@ class PositionRange(NamedTuple):
 
 
 def list_segments(fs: FileSystem, directory: str) -> list[ListedSegment]:
-    """The segments in the order of their offsets, without files that are being deleted or cleaned.
+    """Return the segments in the order of their offsets, without files that are being deleted or cleaned.
 
-    While compaction swaps a segment its sources are gone and it has not got its name yet: the directory is listed again
-    until no swap is under way, and nothing has changed since the listing before. Raises OSError, with EAGAIN if the
-    directory keeps changing.
+    While compaction swaps a segment, the replaced segments are gone and the new one does not have its final name yet.
+    So the directory is listed again until no swap is under way, and nothing has changed since the previous listing.
+    Raises OSError, with EAGAIN if the directory keeps changing.
     """
     names = log_names(fs, directory)
     for _ in range(LISTINGS_MAX):
@@ -94,7 +94,9 @@ def offset_index_of(fs: FileSystem, segment: ListedSegment) -> OffsetIndex | Non
 
 
 def locate(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
-    """The batch that holds an offset, or the first one after it; None if all whole batches end before it."""
+    """Return the batch that holds an offset, or the first one after it. Return None if all whole batches end before
+    it.
+    """
     index = offset_index_of(fs, segment)
     position = index.position_at_or_before(offset) if index else 0
     opened = OpenFile(fs.open(segment.path(), read_only=True))
@@ -117,7 +119,8 @@ def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_s
 
 
 def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
-    """The largest timestamp (ms) of a segment that is not written any more; None if no index says it.
+    """The largest timestamp (ms) of a segment that is not written any more, by its time index. None for the last
+    segment, and if there is no entry.
 
     Raises OSError.
     """
@@ -131,8 +134,9 @@ def largest_timestamp(fs: FileSystem, segment: ListedSegment) -> int | None:
 def first_offset_at(
     fs: FileSystem, segment: ListedSegment, timestamp: int, start_offset: int, end_offset: int
 ) -> int | None:
-    """The first record of a segment at or after a timestamp (ms) and with an offset in [start, end); None if none
-    is. Raises OSError and `MalformedMessage`."""
+    """Return the offset of the first record of a segment with at least this timestamp (ms) and an offset in
+    [start_offset, end_offset). Return None if there is no such record. Raises OSError and `MalformedMessage`.
+    """
     latest = largest_timestamp(fs, segment)
     if latest is not None and latest < timestamp:
         return None

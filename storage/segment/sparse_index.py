@@ -34,7 +34,7 @@ Entry = tuple[int, ...]
 
 
 class SparseIndex:
-    """A file of entries. `column` in lookups is 0 or 1, the position in an entry."""
+    """A file of entries of a fixed size. `column` in lookups is the index of a field in an entry, 0 or 1."""
 
     __slots__ = (
         "_count",
@@ -208,7 +208,9 @@ class SparseIndex:
         return self._open_file or self._path
 
     def give_back(self) -> bool:
-        """Close the file for `OpenFiles`. False if pending entries could not be written, so that it stays open."""
+        """Close the file for `OpenFiles`. Returns False if it stays open because pending entries could not be
+        written.
+        """
         self.release()
         return self._open_file is None
 
@@ -316,7 +318,9 @@ class SparseIndex:
 
 
 def _upper_slot_in(block: BytesLike, count: int, entry: Struct, column: int, target: int) -> int:
-    """As `bisect_right` with a key would do it, without a call of the key for each step."""
+    """Return the number of entries of a block whose column is not above the target. `bisect_right` would call its key
+    function for each step.
+    """
     unpack, size = entry.unpack_from, entry.size
     low, high = 0, count
     while low < high:
@@ -352,11 +356,14 @@ class OffsetIndex:
         return (entry[_OFFSET] + self._base_offset, entry[_POSITION]) if entry else (-1, 0)
 
     def position_at_or_before(self, offset: int) -> int:
-        """The position of a batch at or before an offset, from which to walk the headers; 0 if no entry is."""
+        """The position of a batch at or before an offset, at which a scan of the headers can begin. It is 0 if no batch
+        with an entry ends at or before the offset.
+        """
         return self.entry_at_or_before(offset)[1]
 
     def offset_after(self, position: int, *, waits: bool = True) -> int | None:
-        """The last offset of a batch that begins past a position, None if no entry does.
+        """The last offset of the first batch that has an entry and begins past a position. None if no entry is past the
+        position.
 
         Without `waits` it may raise `NotCached`.
         """

@@ -22,7 +22,7 @@ VERSION = 0
 class CorruptTransactionIndex(OSError):
     """The file does not consist of whole entries in order: the next start makes it again from the batches.
 
-    Its `errno` is EBADMSG, by which a log knows damage from a disk that fails.
+    Its `errno` is EBADMSG: by this a log distinguishes damage from an error of the disk.
     """
 
     def __init__(self, path: str, reason: str) -> None:

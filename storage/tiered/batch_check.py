@@ -1,11 +1,11 @@
-"""Walks over all batches of a segment, piece by piece from its first byte on: the check of the batches, with the offset
-and the time index made on the way; and the transaction index made again.
+"""Two walks over all batches of a segment, piece by piece from its first byte on. One checks the batches, and makes the
+offset index and the time index of them. The other makes the transaction index again.
 
-Both walks find every batch whole, with a right checksum. The check (`BatchCheck`) walks with the compiled loop of
-recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch before. A
-leader checks a segment before it copies it; the indexes of a remote segment are made again with the check. The base
-offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets is
-checked. Whether an index file can be trusted is another question, answered by its entries alone.
+Both walks require that every batch is whole and has a right checksum. The check (`BatchCheck`) uses the compiled loop
+of recovery (`storage/segment/batch_run.py`), and compares the offsets with those of the segment and of the batch
+before. A leader checks a segment before it copies it; the indexes of a remote segment are made again with the check.
+The base offset and the leader epoch of a batch are not covered by its checksum: of these only the order of the offsets
+is checked. Whether an index file can be trusted is another question, answered by its entries alone.
 
 A transaction that ends in the segment may have begun before it, and a later one may be open at its end. So the walk for
 the transaction index (`TransactionWalk`) begins with the producer snapshot of the segment before, which holds the
@@ -58,7 +58,9 @@ class SegmentPieces:
         """Bytes of all pieces so far: the position of the next piece."""
 
     def joined(self, piece: BytesLike) -> bytes:
-        """The bytes from `position` on, with the next piece; empty while no whole batch can be among them."""
+        """Add the next piece. Returns the bytes from `position` on, or no bytes while they cannot have a whole
+        batch.
+        """
         self.read_size += len(piece)
         self._parts.append(piece)
         self._parts_size += len(piece)
@@ -68,9 +70,11 @@ class SegmentPieces:
         return b"".join(self._parts)
 
     def batch_at(self, data: bytes, inside: int) -> BatchHeader | None:
-        """The header of the batch at `position`, which is `data[inside]`; None if it is not whole yet.
+        """Return the header of the batch at `position` of the file, which begins at `data[inside]`. Return None if the
+        batch is not whole yet.
 
-        Raises `DamagedBatch`, also if its checksum is wrong."""
+        Raises `DamagedBatch`, also if its checksum is wrong.
+        """
         if inside + HEADER_SIZE > len(data):
             return None
         try:
@@ -114,8 +118,9 @@ class BatchCheck:
     def __init__(
         self, base_offset: int, end_offset: int, size: int, index_interval_bytes: int, index_size_max: int
     ) -> None:
-        """`end_offset`: where the segment ends (exclusive). `size`: its bytes. The indexes have an entry for about
-        every `index_interval_bytes`, and never more than `index_size_max` bytes each."""
+        """`end_offset`: the end of the segment (exclusive). `size`: its bytes. The indexes have an entry for about
+        every `index_interval_bytes`, and never more than `index_size_max` bytes each.
+        """
         self._base_offset = base_offset
         self._end_offset = end_offset
         self._pieces = SegmentPieces(size)
@@ -162,7 +167,7 @@ class BatchCheck:
         return bytes(self._time_entries) + last
 
     def add(self, piece: BytesLike) -> None:
-        """Check the batches that are whole with the next piece. Raises `DamagedBatch`."""
+        """Add the next piece, and check the batches that are whole now. Raises `DamagedBatch`."""
         self.crc = crc32c(piece, self.crc)
         pieces = self._pieces
         start_position, inside = pieces.position, 0
@@ -206,7 +211,9 @@ SNAPSHOT_SIZE_MAX = 1 << 30
 
 
 class TransactionWalk:
-    """The aborted transactions of the batches that it is given, piece by piece. It blocks for CPU time, without I/O."""
+    """Makes the transaction index of a segment from its batches, which it is given piece by piece. It blocks for CPU
+    time, without I/O.
+    """
 
     def __init__(self, start_offset: int, size: int, snapshot: BytesLike | None) -> None:
         """`size`: the bytes of the segment. `snapshot`: the producers before `start_offset`; None at the start of a
@@ -223,7 +230,7 @@ class TransactionWalk:
         return bytes(self._entries)
 
     def add(self, piece: BytesLike) -> None:
-        """Walk over the batches that are whole with the next piece. Raises `DamagedBatch`."""
+        """Add the next piece, and note the transactions of the batches that are whole now. Raises `DamagedBatch`."""
         pieces, inside = self._pieces, 0
         data = pieces.joined(piece)
         while data and (header := pieces.batch_at(data, inside)) is not None:
@@ -252,9 +259,9 @@ async def walk_of(
     segment: RemoteSegment,
     remote_log: RemoteLog | None,
 ) -> TransactionWalk:
-    """A walk that begins with the transactions that are open at the start of a segment.
+    """Return a walk that knows the transactions that are open at the start of a segment.
 
-    Raises `RemoteStorageError`: `CorruptObject` also if they cannot be known.
+    Raises `RemoteStorageError`: `CorruptObject` also if these transactions cannot be known.
     """
     earlier = [] if remote_log is None else list(_earlier(remote_log, segment))
     adjacent = [each for each in earlier if each.last_offset + 1 == segment.start_offset]
@@ -277,7 +284,7 @@ async def walk_of(
 
 
 def _earlier(remote_log: RemoteLog, segment: RemoteSegment) -> Iterator[RemoteSegment]:
-    """The segments that are read and begin before this one, in the order of their offsets."""
+    """The segments of the remote log that are read and begin before `segment`, in the order of their offsets."""
     for each in remote_log.read_segments():
         if each.start_offset < segment.start_offset:
             yield each

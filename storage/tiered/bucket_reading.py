@@ -81,8 +81,10 @@ async def current_manifests(
 
 
 def current_segments(manifests: Iterable[S]) -> list[S]:
-    """The segments that no other one replaces. Of two that were rewritten over one range, which may both be there for
-    some minutes, the one that was erased further, or else cleaned further.
+    """Return the segments that no other segment replaces, by start offset.
+
+    Two rewritten segments with the same offsets may exist for some minutes. Of these, the one that was erased further
+    is returned, or else the one that was cleaned further.
     """
     found = sorted(
         manifests,

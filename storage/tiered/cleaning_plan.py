@@ -29,7 +29,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 
 class PlannedPart(NamedTuple):
-    """The batches of a segment that hold an offset of a range."""
+    """The batches of a segment that have an offset in [first_offset, end_offset)."""
 
     first_offset: int
     end_offset: int
@@ -68,8 +68,9 @@ class CleaningPlan(NamedTuple):
 
 
 def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: int) -> CleaningPlan | None:
-    """The plan of the next pass; None if no group is dirty enough. It reads about `bytes_max` bytes of groups, and
-    as many of other remote segments for their keys, but at least one segment of each."""
+    """Return the plan of the next pass, or None if no group is dirty enough. The pass reads about `bytes_max` bytes of
+    groups, and as many of other remote segments for their keys, but at least one segment of each.
+    """
     clean_end_offset = log.first_dirty_offset
     if clean_end_offset is None or log.failure is not None:
         return None
@@ -98,7 +99,9 @@ def plan_cleaning(log: LogState, remote_log: RemoteLog, bytes_max: int, now_ms: 
 
 
 def _planned(log: LogState, segments: Sequence[RemoteSegment], clean_end_offset: int) -> PlannedGroup | None:
-    """The group with its sources; None if it was cleaned as far already."""
+    """Return the group of these segments with its sources. Return None if the segments are already cleaned up to
+    `clean_end_offset`.
+    """
     cleaned_end_offset = _cleaned_end(segments)
     if cleaned_end_offset >= clean_end_offset:
         return None
@@ -122,8 +125,9 @@ def _is_overdue(log: LogState, segments: Sequence[RemoteSegment], now_ms: int) -
 
 
 class _NewerBytes:
-    """The bytes of the clean part of the log that are newer than what a group was cleaned against. A segment that is
-    newer in part counts as a whole."""
+    """The bytes of the clean part of the log, remote and local, that are past the cleaned end offset of a group. A
+    segment that is partly past it counts as a whole.
+    """
 
     def __init__(self, log: LogState, known: Sequence[RemoteSegment], clean_end_offset: int) -> None:
         local_start_offset = log.segments[0].base_offset
@@ -135,7 +139,9 @@ class _NewerBytes:
         self._ratio = log.config.min_cleanable_dirty_ratio
 
     def is_enough(self, cleaned_end_offset: int) -> bool:
-        """Whether the share of these bytes is more than `min.cleanable.dirty.ratio`."""
+        """Whether the bytes past `cleaned_end_offset` are a larger share of all bytes than
+        `min.cleanable.dirty.ratio`.
+        """
         total = self._sums[-1]
         newer = total - self._sums[max(0, bisect_right(self._starts, cleaned_end_offset) - 1)]
         return newer > self._ratio * total
@@ -159,7 +165,12 @@ def _affordable(groups: Sequence[PlannedGroup], bytes_max: int) -> list[PlannedG
 def _map_parts(
     log: LogState, known: Sequence[RemoteSegment], start_offset: int, end_offset: int, bytes_max: int
 ) -> tuple[PlannedPart, ...]:
-    """The sources of the keys in [start, end), up to the first gap."""
+    """Return the parts of segments from which the pass reads the keys of [start_offset, end_offset): remote parts, then
+    local ones.
+
+    The result ends at the first gap, or when `bytes_max` bytes of remote segments are exceeded. The first part is taken
+    in any case.
+    """
     local_start_offset = log.segments[0].base_offset
     parts = _remote_parts(known, start_offset, min(local_start_offset, end_offset))
     parts += _local_parts(log, start_offset, end_offset)
@@ -177,7 +188,9 @@ def _map_parts(
 
 
 def _remote_parts(segments: Iterable[RemoteSegment], first_offset: int, end_offset: int) -> list[PlannedPart]:
-    """The parts of remote segments. If segments overlap, no offset is in two of the parts."""
+    """Return the parts of remote segments with offsets in [first_offset, end_offset). If segments overlap, no offset is
+    in two of the parts.
+    """
     parts: list[PlannedPart] = []
     for segment in sorted(segments, key=lambda each: (each.start_offset, each.segment_id)):
         part_end_offset = min(segment.last_offset + 1, end_offset)
@@ -189,7 +202,7 @@ def _remote_parts(segments: Iterable[RemoteSegment], first_offset: int, end_offs
 
 
 def _local_parts(log: LogState, first_offset: int, end_offset: int) -> list[PlannedPart]:
-    """The parts of rolled local segments."""
+    """Return the parts of rolled local segments with offsets in [first_offset, end_offset)."""
     return [
         PlannedPart(
             max(first_offset, each.base_offset),

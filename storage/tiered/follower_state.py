@@ -37,7 +37,8 @@ async def read_follower_state(
     offset: int,
     log_start_offset: int,
 ) -> RemoteStart:
-    """The start of a log at the end of a segment that has `offset`, in the leader's `epoch`.
+    """Return the start of a follower's log at the end of a remote segment. The segment has `offset`, and the leader has
+    that offset in leader epoch `epoch`.
 
     Raises `RemoteStorageError`: `CorruptObject` also if the epochs are not those of that lineage.
     """

@@ -153,7 +153,7 @@ class RemoteIndexCache:
                 self._locks[segment.segment_id] = (lock, waiting_count - 1)
 
     async def give_back(self, indexes: RemoteIndexes) -> None:
-        """The caller of `open` does not use the indexes any more. Raises OSError."""
+        """Release indexes that `open` has returned. Evicts entries if the cache is too large. Raises OSError."""
         indexes.use_count -= 1
         await self._remove(self._push_out())
 
@@ -228,9 +228,9 @@ class RemoteIndexCache:
         segment: RemoteSegment,
         remote_log: RemoteLog | None,
     ) -> bytes:
-        """The transaction index by the batches of the .log object, all of which must be sound.
+        """Make the transaction index of a segment from the batches of its .log object, all of which must be sound.
 
-        Raises `RemoteStorageError`: `CorruptObject` also if it cannot be made.
+        Raises `RemoteStorageError`: `CorruptObject` also if the index cannot be made.
         """
         walk = await walk_of(storage, cluster_id, partition, segment, remote_log)
         try:
@@ -260,9 +260,10 @@ class RemoteIndexCache:
     async def _indexes_of_batches(
         self, storage: RemoteStorage, partition: RemotePartition, segment: RemoteSegment
     ) -> dict[ObjectKind, bytes]:
-        """The offset and the time index by the batches of the .log object, which is read as a whole.
+        """Make the offset index and the time index of a segment from the batches of its .log object, which is read as a
+        whole.
 
-        They end before the first damaged batch: a reader of the batches before it needs no more, and a reader of a
+        Both end before the first damaged batch: a reader of the batches before it needs no more, and a reader of a
         later one meets the damage. Raises `RemoteStorageError`.
         """
         defaults = LogConfig()

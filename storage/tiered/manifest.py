@@ -52,7 +52,7 @@ class SegmentManifest:
     max_timestamp_ms: int
     objects: dict[ObjectKind, ObjectSummary]
     generation: int = 0
-    """How many times the records here were cleaned since they were first copied."""
+    """How many times the records were rewritten, by cleaning or erasure, since they were first copied."""
     cleaned_end_offset: int = 0
     """The offset (exclusive) up to which the segment was cleaned; 0 if it was never cleaned
     (`metadata/lineage.py`).
@@ -60,7 +60,7 @@ class SegmentManifest:
     ancestors: tuple[bytes, ...] = ()
     """The ids of the segments that this one replaces."""
     erased_end_offset: int = 0
-    """The offset (exclusive) below which all erase orders are carried out here; 0 if none was looked for."""
+    """The offset (exclusive) below which all erase orders are carried out in this segment; 0 if none was looked for."""
 
     def encode(self) -> bytes:
         """The content of the manifest: the same fields give the same bytes."""
@@ -88,7 +88,7 @@ class SegmentManifest:
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     def check(self, cluster_id: str, partition: RemotePartition, segment: RemoteSegment, key: str) -> None:
-        """Compare with the metadata of the segment. Raises `WrongCluster`; `CorruptObject` for other differences."""
+        """Raise `WrongCluster` or `CorruptObject` unless this manifest agrees with the metadata of the segment."""
         if self.cluster_id != cluster_id:
             raise WrongCluster(f"{key} belongs to the cluster {self.cluster_id}, not to {cluster_id}")
         expected = (partition, segment.segment_id, segment.start_offset, segment.last_offset, segment.epochs)
@@ -124,7 +124,7 @@ class JsonFields:
             raise CorruptObject(f"{self._key}: the field {name} is {self._fields[name]!r:.80}") from None
 
     def optional(self, name: str, convert: Callable[[object], T], default: T) -> T:
-        """The field, or this value if there is none."""
+        """Return the converted field, or `default` if there is no such field."""
         is_there = isinstance(self._fields, dict) and name in self._fields
         return self.get(name, convert) if is_there else default
 

@@ -48,7 +48,7 @@ _MANIFEST: Final = re.compile(
 
 
 class ListedManifest(NamedTuple):
-    """What a plan needs of a manifest."""
+    """The fields of a manifest that a plan needs."""
 
     segment_id: bytes
     start_offset: int
@@ -71,7 +71,9 @@ class ManifestTexts:
         self._prefix = prefix
 
     def read(self, key: str, data: bytes) -> ListedManifest | None:
-        """None if the text has another form, or is not the manifest of the segment that the key names."""
+        """Return the fields of a manifest. Return None if its text has another form, or if it is not the manifest of
+        the segment that the key names.
+        """
         found = _MANIFEST.fullmatch(data)
         if found is None:
             return None

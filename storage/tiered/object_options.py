@@ -1,6 +1,6 @@
-"""What the URL of an object store may begin with, and the options besides it.
+"""The schemes of the URLs of object stores, and the options of an object store besides its URL.
 
-They are apart from the client, which is imported only if it is used.
+This module does not import the client of object stores, which is imported only if it is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from moldau.protocol.late_dataclass import dataclass
 
 FILE_SCHEME: Final = "file://"
-"""May stand before an absolute path; other URLs are those of object stores."""
+"""The scheme of a directory: it may precede an absolute path. Other URLs are those of object stores."""
 S3_SCHEMES: Final = ("s3", "s3a")
 SCHEMES: Final = (*S3_SCHEMES, "gs", "az", "abfs", "abfss", "azure", "adl")
 """The schemes of the object stores that obstore reaches."""

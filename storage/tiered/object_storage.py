@@ -51,7 +51,9 @@ UNREACHABLE: Final = ("kind: Connect", "error sending request")
 REASON_LENGTH_MAX: Final = 400
 
 PART_SIZE: Final = 2 << 20
-"""Bytes of a buffer of `get_parts`: the allocator keeps memory for as many, and gives that of larger ones back."""
+"""The size in bytes of a buffer of `get_parts`. The allocator keeps the memory of buffers of this size, and returns
+that of larger ones to the system.
+"""
 
 
 class ObjectStorage:
@@ -160,7 +162,7 @@ class ObjectStorage:
 
 
 def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
-    """obstore's client for a URL. Raises `InvalidStorageUrl`."""
+    """Make obstore's client for a URL. Raises `InvalidStorageUrl`."""
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise InvalidStorageUrl(f"{url!r} is none of {', '.join(f'{each}://' for each in SCHEMES)}")
@@ -194,9 +196,9 @@ def open_store(url: str, options: ObjectStoreOptions) -> ObjectStore:
 
 
 def storage_error(url: str, key: str, error: Exception) -> RemoteStorageError:
-    """The port's error for an error of obstore.
+    """Return the `RemoteStorageError` for an error of obstore.
 
-    It is chosen by the text, which has the server's answer, because obstore's classes are less precise.
+    It is chosen by the text of the error, which has the server's answer, because obstore's classes are less precise.
     """
     text = str(error)
     reason = reason_of(error)
@@ -223,8 +225,8 @@ def reason_of(error: Exception) -> str:
 
 
 async def _checked(content: ChunkedContent) -> AsyncIterator[BytesLike]:
-    """Yield the chunks; assert at the end that their size is that of the content, because otherwise no object may
-    appear.
+    """Yield the chunks of a content, and assert at the end that they have the size of the content. After the assertion
+    fails no object appears.
     """
     size = 0
     async for chunk in content.chunks():

@@ -38,9 +38,9 @@ def open_storage(
     options: ObjectStoreOptions | None = None,
     policy: RetryPolicy | None = None,
 ) -> RetryingStorage:
-    """The storage of a URL, with retries; `check_storage` tests whether it works.
+    """Open the storage of a URL, with retries. `check_storage` tests whether it works.
 
-    An absolute path, or `file://` and one, is a directory; anything else is the URL of an object store. Raises
+    An absolute path, with or without `file://`, is a directory. Anything else is the URL of an object store. Raises
     `InvalidStorageUrl`, also if the package for it is not installed: it is an extra, imported here.
     """
     path = url.removeprefix(FILE_SCHEME)

@@ -143,8 +143,10 @@ async def pin_current_segments(
     lifetime_ms: int,
     reason: str = "",
 ) -> Sequence[SegmentManifest]:
-    """The current segments of a partition, pinned: their objects except the manifests stay until `remove_pin`, or until
-    the lifetime is over. Raises `RemoteStorageError`; then the pin may be left, until it expires."""
+    """Pin the current segments of a partition, and return their manifests. All objects of these segments except the
+    manifests stay until `remove_pin`, or until the lifetime is over. Raises `RemoteStorageError`; then the pin may be
+    left, until it expires.
+    """
     for _ in range(ATTEMPT_COUNT_MAX):
         chosen = await current_manifests(storage, cluster_id, partition)
         ids = tuple(each.segment_id for each in chosen)

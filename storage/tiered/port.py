@@ -63,8 +63,10 @@ class RemoteStorage(Protocol):
         """Size of an object in bytes. Raises `ObjectNotFound`."""
 
     async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Sequence[ObjectEntry]:
-        """Up to `limit` objects whose key begins with a prefix and is greater than `after`, by key; an empty list: no
-        more. The prefix ends with `/` or is empty. The list may be behind puts and deletions."""
+        """Return up to `limit` objects whose key begins with a prefix and is greater than `after`, in the order of
+        their keys. An empty list means that there are no more. The prefix ends with `/` or is empty. The list may be
+        behind puts and deletions.
+        """
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove objects. One that does not exist is not an error. After an error some of them may be gone."""
@@ -103,8 +105,10 @@ class RemoteStorageError(Exception):
 
 
 def error_of(error: RemoteStorageError | OSError) -> ErrorCode:
-    """The error code for the client whose read failed. UNKNOWN_SERVER_ERROR, as in Apache Kafka, if a segment is
-    damaged or gone: clients log it or raise it. They try again after KAFKA_STORAGE_ERROR without a word.
+    """Return the error code for a client whose read failed.
+
+    If a segment is damaged or gone it is UNKNOWN_SERVER_ERROR, as in Apache Kafka, which clients log or raise. After
+    KAFKA_STORAGE_ERROR they try again without a message.
 
     DIVERGES: Apache Kafka answers UNKNOWN_SERVER_ERROR also while the storage does not answer.
     """

@@ -74,7 +74,9 @@ class _Chunk(NamedTuple):
 async def _chunks_from(
     storage: RangeReader, partition: RemotePartition, segment: RemoteSegment, position: int, chunk_size: int
 ) -> AsyncIterator[_Chunk]:
-    """Pieces of about `chunk_size` bytes from the position of a batch on: whole batches with right checksums."""
+    """Yield pieces of about `chunk_size` bytes, from the position of a batch on. They consist of whole batches with
+    right checksums.
+    """
     key = log_key(partition, segment)
     rest = memoryview(b"")
     while position < segment.size:
@@ -109,7 +111,7 @@ async def batches_from(
     *,
     chunk_size: int = CHUNK_SIZE,
 ) -> AsyncIterator[RemoteBatch]:
-    """The batches from the position of a batch on, to the end of the segment. Their checksums are compared.
+    """Yield the batches of a segment from the position of a batch on, to the end. Their checksums are compared.
 
     Raises `CorruptObject`, also for an object that ends early, and other `RemoteStorageError`s.
     """
@@ -142,11 +144,11 @@ async def read_from(
     offset: int,
     size_max: int,
 ) -> RemoteRead | None:
-    """Whole batches from the one that holds an offset, or the first after it: as many as `size_max` bytes and one
-    request bring, at least one.
+    """Read whole batches, from the one that holds `offset`, or the first after it, on: at least one, and as many as fit
+    into `size_max` bytes and one request.
 
-    `position` is that of a batch at or before it (`RemoteIndexes.offset_index`), or where the last read ended. None
-    if all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
+    `position` is that of a batch at or before the offset (`RemoteIndexes.offset_index`), or the end of the last read.
+    Returns None if all batches of the segment end before the offset: cleaning may have removed its last ones. Raises
     `RemoteStorageError`.
     """
     async for chunk in _chunks_from(storage, partition, segment, position, max(size_max, HEADER_SIZE)):
@@ -172,7 +174,7 @@ async def find_timestamp(
     start_offset: int,
     record_size_max: int,
 ) -> TimestampedOffset | None:
-    """The first record of a segment at or after a timestamp (ms) and an offset, None if there is none.
+    """Return the first record of a segment at or after a timestamp (ms) and an offset, or None if there is none.
 
     Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
     """
@@ -211,13 +213,13 @@ async def aborted_transactions(
     first_offset: int,
     collect: Callable[[RemoteSegment], Awaitable[tuple[list[AbortedTransaction], bool]]],
 ) -> tuple[list[AbortedTransaction], bool]:
-    """The transactions that `collect` finds in the segments of a leader epoch from an offset on, in the order of the
-    markers, and whether no later segment, remote or local, can hold another one.
+    """Collect aborted transactions from the segments of a leader epoch, from an offset on. Returns them in the order of
+    their markers, and whether no later segment, remote or local, can hold another one.
 
-    `collect` looks for the transactions that overlap a read in the transaction index of one segment
-    (`TransactionIndex.collect`). A marker may be in a later segment than the records: the search goes on from segment
-    to segment, and past those without an index. If it ends with False, the caller goes on in the next epoch, or in
-    the local log.
+    `collect` searches the transaction index of one segment for the transactions that overlap a read, and returns what
+    `TransactionIndex.collect` does. A marker may be in a later segment than the records: so the search continues from
+    segment to segment, and past those without an index. If the result is False, the caller continues in the next epoch,
+    or in the local log.
     """
     found: list[AbortedTransaction] = []
     segment = log.next_with_transaction_index(epoch, first_offset)

@@ -136,5 +136,5 @@ async def remove_manifest(
 
 
 async def remove_data(storage: RemoteStorage, partition: RemotePartition, start_offset: int, segment_id: bytes) -> None:
-    """Remove the other objects: the second step of a removal. Raises `RemoteStorageError`."""
+    """Remove all objects except the manifest: the second step of a removal. Raises `RemoteStorageError`."""
     await storage.delete([object_key(partition, start_offset, segment_id, kind) for kind in DATA_KINDS])

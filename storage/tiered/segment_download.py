@@ -1,5 +1,6 @@
-"""Whole objects of a remote segment, compared with its manifest: the .log object into a local file, a small one into
-memory."""
+"""Reading of whole objects of a remote segment, which are compared with its manifest. The .log object is written to a
+local file, a small object is read into memory.
+"""
 
 from __future__ import annotations
 

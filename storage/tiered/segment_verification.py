@@ -35,8 +35,9 @@ class SegmentReport:
 async def verify_segment(
     storage: RemoteStorage, cluster_id: str, partition: RemotePartition, segment: RemoteSegment
 ) -> SegmentReport:
-    """Read every byte of a finished segment. Raises `RemoteStorageError` if the storage does not answer. Missing or
-    wrong objects are in the report."""
+    """Verify a segment whose copy is finished, by reading every byte. Missing or wrong objects are in the report.
+    Raises `RemoteStorageError` if the storage does not answer.
+    """
     report = SegmentReport()
     try:
         manifest = await get_manifest(storage, cluster_id, partition, segment)

@@ -44,9 +44,9 @@ def orphans(
     topic_exists: Callable[[RemotePartition], bool],
     before_ms: int,
 ) -> Findings:
-    """The orphans in a listing of `topics/`, by metadata that was read after the listing.
+    """Return the orphans in a listing of `topics/`, by metadata that was read after the listing.
 
-    An object that was put, or described by a record, at or after `before_ms` is not an orphan.
+    An object is not an orphan if it was put, or its segment was last described by a record, at or after `before_ms`.
     """
     segments = {
         (partition, each.segment_id): each for partition, known in remote_logs.items() for each in known.segments()

@@ -1,7 +1,7 @@
 """The groups of remote segments that are cleaned together, and the metadata of the result (decision 14).
 
-A group is one run of neighbours and gives one segment, so that one record swaps it in. It begins and ends where no
-segment spans the border: segments that overlap are cleaned together or not at all.
+A group is one run of neighbours and gives one segment, so that one record swaps it in. No segment spans the border of a
+group: segments that overlap are cleaned together or not at all.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ Sizes in records have 31 bits too.
 
 
 def cleaning_groups(segments: Sequence[RemoteSegment], size_max: int) -> list[list[RemoteSegment]]:
-    """The segments that are read (`RemoteLog.read_segments`), in groups of at most `size_max` bytes each; one segment,
-    or several that overlap, may be larger. Groups that no single segment could replace are left out."""
+    """Return the segments that are read (`RemoteLog.read_segments`), in groups of at most `size_max` bytes each. A
+    group of one segment, or of several that overlap, may be larger. Groups that no single segment could replace are
+    left out.
+    """
     groups: list[list[RemoteSegment]] = []
     group: list[RemoteSegment] = []
     for run in _overlapping_runs(segments):

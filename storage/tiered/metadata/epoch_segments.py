@@ -10,9 +10,10 @@ NO_OFFSET = -1
 
 
 class EpochSegments:
-    """Rows of `SegmentTable`. *Referenced* rows are read; *unreferenced* ones are not: copies that are not finished,
-    copies that a later one replaced, and segments under deletion. They are kept until their deletion is finished, so
-    that no object is forgotten in the storage."""
+    """The rows of `SegmentTable` whose segments have this leader epoch. Readers get offsets from *referenced* rows
+    only. *Unreferenced* rows are copies that are not finished, copies that a later one replaced, and segments under
+    deletion. They are kept until their deletion is finished, so that no object is forgotten in the storage.
+    """
 
     __slots__ = ("_latest", "_rows", "_starts", "_transactional", "highest_offset", "unreferenced")
 
@@ -23,7 +24,7 @@ class EpochSegments:
         self._transactional = array("q")
         """The first offsets of the rows whose segments have a transaction index."""
         self._latest = array("q")
-        """For the first slots, as far as lookups needed it: the largest timestamp up to and including each slot."""
+        """The largest timestamp up to and including each slot, for as many of the first slots as lookups needed."""
         self.unreferenced: set[int] = set()
         self.highest_offset = NO_OFFSET
         """The highest offset (inclusive) of this epoch that was ever copied, since the last removal of the whole
@@ -35,20 +36,19 @@ class EpochSegments:
 
     @property
     def first_offset(self) -> int:
-        """The first offset of this epoch that is read; NO_OFFSET if none is."""
+        """The first offset of the referenced rows in this epoch; NO_OFFSET if there is no such row."""
         return self._starts[0] if self._starts else NO_OFFSET
 
     def note_unreferenced(self, row: int) -> None:
         self.unreferenced.add(row)
 
     def reference(self, start_offset: int, row: int, last_offset: int, *, is_transactional: bool) -> list[int]:
-        """Read this row from `start_offset` on. Returns the rows that it replaces, which are unreferenced then.
+        """Make a row referenced, from `start_offset` on. Returns the rows that it replaces, which become unreferenced.
 
         A row that ends at or past `highest_offset` replaces all rows that begin at or past `start_offset`. Another row
-        replaces only a row that begins exactly there.
-
-        DIVERGES: Apache Kafka forgets a longer row that begins at the same offset, so a deletion by leader epoch does
-        not find its objects. Here the row is kept as unreferenced until its objects are deleted.
+        replaces only a row that begins exactly there. DIVERGES: Apache Kafka forgets a longer row that begins at the
+        same offset, so a deletion by leader epoch does not find its objects. Here the row is kept as unreferenced until
+        its objects are deleted.
         """
         first = bisect_left(self._starts, start_offset)
         if last_offset >= self.highest_offset:
@@ -69,7 +69,9 @@ class EpochSegments:
         return displaced
 
     def unreference(self, start_offset: int, row: int) -> bool:
-        """Stop reading a row, and keep it for its deletion; False if it was not read in this epoch."""
+        """Make a row unreferenced, and keep it for its deletion. Returns False if it was not referenced in this
+        epoch.
+        """
         slot = bisect_left(self._starts, start_offset)
         is_read = slot < len(self._starts) and self._starts[slot] == start_offset and self._rows[slot] == row
         if is_read:
@@ -106,9 +108,12 @@ class EpochSegments:
     def first_from_time(
         self, timestamp: int, offset: int, timestamp_of: Callable[[int], int], last_offset_of: Callable[[int], int]
     ) -> int | None:
-        """The first row whose largest timestamp is at or after `timestamp`; the search begins at the row that holds
-        `offset`. None if there is none. `timestamp_of` gives the largest timestamp of a row, `last_offset_of` its
-        last offset."""
+        """Return the first referenced row whose largest timestamp is at or after `timestamp`. Return None if there is
+        none.
+
+        The search begins at the row that holds `offset`. `timestamp_of` gives the largest timestamp of a row,
+        `last_offset_of` its last offset.
+        """
         latest = self._latest
         for row in self._rows[len(latest) :]:
             own = timestamp_of(row)
@@ -121,13 +126,15 @@ class EpochSegments:
         return next((row for row in self._rows[slot:] if timestamp_of(row) >= timestamp), None)
 
     def outside(self, start_offset: int, end_offset: int) -> list[int]:
-        """The rows that begin before `start_offset`; all rows if `highest_offset` is at or past `end_offset`."""
+        """The referenced rows that begin before `start_offset`; all of them if `highest_offset` is at or past
+        `end_offset`.
+        """
         if self.highest_offset >= end_offset:
             return list(self._rows)
         return list(self._rows[: bisect_left(self._starts, start_offset)])
 
     def referenced(self, first_offset: int = 0) -> list[int]:
-        """The rows from which an offset at or past `first_offset` may be read, by offset."""
+        """The referenced rows that may have an offset at or past `first_offset`, in the order of their offsets."""
         return list(self._rows[max(0, bisect_right(self._starts, first_offset) - 1) :])
 
     def memory_size(self) -> int:

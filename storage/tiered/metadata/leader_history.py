@@ -42,8 +42,11 @@ def is_in_history(
 
 
 def with_remote_epochs(epochs: Sequence[EpochStart], remote_epochs: Iterable[EpochStart]) -> list[EpochStart]:
-    """The leader epochs of a compacted log, completed by those of its remote segments (`RemoteLog.epoch_starts`): of an
-    epoch that the log knows too late, or not at all (see `is_in_history`), the segments know where it begins.
+    """Return the leader epochs of a compacted log, completed by those of its remote segments
+    (`RemoteLog.epoch_starts`).
+
+    The log may have too late a start offset for an epoch, or may not know the epoch (see `is_in_history`). The segments
+    then have the right start offset.
     """
     if not epochs:
         return []

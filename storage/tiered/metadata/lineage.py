@@ -29,12 +29,15 @@ class Lineage(NamedTuple):
     generation: int
     """0 for a segment that was copied from a local log; one more than the latest of its ancestors otherwise."""
     cleaned_end_offset: int
-    """Exclusive: no record here has a later value of its key below this offset, except what cleaning must keep."""
+    """The segment is clean up to this offset (exclusive): below it, no record of the segment has a later record with
+    the same key, except for records that cleaning must keep.
+    """
     ancestor_count: int = 0
     ancestor_digest: bytes = NO_ANCESTORS
     erased_end_offset: int = 0
-    """Exclusive: no record here is named by an erase order whose own offset is below this one. 0 if that is not
-    known."""
+    """The segment is erased up to this offset (exclusive): it has no record that an erase order before this offset
+    names. 0 if that is not known.
+    """
 
     def encode(self) -> bytes:
         return ERASED_FORMAT.pack(ERASED_MAGIC, *self) if self.erased_end_offset else FORMAT.pack(MAGIC, *self[:-1])
@@ -63,8 +66,8 @@ def ancestor_digest(segment_ids: Iterable[bytes]) -> bytes:
 
 
 class CleanedEnds:
-    """The counts by cleaned end offset. The lowest one is cached, and computed again after its last segment was
-    removed. A segment without a lineage was never cleaned, and counts as 0.
+    """The number of segments that are read, by cleaned end offset. The lowest such offset is cached, and computed again
+    after its last segment was removed. A segment without a lineage was never cleaned, and counts as 0.
     """
 
     __slots__ = ("_counts", "_least")
@@ -74,7 +77,7 @@ class CleanedEnds:
         self._least: int | None = None
 
     def add(self, custom_metadata: bytes | None) -> None:
-        """Count a segment with this custom metadata, which is read from now on."""
+        """Count a segment with this custom metadata, because it is read from now on."""
         end_offset = _end_of(custom_metadata)
         if self._least is not None:
             self._least = min(self._least, end_offset)
@@ -83,7 +86,7 @@ class CleanedEnds:
         self._counts[end_offset] = self._counts.get(end_offset, 0) + 1
 
     def remove(self, custom_metadata: bytes | None) -> None:
-        """Remove a counted segment, which is not read any more."""
+        """Do not count a segment with this custom metadata any more, because it is not read any more."""
         end_offset = _end_of(custom_metadata)
         if self._counts[end_offset] > 1:
             self._counts[end_offset] -= 1

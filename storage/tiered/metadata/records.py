@@ -162,7 +162,9 @@ MURMUR2_FACTOR: Final = 0x5BD1E995
 
 
 def metadata_partition(partition: RemotePartition, partition_count: int) -> int:
-    """The partition of the metadata topic, which has `partition_count` partitions."""
+    """The partition of the metadata topic that has the records of a user partition. The metadata topic has
+    `partition_count` partitions.
+    """
     most, least = _LONGS.unpack(partition.topic_id)
     topic_hash = 31 * (31 + _long_hash(least)) + _long_hash(most)
     number = (31 * topic_hash + partition.partition) & _MASK

@@ -185,8 +185,9 @@ class RemoteLog:
     def _was_copied(self, segment: RemoteSegment) -> bool:
         """Whether all offsets of a newly copied segment were copied before, in its last leader epoch.
 
-        Asked only for partitions with lineages. A former leader may copy a segment late, and that copy must not replace
-        segments that were cleaned or erased since. A late copy of another partition is treated as in Apache Kafka.
+        Called only for a partition that has had segments with a lineage. A former leader may copy a segment late, and
+        that copy must not replace segments that were cleaned or erased since. A late copy of any other partition is
+        treated as in Apache Kafka.
         """
         highest_offset = self.highest_offset(segment.epochs[-1].epoch)
         return highest_offset is not None and segment.last_offset <= highest_offset
@@ -237,19 +238,20 @@ class RemoteLog:
         return None if row is None or offset > self._segments.last_offset_in(row, epoch) else row
 
     def highest_offset(self, epoch: int) -> int | None:
-        """The last offset (inclusive) of a leader epoch that was ever copied; None if none was."""
+        """The highest offset (inclusive) of a leader epoch that was ever copied; None if no offset of the epoch was."""
         segments = self._epochs.get(epoch)
         return None if segments is None or segments.highest_offset == NO_OFFSET else segments.highest_offset
 
     def epoch_starts(self) -> Iterator[EpochStart]:
-        """Each leader epoch of the segments that are read, with the first of its offsets there."""
+        """Yield each leader epoch of the segments that are read, with its first offset in them."""
         for epoch, segments in self._epochs.items():
             if segments.first_offset != NO_OFFSET:
                 yield EpochStart(epoch, segments.first_offset)
 
     def next_with_transaction_index(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The first segment with a transaction index, from the one that has an offset of a leader epoch on, within that
-        epoch; None if there is none, or no segment has the offset."""
+        """Return the first segment with a transaction index in a leader epoch, beginning with the segment that has
+        `offset`. Return None if there is none, or if no segment has `offset`.
+        """
         row = self._row_at(epoch, offset)
         while row is not None:
             if self._segments.has_transaction_index(row):
@@ -261,8 +263,9 @@ class RemoteLog:
         return None
 
     def first_from_time(self, epoch: int, timestamp: int, offset: int) -> RemoteSegment | None:
-        """The first segment of a leader epoch, from the one that has an offset on, that may have a record at or after a
-        timestamp (ms); None if there is none."""
+        """Return the first segment of a leader epoch that may have a record at or after a timestamp (ms), beginning
+        with the segment that has `offset`. Return None if there is none.
+        """
         segments = self._epochs.get(epoch)
         if segments is None:
             return None
@@ -285,7 +288,7 @@ class RemoteLog:
         return sorted(map(self._segments.get, rows), key=lambda each: (each.start_offset, each.segment_id))
 
     def read_from(self, epoch: int, offset: int, count_max: int) -> list[RemoteSegment]:
-        """The first segments that are read in a leader epoch and may have an offset at or past this one."""
+        """The first `count_max` segments that are read in a leader epoch and may have an offset at or past `offset`."""
         segments = self._epochs.get(epoch)
         rows = segments.referenced(offset)[:count_max] if segments is not None else []
         return list(map(self._segments.get, rows))

@@ -96,7 +96,7 @@ class RemoteSegment:
     """The broker that wrote the latest record of this segment."""
     max_timestamp_ms: int
     event_timestamp_ms: int
-    """The time (ms) at which that record was written."""
+    """The time (ms) at which the latest record of this segment was written."""
     epochs: tuple[EpochStart, ...]
     """The leader epochs in the segment, each with the offset of its first batch here; never empty, ascending. The first
     may begin past `start_offset`: the log began there when the segment was copied, and nothing before it is read."""
@@ -136,7 +136,7 @@ class SegmentUpdate:
 
     @property
     def deletes_remains(self) -> bool:
-        """Whether a leader began to delete the segment because it knew it as an unfinished copy.
+        """Whether this record begins the deletion of a copy that its writer knew to be unfinished.
 
         DIVERGES: Apache Kafka's record does not say why, and its deletion takes effect on a finished copy as well.
         """

@@ -1,4 +1,6 @@
-"""The segments that a cleaned or erased one replaces, as they are read when its copy ends (decisions 14 and 36)."""
+"""The search for the segments that a cleaned or erased segment replaces when its copy is finished (decisions 14 and
+36).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from moldau.storage.tiered.metadata.segment_table import SegmentTable
 def twin_of(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
-    """The only ancestor of a segment, by its row, if that is read and has the same offsets and leader epochs; None
-    otherwise. Other segments may overlap both: the new one is read in the epochs in which its twin was.
+    """Return the segment that `segment` replaces, by its row, if it is the only ancestor, can still be read, and has
+    the same offsets and leader epochs. Return None otherwise.
+
+    Other segments may overlap these two. The new segment is then read in the epochs in which its ancestor was read.
     """
     if lineage.ancestor_count != 1:
         return None
@@ -31,10 +35,10 @@ def twin_of(
 def ancestors_of(
     segment: RemoteSegment, lineage: Lineage, epochs: Mapping[int, EpochSegments], table: SegmentTable
 ) -> dict[int, RemoteSegment] | None:
-    """The ancestors of a segment, by row.
+    """Return the ancestors of a segment, by row.
 
-    None if the segments that are read in its range are not exactly its ancestors: some were replaced or deleted
-    meanwhile. The new segment must then never be read.
+    Return None if the segments that are read in its range are not exactly its ancestors, because some were replaced or
+    deleted meanwhile. The new segment must then never be read.
     """
     ancestors: dict[int, RemoteSegment] = {}
     for slot, (epoch, start_offset) in enumerate(segment.epochs):

@@ -152,7 +152,7 @@ class SegmentTable:
         return self._rows[row * ROW.size + STATE_POSITION + 1] != 0
 
     def last_offset_in(self, row: int, epoch: int) -> int:
-        """The last offset (inclusive) that a segment holds of an epoch that it has."""
+        """The last offset (inclusive) of a leader epoch in the segment of a row. The segment must have this epoch."""
         for later in self._extras.get(row, ((), None))[0]:
             if later.epoch > epoch:
                 return later.start_offset - 1
