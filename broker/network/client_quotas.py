@@ -105,7 +105,7 @@ class ThrottledRequests:
         self._counts = counts
 
     def governed(self, route: Route, handle: Handler) -> Handler:
-        """The handler of all requests of a route."""
+        """A handler that calls `handle`, records the bytes and the time of the request, and throttles its client."""
 
         def serve(context: RequestContext, request: object) -> object:
             size = self._size_of(context, request) if route.key == PRODUCE else 0
@@ -125,7 +125,7 @@ class ThrottledRequests:
         return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
-        """Record a request whose response comes later, once the response is there, as in Apache Kafka."""
+        """A `Pending` of the response to a request that is recorded once the response is there, as in Apache Kafka."""
         outer: Pending[object] = Pending(inner.abandon, inner.waits_for)
         inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
         return outer

@@ -1,6 +1,6 @@
 """One client connection: frames in, replies out, in the order of the requests.
 
-All connections of a loop share one large receive buffer. A request is parsed, and handled, where it lies; only a frame
+All connections of a loop share one large receive buffer. A request is parsed and handled in that buffer; only a frame
 that has not arrived whole moves to a buffer of its own (`PartialFrame`). Requests are pipelined: each is handled as
 soon as it is complete, and replies wait for those before them (`ReplyQueue`). While connections have more requests than
 an iteration of the loop has time for, they take turns (`Turns`). The encoded replies leave through `Output`;
@@ -49,7 +49,8 @@ This connection is not read until its client has taken them.
 ITERATION_REQUESTS_MAX: Final = 256
 """The most requests of one connection that one event loop iteration handles, however short they are."""
 UNTIMED_REQUESTS_MAX: Final = 8
-"""The most requests in a row without a look at the clock: a hook answers them without a reading of its own."""
+"""The most requests in a row without a reading of the clock. A request that a hook answers takes no reading of its own.
+"""
 
 _SIZE: Final = struct.Struct(">i").unpack_from
 _HEADER: Final = REQUEST_HEAD.unpack_from
@@ -93,7 +94,9 @@ class Connection(asyncio.BufferedProtocol):
         hook: most connections have none.
         """
         self.hook: FrameHook | None = None
-        """The hook of the previous requests, which may answer the next frame."""
+        """The hook that learned from the last request, and may answer the next frame; None if the next frame is
+        decoded.
+        """
         security = listener.security
         self.access: Access = security.first_access(client_host)
         self.authentication: Authentication | None = security.authentication_of(self)
@@ -218,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def room_granted(self, size: int) -> None:
-        """Request memory has room for `size` more bytes of the partial frame."""
+        """Use `size` more bytes of request memory for the partial frame, and continue to read."""
         if self._partial is not None:
             self._partial.grow(size)
         self._resume()
@@ -234,9 +237,10 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _consume(self, buffer: memoryview, size: int, until_ns: int) -> None:
-        """Handle the received bytes until a time of the clock; what is left waits for its turn.
+        """Handle the frames in `buffer[:size]` until the clock reads `until_ns`. The rest waits for the connection's
+        turn.
 
-        Delayed operations that they complete are checked when this connection's replies have been sent.
+        Delayed operations that these requests may complete are checked when this connection's replies have been sent.
         """
         purgatory = self._purgatory
         purgatory.hold_actions()
@@ -249,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
                 log.exception("the check of a waiting request failed; the request waits until its timeout")
 
     def _consume_partial(self, partial: PartialFrame, until_ns: int) -> None:
-        """A frame that arrived in parts is complete, or its size is known."""
+        """Handle a frame that arrived in parts and is complete, or continue with a frame whose size is now known."""
         self._partial = None
         self._memory.release(self)
         self._consume(partial.buffer, partial.size, until_ns)
@@ -308,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             turns.handled(began_ns)
 
     def _forget(self) -> None:
-        """The connection is closed: read nothing more, and abandon the waiting requests."""
+        """Read nothing more, and abandon the waiting requests, because the connection is closed."""
         self._partial = None
         self._memory.release(self)
         self._flow.end()
@@ -365,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             self._learn(route, context, frame, request)
 
     def _answered_by(self, hook: FrameHook, frame: memoryview) -> bool:
-        """Whether the hook answered the frame."""
+        """Let the hook answer the frame, and send the reply. Returns whether the hook answered."""
         route = hook.route
         if route.is_governed:
             return False
@@ -429,7 +433,9 @@ class Connection(asyncio.BufferedProtocol):
             self._flow.pause()
 
     def _complete(self, reply: QueuedReply, response: object) -> None:
-        """A waiting reply is complete: send it and the ready replies after it, unless an earlier one still waits."""
+        """Send a waiting reply, which is now complete, and the ready replies after it, unless an earlier reply still
+        waits.
+        """
         if self.is_closed:
             return
         assert reply.parked is not None, "only what was parked becomes ready"
@@ -464,8 +470,9 @@ class Connection(asyncio.BufferedProtocol):
 def _keep(
     connection: Connection, received: memoryview, *, has_just_arrived: bool = False, is_own: bool = False
 ) -> None:
-    """Keep received bytes that were not handled. A whole frame waits for its turn, unless the connection is paused for
-    another reason. `is_own`: the bytes need not be copied.
+    """Keep received bytes that were not handled. A whole frame waits for the connection's turn, unless the connection
+    is paused for another reason. `is_own`: whether only this connection uses the buffer, so that the bytes need not be
+    copied.
     """
     flow, memory = connection._flow, connection._memory
     partial = PartialFrame(memory, connection, received, connection.request_size_max, is_own=is_own)
@@ -477,8 +484,8 @@ def _keep(
 
 
 def _wait_for_turn(connection: Connection, *, is_single: bool) -> None:
-    """Let a connection wait for a turn with the whole frame that it keeps. `is_single`: all that has arrived is this
-    frame.
+    """Let a connection wait for a turn with the whole frame that it keeps. `is_single`: whether this frame is all that
+    has arrived.
     """
     flow, listener = connection._flow, connection.listener
     flow.pause()
@@ -511,9 +518,8 @@ def _serve(connection: Connection, context: RequestContext, request: object) -> 
 
 
 def _refuse_version(connection: Connection, route: Route, version: int, correlation_id: int, frame: memoryview) -> None:
-    """Refuse a version that is not served.
-
-    There is no response, unless the route has one that every client can parse.
+    """Refuse a request in a version that is not served: with the response that its route has for this, else by closing
+    the connection.
     """
     response = route.unserved_version()
     if response is None:

@@ -2,15 +2,16 @@
 
 Brokers and controllers each count their own connections. Before a connection is accepted:
 
-    condition                                     otherwise
-    listener below its own max.connections        it waits, until one of the listener ends
-    all below max.connections, or this is the     it waits, until one ends
-      listener between brokers of several
-    creation rates of all and of the listener     it waits, a second at the most
+    condition                                                otherwise the connection waits
+    its listener has less than its own max.connections       until one of the listener's connections ends
+    all listeners together have less than max.connections,   until one of the connections ends
+    or this is the inter-broker listener, beside others
+    the creation rates of the node and of the listener       until the rates allow it; they are looked at again
+    allow it                                                 after `WAIT_MS_MAX` at the latest
 
 A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
-at once. If there are more connections than `max.connections`, because it was lowered or because brokers connected, the
-least used one is closed.
+at once. If there are more connections than `max.connections`, because it was lowered or because brokers connected, one
+without recent traffic is closed, or else the oldest.
 
 The quota of new connections per second from one address (KIP-612) is applied later: a connection above it is accepted,
 but its requests are not answered. It is closed when the rate of its address has fallen to the limit, after one window
@@ -38,7 +39,7 @@ WAIT_MS_MAX: Final = 1000
 """The longest wait (ms) of one connection because of a rate."""
 UNLIMITED: Final = 2**31 - 1
 ADDRESSES_MAX: Final = 10_000
-"""Rates that are kept; at the limit the one is dropped that was recorded the longest ago."""
+"""The most addresses whose rates are kept. At the limit, the rate that was recorded the longest ago is dropped."""
 
 
 class CreationRate:
@@ -56,7 +57,7 @@ class CreationRate:
         self._at_ms: int | None = None
 
     def wait_ms(self, now_ms: int) -> int:
-        """The time (ms) until the next connection is allowed."""
+        """The time (ms) until the next connection is allowed, at most `WAIT_MS_MAX`; 0 if it is allowed now."""
         if self.per_second >= UNLIMITED:
             return 0
         if self._at_ms is not None:
@@ -71,7 +72,9 @@ class CreationRate:
 
 
 class ConnectionLimits(NamedTuple):
-    """The limits from the settings. `listeners`: the own limits of listeners."""
+    """The limits that the settings set, for all connections, for addresses and for single listeners. Rates are new
+    connections a second. `of_address` has the addresses with a limit of their own, `…_of_listener` the listeners.
+    """
 
     count_max: int = UNLIMITED
     creation_rate: int = UNLIMITED
@@ -106,7 +109,9 @@ def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
 
 
 class ConnectionQuotas:
-    """Counts connections. `protected` is the listener between brokers, which clients must not block."""
+    """Counts connections, and says whether the limits allow another one. `protected` is the inter-broker listener: if
+    it is not the only listener, clients cannot use up its connections.
+    """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
         self.count = 0
@@ -132,7 +137,9 @@ class ConnectionQuotas:
         }
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """The time in ms until the next connection may be accepted: 0 for now; None: when another connection ends."""
+        """The time (ms) until a listener may accept the next connection: 0 if it may now, None if another connection
+        must end first.
+        """
         if self.count_of_listener[listener] >= self._count_max_of_listener.get(listener, UNLIMITED):
             return None
         if self.count >= self._limits.count_max and listener != self._protected:
@@ -141,7 +148,7 @@ class ConnectionQuotas:
         return max(self._rate.wait_ms(now_ms), rate.wait_ms(now_ms) if rate is not None else 0)
 
     def accepted(self, listener: str) -> None:
-        """Count an accepted connection, even if it is closed at once."""
+        """Count an accepted connection in the creation rates, even if it is closed at once."""
         self._rate.spend()
         if listener in self._rate_of_listener:
             self._rate_of_listener[listener].spend()
@@ -172,7 +179,7 @@ class ConnectionQuotas:
 
 
 class AddressRates:
-    """The rates of all addresses under quotas. An address without a quota has none."""
+    """The rates of new connections from the addresses that have a quota."""
 
     def __init__(self, limits: QuotaLimits, windows: Windows) -> None:
         self._limits = limits
@@ -219,7 +226,7 @@ class LimitedListener(Protocol):
         """Continue to accept: a limit may allow another connection now."""
 
     def close_one_in_excess(self) -> bool:
-        """Close a connection; False if none is left to close."""
+        """Close one connection. Returns False if none is left to close."""
 
 
 class Admission:
@@ -232,11 +239,11 @@ class Admission:
         self._listeners: list[LimitedListener] = []
 
     def add(self, listener: LimitedListener) -> None:
-        """Count the connections of a listener, too."""
+        """Add a listener whose connections these limits apply to."""
         self._listeners.append(listener)
 
     def limit_addresses(self, rates: AddressRates | None) -> None:
-        """Apply changed quotas of addresses."""
+        """Apply changed quotas of addresses; None if no address has one."""
         self.address_rates = rates
 
     def set_limits(self, limits: ConnectionLimits) -> None:

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.connection")
 
 LONG_FRAME_SIZE: Final = 1 << 13
-"""The size of a frame (bytes) from which on an executor thread decodes it: it may become too many objects."""
+"""The size of a frame (bytes) from which on it may hold too many elements for the event loop, so that an executor
+thread decodes it.
+"""
 
 
 FREED_AT_ONCE: Final = 256
-"""The elements of a long response that are freed without a pause."""
+"""The number of elements of a long response that are freed in one step."""
 CLOSING_LINES_MAX: Final = 20
-"""The most lines of one listener in `CLOSING_PERIOD_S`."""
+"""The most lines that one listener logs in `CLOSING_PERIOD_S`."""
 CLOSING_PERIOD_S: Final = 1.0
 
 
@@ -48,8 +50,8 @@ class Transcoder:
         self._turn = asyncio.Lock()
 
     async def decode(self, context: RequestContext, body: bytes, serve: Callable[[object], None]) -> None:
-        """Decode the bytes after the header of a request, and serve the request. They count as request memory until it
-        is decoded. Raises `MalformedMessage`.
+        """Decode the bytes after the header of a request, and serve the request. The bytes count as request memory
+        until they are decoded. Raises `MalformedMessage`.
         """
         decoder = context.route.decoders[context.version]
         self._memory.keep(len(body))
@@ -98,7 +100,7 @@ class ClosingLog:
         self._said_count = 0
         self._left_out_count = 0
         self._until_s = -CLOSING_PERIOD_S
-        """The end (seconds, the loop's clock) of the period of the counts."""
+        """The end (seconds, the loop's clock) of the current period, in which lines are counted."""
 
     def say(self, level: int, client_host: str, reason: str) -> None:
         if not log.isEnabledFor(level):
@@ -171,7 +173,7 @@ class ConnectionListener(ServingListener, Protocol):
     def security(self) -> ConnectionSecurity: ...
 
     def opened(self, connection: Connection) -> None:
-        """A transport is connected to the connection."""
+        """Add a connection, whose transport is connected now."""
 
     def closed(self, connection: Connection) -> None:
-        """The transport of the connection is gone."""
+        """Remove a connection, whose transport is gone."""

@@ -1,8 +1,8 @@
 """Output of a connection that bypasses its transport: pieces of replies in order, slices of files by sendfile.
 
 A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
-cache. Its bytes pass through no buffer of the broker, so a slow client occupies no memory. The pieces are sent
-through a duplicate of the transport's descriptor, because an event loop refuses to watch the transport's own.
+cache. Its bytes pass through no buffer of the broker, so a slow client occupies no memory. The pieces are sent through
+a duplicate of the transport's descriptor, because an event loop refuses to watch the transport's own.
 
     NOTHING    all pieces were sent
     TRANSPORT  the transport holds older bytes, which are sent first; it reports when its buffer is empty
@@ -11,8 +11,8 @@ through a duplicate of the transport's descriptor, because an event loop refuses
     DISK       the next bytes are not in the page cache; an executor thread reads them
     CLOSED     the connection is closed, and nothing more is sent
 
-The event loop sends pieces with little of a file, and all pieces if there is no such thread. Nothing else is written
-to the socket while the thread has pieces.
+The event loop itself sends pieces of which few bytes are in files, and all pieces if the node has no such thread.
+Nothing else is written to the socket while the thread has pieces.
 
 A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the reply's
 size was sent already.
@@ -49,13 +49,11 @@ CACHED_FOR_S = 1.0
 """The time (seconds) for which the result of a page cache probe is reused, because each probe takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 HANDED_SIZE_MIN: Final = 1 << 16
-"""The bytes of files from which on the thread sends them: the event loop then saves a fifth of its time."""
+"""The bytes in files from which on the thread sends the pieces: this saves a fifth of the event loop's time."""
 HANDED_SIZE_MAX: Final = 1 << 20
-"""The bytes of files after which no further reply is handed over: the replies of one hand-over count as sent at its
-end.
-"""
+"""The bytes in files after which a hand-over takes no further reply: its replies count as sent only when it ends."""
 HANDED_BYTES_MAX: Final = 1 << 14
-"""The most memory of a hand-over (bytes): until it has ended they are not among those that the connection holds."""
+"""The most bytes in memory of one hand-over. During it they are not counted as held by the connection."""
 
 
 class Waits(Enum):
@@ -101,7 +99,7 @@ class DirectOutput:
         """The bytes of the first piece that have left, if the piece is a slice of a file."""
         self._sending = environment.file_sending()
         self._handed_count = 0
-        """The number of the first pieces that the thread has."""
+        """The number of pieces, from the first on, that the thread has."""
         self._is_owned_by_thread = False
         """Whether the thread owns the socket, as it does from the first hand-over on."""
         self._looked_at_s = loop.time()
@@ -117,7 +115,9 @@ class DirectOutput:
         return self._waits
 
     def held_size(self) -> int:
-        """The memory (bytes) of the waiting pieces; slices of files hold none."""
+        """The memory (bytes) of the waiting pieces. Slices of files hold none, and pieces that the thread has are left
+        out.
+        """
         return held_size(islice(self._pieces, self._handed_count, None))
 
     def unsent_size(self) -> int:
@@ -137,7 +137,7 @@ class DirectOutput:
                 self._blocked()
 
     def transport_drained(self) -> None:
-        """The transport's buffer is empty, and will not be written to any more."""
+        """Continue to send, because the transport's buffer is empty and will not be written to any more."""
         if self._waits is Waits.TRANSPORT:
             self._go_on()
 
@@ -148,7 +148,7 @@ class DirectOutput:
             self._end_now()
 
     def close(self) -> None:
-        """The connection is gone: release the pieces and both descriptors."""
+        """Release the pieces and both descriptors, because the connection is gone."""
         if self._waits is Waits.SOCKET:
             self._loop.remove_writer(self._socket.fileno())
         self._waits = Waits.CLOSED
@@ -205,8 +205,8 @@ class DirectOutput:
         return sent
 
     def _send_bytes(self) -> int:
-        """Send the pieces before the next slice in one call; with a slice after them, the kernel joins them with it in
-        one packet.
+        """Send the pieces before the next slice in one call. Returns the bytes that were sent. If a slice follows, the
+        kernel sends its beginning in the same packet.
         """
         run: list[BytesLike] = []
         flags = 0
@@ -224,7 +224,7 @@ class DirectOutput:
     # Sending in the thread
 
     def _hand_over(self, sending: FileSending) -> None:
-        """Give the first pieces to the thread, if there are any for it and it runs."""
+        """Hand the first pieces over to the thread, if enough of them is in files and the thread takes them."""
         parts = self._parts()
         if parts and self._is_first_warm() and sending.send(self, self._socket.fileno(), parts):
             self._is_owned_by_thread = True
@@ -232,7 +232,7 @@ class DirectOutput:
             self._waits = Waits.SENDER
 
     def _parts(self) -> list[Part]:
-        """The first pieces as the thread takes them; none if too little of them is in files."""
+        """The first pieces as the thread takes them; none if they have fewer than `HANDED_SIZE_MIN` bytes in files."""
         parts: list[Part] = []
         in_files = in_memory = 0
         sent_of_first, ends_reply = self._sent_of_first, False
@@ -256,13 +256,15 @@ class DirectOutput:
         return parts if in_files >= HANDED_SIZE_MIN else []
 
     def _is_first_warm(self) -> bool:
-        """Whether the first bytes of the first slice are in the page cache; the thread looks at the others."""
+        """Whether the first bytes of the first slice are in the page cache; the thread checks the others."""
         piece = next(piece for piece in self._pieces if isinstance(piece, FileSlice))
         sent = self._sent_of_first
         return self._is_warm(piece, piece.position + sent, min(piece.size - sent, ITERATION_SIZE_MAX))
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """The thread has released the pieces, of which `sent` bytes have left."""
+        """Continue after the thread has released its pieces, of which `sent` bytes have left. `status` is 0, `COLD`, or
+        the error that stopped the thread.
+        """
         if self._waits is not Waits.SENDER:
             return  # The connection was closed meanwhile.
         self._handed_count = 0
@@ -278,7 +280,7 @@ class DirectOutput:
         self._go_on()
 
     def _have_left(self, size: int) -> None:
-        """The first `size` bytes that had not left have left."""
+        """Remove the first `size` unsent bytes, which have left."""
         pieces = self._pieces
         left = self._sent_of_first + size
         while pieces and left >= len(pieces[0]):
@@ -291,9 +293,9 @@ class DirectOutput:
     # The page cache
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
-        """Whether the bytes are in the page cache.
+        """Whether bytes of a slice are in the page cache; if not, begin to read them.
 
-        The handler has checked them; after a long wait they are checked again.
+        The handler has checked them before. The check is repeated if the last one is older than `CACHED_FOR_S`.
         """
         now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:

@@ -37,7 +37,7 @@ class FlowControl:
         self._holds = 0
         """How many pieces of work on earlier requests must end before the next request is handled."""
         self._throttle: asyncio.TimerHandle | None = None
-        """Ends the time for which the client is throttled."""
+        """The timer that ends the throttling of the client; None if the client is not throttled."""
 
     def pause(self) -> None:
         """Stop handling and reading, until `may_resume` is true."""
@@ -65,7 +65,7 @@ class FlowControl:
         self._holds -= 1
 
     def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
-        """Pause for a time; `resume` is called when it is over. Of several times the one that ends last counts."""
+        """Pause for a time, then call `resume`. Of several such times only the one that ends last counts."""
         end_s = loop.time() + delay_ms / 1000
         if self._throttle is not None:
             if self._throttle.when() >= end_s:
@@ -80,7 +80,7 @@ class FlowControl:
         self.pause()
 
     def end(self) -> None:
-        """The connection is closed."""
+        """Cancel the timer, because the connection is closed."""
         if self._throttle is not None:
             self._throttle.cancel()
 

@@ -24,7 +24,7 @@ SWEPT_AT_ONCE: Final = 200
 
 
 class Listener:
-    """`resources` are shared by all listeners of the node, `routes` are its own.
+    """A listener. `resources` are shared by all listeners of the node, `routes` are its own.
 
     `heartbeats_ended` is called with the id of a broker whose heartbeat connection has ended.
     """
@@ -68,9 +68,9 @@ class Listener:
         self.refused_count = 0
         """Connections that were closed at once, because their address had too many."""
         self.throttled_count = 0
-        """Connections that were closed without an answer, because their address made them too fast."""
+        """Connections that were closed without an answer, because too many came from their address in a short time."""
         self.throttle_times = ThrottleTimes()
-        """How long they stayed open."""
+        """The times for which these connections stayed open."""
         self.excess_count = 0
         """The number of connections that were closed because there were more than the limit."""
         self.accept_failures_count = 0
@@ -83,7 +83,7 @@ class Listener:
         self._blocked_ms = 0
         self._blocked_since_ms: int | None = None
         self._received_bytes = self._sent_bytes = 0
-        """Bytes received on connections that have ended."""
+        """The bytes received and sent on connections that have ended."""
         self._idle_ms_max = idle_ms_max
         self._acceptor: Acceptor | None = None
         self._sweep: asyncio.Handle | None = None
@@ -231,7 +231,9 @@ class Listener:
         self._close_idle_of(tuple(self.connections), 0)
 
     def _close_idle_of(self, connections: Sequence[Connection], first: int) -> None:
-        """Check a slice of the connections, then the rest in the next event loop iteration."""
+        """Check the connections from the index `first` on: some of them now, the rest in the next event loop
+        iterations.
+        """
         for connection in connections[first : first + SWEPT_AT_ONCE]:
             if connection.is_closed:
                 connection.abort()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.tls.stream import TlsStream
 
 TLS: Final = "SSL"
-"""The name in place of a mechanism for the TLS handshake."""
+"""The name under which TLS handshakes are counted, in place of the name of a mechanism."""
 AccessMaker = Callable[[Principal, str], Access]
 """Makes the access of a principal from a host."""
 CertificatePrincipal = Callable[[bytes], Principal]
@@ -41,8 +41,8 @@ class ListenerSecurity:
         login: Callable[[Connection], Authentication] | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`login` begins the SASL exchange of a connection; None on a listener without SASL, if `principal_of` maps
-        a client's certificate to its principal.
+        """`login` begins the SASL exchange of a connection; None on a listener without SASL. `principal_of` maps a
+        client's certificate to its principal; None if a certificate gives no principal.
         """
         self.counts = counts
         self.access_of = access_of
@@ -71,7 +71,8 @@ class ListenerSecurity:
 class SecuredConnection:
     """A connection under TLS.
 
-    It gets its principal from the certificate, and is closed when that is not trusted any more.
+    It gets its principal from the certificate, and is closed when the authority of the certificate is not trusted any
+    more.
     """
 
     def __init__(self, security: ListenerSecurity, entrance: NodeTls, connection: Connection) -> None:

@@ -4,17 +4,17 @@ that would block all others at the limit.
 Request memory holds the frames that have not arrived whole (`PartialFrame`). A frame's size field alone allocates
 nothing: a connection asks for room as bytes arrive, each time about as much as it has received. If there is no room:
 
-    it waits          the connection is not read until there is room; waiting disconnects no
+    waiting           the connection is not read until there is room; waiting disconnects no
                       client. Room goes alternately to the connection whose frame lacks the fewest
                       bytes and to the one that waits longest, so that neither large nor small frames
                       starve
-    it is favoured    one connection at a time gets the room for its frame nevertheless, so that
+    favoured          one connection at a time gets the room for its frame nevertheless, so that
                       some frame always completes and releases its room: partial frames cannot
                       deadlock
-    it is larger      a frame larger than `BUFFER_SIZE` finds no room in the last quarter, and waits in
+    large frames      a frame larger than `BUFFER_SIZE` finds no room in the last quarter, and waits in
                       a queue of its own, with a favoured connection of its own: frames of the usual
                       sizes do not wait for those that announce more
-    others read less  a connection without a partial frame is read in small pieces: small requests
+    small reads       a connection without a partial frame is read in small pieces: small requests
                       are still served, and little of a large one is buffered
 
 A few buffers are lent to whole frames and reused: their memory is neither cleared nor copied while a frame grows. If
@@ -24,9 +24,9 @@ So the memory is at most `size_max`, a request of each queue, and a small piece 
 waits, a frame that receives too few bytes is dropped with its connection, the favoured one sooner. Otherwise clients
 that stop in the middle of a frame, or that are not read because they take no replies, would block all others.
 
-Reply memory holds the replies from the moment they are made until the kernel has taken them. Slices of files, which
-the kernel sends from the page cache, hold none. A connection whose client does not take its replies is not read, so
-each connection is bounded by its own limits. For all connections together:
+Reply memory holds the replies from the moment they are made until the kernel has taken them. Slices of files, which the
+kernel sends from the page cache, hold none. A connection whose client does not take its replies is not read, so each
+connection is bounded by its own limits. For all connections together:
 
     room      a fetch copies no more records than there is room for, but always one batch
     used up   a connection is not read while its replies wait for an earlier one. A connection that holds memory and
@@ -55,7 +55,9 @@ SIZE_MAX_DEFAULT: Final = 1 << 28
 larger.
 """
 SMALL_SIZE: Final = 1 << 14
-"""The size (bytes) up to which a frame need not ask. While there is no room, no more than this is read at once."""
+"""The size (bytes) up to which a frame gets its room without asking. While there is no room, no more than this is read
+at once.
+"""
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
 """The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
 BUFFERS_MAX: Final = 8
@@ -74,9 +76,9 @@ FAVOURED_STALL_MS: Final = 1_000
 """The same period for the favoured frame, which is shorter, because that frame keeps all others waiting."""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
 REPLY_STALL_MS: Final = 30_000
-"""The time (ms) between two checks, so that a consumer may process records for a while before it reads more."""
+"""The time (ms) between two checks. It is long, because a consumer may process records before it reads more."""
 REPLY_STALL_SIZE_MIN: Final = 1 << 16
-"""The bytes below which a client counts as one that does not read in `REPLY_STALL_MS`.
+"""A client that takes fewer bytes than these in `REPLY_STALL_MS` counts as one that does not read.
 
 Otherwise a client could hold memory without limit by reading a byte from time to time.
 """
@@ -93,7 +95,7 @@ class FrameOwner(Protocol):
         """Whether the connection is not read until requests that it has sent are handled."""
 
     def room_granted(self, size: int) -> None:
-        """Room of this many bytes has been given to the connection."""
+        """Give `size` bytes of room to the connection's partial frame."""
 
     def close(self, reason: str, level: int) -> None:
         """End the connection."""
@@ -107,7 +109,9 @@ class RoomRequest(NamedTuple):
 
 
 class RoomQueue:
-    """The connections that wait for room, of frames that may use up to `limit` bytes of the memory."""
+    """The connections that wait for room for their frames. A frame of this queue gets room only while the memory in
+    use, the room included, stays below `limit` bytes.
+    """
 
     __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
 
@@ -120,7 +124,9 @@ class RoomQueue:
         self._takes_oldest = True
 
     def may_have(self, owner: FrameOwner, size: int, used_size: int) -> bool:
-        """Whether a connection gets room at once. If there is none, it is favoured if no other one is."""
+        """Whether a connection gets `size` bytes of room at once. The favoured connection always does. If there is no
+        room and no connection is favoured, this one becomes the favoured one.
+        """
         if used_size + size <= self.limit and (not self.waiting or owner is self.favoured):
             return True
         if self.favoured is None:
@@ -128,7 +134,9 @@ class RoomQueue:
         return self.favoured is owner
 
     def take(self, used_size: int) -> tuple[FrameOwner, int] | None:
-        """The next connection that gets room, and how much; None if it has to wait."""
+        """Remove the next connection that gets room. Returns it and the bytes of room; None if no connection waits, or
+        if there is no room and another connection is favoured.
+        """
         waiting = self.waiting
         if not waiting:
             return None
@@ -144,14 +152,14 @@ class RoomQueue:
         return owner, size
 
     def forget(self, owner: FrameOwner) -> bool:
-        """The connection neither waits nor is favoured any more. Returns whether it waited."""
+        """Forget a connection: it neither waits nor is favoured any more. Returns whether it waited."""
         if self.favoured is owner:
             self.favoured = None
         return self.waiting.pop(owner, None) is not None
 
 
 class RequestMemory:
-    """Lends buffers to frames that have not arrived whole. `size_max`: bytes over all connections; None: no limit."""
+    """Lends buffers to frames that have not arrived whole. `size_max`: bytes of all connections, None for no limit."""
 
     def __init__(self, size_max: int | None, loop: asyncio.AbstractEventLoop) -> None:
         self.size_max = size_max
@@ -169,12 +177,13 @@ class RequestMemory:
         self._usual = RoomQueue(self._limit)
         self._larger = RoomQueue(self._limit - self._limit // RESERVED_DIVISOR)
         self._queues = (self._usual, self._larger)
-        """In the order in which they are served."""
+        """Both queues, in the order in which they are served."""
         self._is_serving = False
         self._watch: asyncio.TimerHandle | None = None
         self._favour_watch: asyncio.TimerHandle | None = None
         self._marks: dict[FrameOwner, int] = {}
-        """The bytes that each holder had received at the last check; removed with the frame."""
+        """The bytes that each connection with a partial frame had received at the last check; removed with the frame.
+        """
 
     @property
     def waiting_count(self) -> int:
@@ -182,15 +191,15 @@ class RequestMemory:
         return sum(len(queue.waiting) for queue in self._queues)
 
     def hold(self, owner: FrameOwner, size: int) -> None:
-        """Count bytes that were received already."""
+        """Count `size` more bytes of memory for the partial frame of a connection."""
         self._held[owner] = self._held.get(owner, 0) + size
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
     def reserve(self, owner: FrameOwner, size: int, lacking_size: int, frame_size: int) -> bool:
-        """Reserve room for a part of the missing bytes of a frame.
+        """Reserve `size` bytes of room for a frame of `frame_size` bytes, of which `lacking_size` have not arrived.
 
-        Returns whether there was room; if not, `room_granted` is called later.
+        Returns whether there was room; if not, `room_granted` of the owner is called later.
         """
         queue = self._usual if frame_size <= BUFFER_SIZE else self._larger
         if not queue.may_have(owner, size, self.used_size):
@@ -217,9 +226,9 @@ class RequestMemory:
         return buffer[:size]
 
     def release(self, owner: FrameOwner) -> None:
-        """The frame has arrived whole, or never will: release its room.
+        """Release the room of a frame, which has arrived whole or never will.
 
-        A lent buffer is free once this callback returns.
+        The bytes of a lent buffer may be read until the current callback of the event loop returns.
         """
         size = self._held.pop(owner, 0)
         buffer = self._lent.pop(owner, None)
@@ -233,7 +242,9 @@ class RequestMemory:
         self._serve_later()
 
     def keep(self, size: int) -> None:
-        """Count the bytes of requests that wait to be examined."""
+        """Count the bytes of a request that were copied and wait, until `give_back`: for example to be decoded by a
+        thread.
+        """
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
 
@@ -306,7 +317,7 @@ class RequestMemory:
 
 
 def request_memory_size_max(config: Config) -> int | None:
-    """Bytes as `queued.max.request.bytes` says.
+    """The limit of request memory (bytes) that the configuration sets; None for no limit.
 
     DIVERGES: Apache Kafka has no limit by default. Here an unset value gives a limit, and -1 gives none.
     """
@@ -340,7 +351,8 @@ class PartialFrame:
         is_own: bool = False,
     ) -> None:
         """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later.
-        `is_own`: they are the end of such a buffer, and stay there while they hold a whole frame.
+        `is_own`: whether the bytes are the end of a buffer that only this connection uses. They then stay in that
+        buffer if they hold a whole frame.
         """
         self._memory = memory
         self._owner = owner
@@ -370,11 +382,13 @@ class PartialFrame:
         self.buffer[:size] = received
 
     def ask_for_room(self) -> None:
-        """Ask for room: the buffer is full, and the frame is not whole. Grow, or be short until `grow` is called."""
+        """Get room for more bytes, because the buffer is full and the frame is not whole. Without room, be short until
+        `grow` is called.
+        """
         self.grow(self._growth(len(self.buffer)))
 
     def grow(self, size: int) -> None:
-        """Add this many bytes of room; 0 if there is none now."""
+        """Add `size` bytes to the buffer; 0 if there is no room now, so that the frame is short."""
         self.is_short = size == 0
         if size:
             old = self.buffer
@@ -411,7 +425,7 @@ class ReplyOwner(Protocol):
 
 
 class ReplyMemory:
-    """Counts the bytes of replies that have not left, over all connections. `size_max`: bytes; -1 for no limit."""
+    """Counts the bytes of replies that have not left, over all connections. `size_max` is in bytes, -1 for no limit."""
 
     def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
         self.used_size = 0

@@ -59,7 +59,9 @@ class NoResponse(Enum):
     TIMED_OUT = auto()
     """No reply arrived within the timeout."""
     REFUSED = auto()
-    """The peer does not serve this API, or sent something other than a reply; or this node closed the channel."""
+    """The peer does not serve this API, does not accept this node, or sent something other than a reply; or this node
+    closed the channel.
+    """
 
 
 class PendingRequest:
@@ -157,12 +159,14 @@ class PeerChannel:
         self._versions: Mapping[int, tuple[int, int]] | None = None
         """The versions of each API that the peer serves; None until its ApiVersions response."""
         self._codecs: dict[tuple[type[object], int | None], RequestCodec] = {}
-        """The codecs of the versions that this peer serves."""
+        """The codecs that this connection has used, by request class and wanted version."""
         self._connecting: asyncio.Task[None] | None = None
         self._login: PeerLogin | None = None
 
     def ask(self, request: object, reply: ResponseCallback, timeout_ms: int, version: int | None = None) -> None:
-        """Send a request; `reply` is called later, never within this call."""
+        """Send a request, in the newest version that both sides serve or in an older one; `reply` is called later,
+        never within this call.
+        """
         timeout = self._channels.timeouts.after(timeout_ms, self._timed_out)
         self._queue.append(PendingRequest(request, reply, timeout, version))
         if self._link is None and self._connecting is None:
@@ -259,7 +263,7 @@ class PeerChannel:
         self._send_queued()
 
     def login_failed(self, reason: str) -> None:
-        """The peer refused the login."""
+        """End all requests without a response, because the peer refused the login."""
         self._refused(reason)
 
     def _renew(self, login: PeerLogin) -> None:
@@ -305,7 +309,7 @@ class PeerChannel:
         return codec
 
     def lost(self, link: PeerLink, why: NoResponse, reason: str) -> None:
-        """The link has ended."""
+        """End all requests without a response, because the current link has ended; a former link is ignored."""
         if link is self._link:
             self._fail(why, reason)
 

@@ -43,7 +43,7 @@ class NodeTls:
 
 @dataclass(frozen=True, slots=True)
 class PeerSecurity:
-    """The security of connections to the listener of peers."""
+    """How this node connects to the listener of its peers: under TLS or not, and with which login."""
 
     tls: NodeTls | None
     mechanism: ClientMechanismMaker | None

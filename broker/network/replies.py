@@ -1,8 +1,9 @@
 """The replies of a connection: each is encoded, waits for the replies to earlier requests, and is written.
 
-    (no reply waits)  ──put──▶ the output, at once
-    queue             ──put──▶ ready, behind those that are not
-    parked            ──complete──▶ the output, and the ready ones behind it; or ready, if one before it still waits
+    no reply waits  ──put──▶       the output, at once
+    replies wait    ──put──▶       the end of the queue, as a ready reply
+    parked          ──complete──▶  if first in the queue: the output, with the ready replies behind it
+                                   if an earlier reply still waits: ready
 
 The output collects replies while received bytes are handled, and sends them in one write: through the transport, or
 directly to the socket once a reply holds a slice of a file (`DirectOutput`).
@@ -43,7 +44,7 @@ WAITING_REPLIES_MAX: Final = 256
 WAITING_SIZE_MAX: Final = 1 << 26
 """The most bytes of ready replies that wait for an earlier reply; at this size the connection is not read either."""
 TAKES_FILES: Final = "takes_files"
-"""The extra information of a transport whose `writelines` takes slices of files."""
+"""The name of the extra information that a transport has if its `writelines` takes slices of files."""
 
 
 class EncodedResponse:
@@ -56,7 +57,7 @@ class EncodedResponse:
 
 
 class QueuedReply:
-    """The place of a reply in the queue.
+    """A reply in the queue.
 
     The reply is encoded as soon as its response is there, so that its size is known.
     """
@@ -132,7 +133,9 @@ class ReplyQueue:
         return False
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
-        """A parked reply is ready. Returns whether it, and the ready replies after it, can be sent."""
+        """Send a parked reply, which is now complete, and the ready replies after it. If an earlier reply still waits,
+        keep it as a ready one. Returns whether it was sent.
+        """
         waiting = self.waiting
         if waiting[0] is not reply:
             self._make_ready(reply, pieces, size)
@@ -144,7 +147,7 @@ class ReplyQueue:
         return True
 
     def is_ahead(self) -> bool:
-        """Whether too many replies wait for the first one. It is checked again as each reply is sent."""
+        """Whether so many replies, or so many bytes, wait for the first reply that the connection must not be read."""
         size = self._ready_size
         return (
             len(self.waiting) >= WAITING_REPLIES_MAX
@@ -190,10 +193,10 @@ class OutputOwner(ReplyOwner, Protocol):
     client_host: str
 
     def pause_writing(self) -> None:
-        """Written bytes do not leave at once."""
+        """Stop reading, because written bytes do not leave at once."""
 
     def writing_drained(self) -> None:
-        """All written bytes have left."""
+        """Continue, because all written bytes have left."""
 
 
 def step_name(context: RequestContext, what: str = "") -> str:
@@ -279,8 +282,8 @@ class Output:
         self._hooked_received_ns = self._hooked_began_ns = 0
 
     def begin(self, context: RequestContext, received_ns: int, size: int) -> None:
-        """The broker begins with a request of `size` bytes. Those before it that a hook answered are written before, so
-        that they are measured for themselves.
+        """Begin to measure a request of `size` bytes. The replies of a hook to earlier frames are written first, so
+        that their times do not include this request.
         """
         if self.hooked_count:
             self.flush()
@@ -297,7 +300,7 @@ class Output:
         self._ready.append(context)
 
     def add_hooked(self, hook: FrameHook, reply: bytes, received_ns: int) -> None:
-        """Add the reply of a hook. `received_ns`: the time at which the frame was received."""
+        """Add the reply of a hook. `received_ns` is the time at which the frame was received."""
         if not self.hooked_count:
             self._hook = hook
             self._hooked_received_ns = received_ns
@@ -307,7 +310,7 @@ class Output:
         self.size += len(reply)
 
     def encoded(self) -> None:
-        """The last reply is encoded, and more frames are handled before it is written."""
+        """Note when the last reply was encoded, because more frames are handled before it is written."""
         if self._ready and not self._ready[-1].encoded_ns:
             self._ready[-1].encoded_ns = self._clock.read()
 
@@ -377,7 +380,7 @@ class Output:
             clock.steps.note(written_ns - began_ns, lambda: name)
 
     def sent_until(self, position: int) -> None:
-        """All bytes before this position have left."""
+        """Measure the requests whose replies end at or before `position`: all these bytes have left."""
         unsent = self._unsent
         if not unsent or unsent[0].end_position > position:
             return
@@ -391,17 +394,17 @@ class Output:
                 self._sent(first, sent_ns)
 
     def unanswered(self, context: RequestContext) -> None:
-        """A request that has no response is handled."""
+        """Measure a request that is handled and has no response."""
         context.encoded_ns = context.written_ns = context.handled_ns
         self._sent(context, context.handled_ns)
 
     def progressed(self) -> None:
-        """Some bytes have left, and others have not: of several replies the first may have left whole."""
+        """Measure the requests whose replies have left whole, while bytes of later replies have not left."""
         if len(self._unsent) > 1 and self.direct is not None:
             self.sent_until(self.sent_bytes - self.direct.unsent_size())
 
     def abandoned(self, context: RequestContext, waits_for: str) -> None:
-        """The client went away while its request waited: the request took until now."""
+        """Measure a request whose client disconnected while the request waited: it took until now."""
         now_ns = self._clock.read()
         context.waits_for = waits_for
         context.completed_ns = context.encoded_ns = context.written_ns = now_ns
@@ -440,7 +443,8 @@ class Output:
     def sends_files(self) -> bool:
         """Whether slices of files may be written; once true, it stays true.
 
-        A transport under TLS reads them when it encrypts them. False if there is no socket (the simulated network).
+        A transport under TLS reads them when it encrypts them; for another one a `DirectOutput` is made. False without
+        a socket (in the simulated network).
         """
         transport, owner = self.transport, self._owner
         if self.direct is None and owner is not None and transport is not None and not transport.is_closing():
@@ -497,7 +501,7 @@ class Output:
             self._closing.abort()
 
     def lost(self) -> None:
-        """The transport is lost."""
+        """Release what belongs to the transport, which is lost."""
         self._closing = None
         self._owner = None
         if self.direct is not None:

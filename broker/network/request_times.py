@@ -50,7 +50,7 @@ HELD_NS_MIN: Final = 4_000_000
 KERNEL_STEP_MS: Final = 4
 """The kernel counts the time since the last byte in steps of up to 4 ms, and may tell one step too many."""
 ASKED_AFTER_HELD: Final = 8
-"""The receives in a row that were not late after which the kernel is not asked any more."""
+"""The number of receives in a row, none of them late, after which the kernel is not asked any more."""
 TCP_INFO_SIZE: Final = 56
 _LAST_DATA_RECEIVED: Final = struct.Struct("=52xI").unpack
 """The field tcpi_last_data_recv in Linux' struct tcp_info: milliseconds."""
@@ -81,7 +81,7 @@ class TimeHistogram:
 
     @property
     def sum(self) -> float:
-        """In ms."""
+        """The sum of the times in ms."""
         return self.sum_ns / 1e6
 
     def add(self, other: TimeHistogram) -> None:
@@ -106,7 +106,7 @@ class TimeSum:
 
     @property
     def sum(self) -> float:
-        """In ms."""
+        """The sum of the times in ms."""
         return self.sum_ns / 1e6
 
     def add(self, other: TimeSum) -> None:
@@ -133,7 +133,7 @@ class RequestTimes:
         """The remote times of the requests that waited, by what they waited for."""
 
     def observe(self, context: RequestContext, sent_ns: int) -> None:
-        """The last byte of the reply to a request was handed to the kernel."""
+        """Add the times of a request, the last byte of whose reply was handed to the kernel at `sent_ns`."""
         completed_ns, encoded_ns, written_ns = context.completed_ns, context.encoded_ns, context.written_ns
         self.queue.observe(context.began_ns - context.received_ns, 1)
         self.decode.observe(context.decoded_ns - context.began_ns)
@@ -151,8 +151,10 @@ class RequestTimes:
         self.total.observe(sent_ns - context.received_ns, 1)
 
     def observe_hooked(self, count: int, received_ns: int, began_ns: int, written_ns: int, sent_ns: int) -> None:
-        """The last byte of the replies to frames that a hook answered, one after the other, was handed to the kernel.
-        Each is counted with the same part of the time in which all of them were handled, and waited for the others.
+        """Add the times of `count` frames that a hook answered one after the other, and whose replies left together.
+
+        Each frame is counted with an equal part of the time in which all of them were handled. The rest of that time
+        counts as waiting for the other frames.
         """
         handled_ns = written_ns - began_ns
         local_ns = handled_ns // count
@@ -194,7 +196,7 @@ class RequestClock:
         self.steps = steps
         """The callbacks that held the event loop longest."""
         self.latest_ns = 0
-        """The last reading."""
+        """The last reading (ns)."""
         self._received_ns = 0
         self._asks = 0
 
@@ -203,9 +205,11 @@ class RequestClock:
         return self.latest_ns
 
     def received(self, transport: asyncio.Transport | None, was_paused: bool, previous_ns: int) -> int:
-        """The time at which the bytes were received that a connection was just given; `latest_ns` is now.
+        """The time (ns) at which the kernel received the bytes that a connection was just given. Sets `latest_ns` to
+        now.
 
-        `was_paused`: the connection was not read for a part of the time since it received bytes, at `previous_ns`.
+        `was_paused`: whether the connection was not read for a part of the time since `previous_ns`, when it last
+        received bytes.
         """
         now_ns = self.latest_ns = self._time_ns()
         gap_ns = now_ns - self._received_ns
@@ -224,7 +228,9 @@ class RequestClock:
 
 
 def late_by_ns(transport: asyncio.Transport | None) -> int:
-    """How long ago the last byte arrived at the socket of the transport; 0 if the kernel does not tell."""
+    """The time (ns) since the last byte arrived at the socket of the transport; 0 if it is short or the kernel does not
+    tell it.
+    """
     own = None if transport is None else transport.get_extra_info("socket")
     if own is None:
         return 0

@@ -35,7 +35,7 @@ NO_TIMES: Final = RequestTimes(-1)
 _SIZE: Final = struct.Struct(">i").pack
 VersionRefusal = Callable[["Route"], object]
 VersionEncoder = Callable[[int, Encoder[object]], Encoder[object]]
-"""The encoder of a version, made of the one that encodes what the handler answered."""
+"""Makes the encoder of a version from the encoder of the response class: in some versions the two differ."""
 
 
 class ListenerRole(Flag):
@@ -81,7 +81,7 @@ class Authentication(Protocol):
         """The response to SaslAuthenticate, or a `Pending` that becomes it."""
 
     def closed(self) -> None:
-        """The connection is closed."""
+        """Release the exchange, because the connection is closed."""
 
 
 class ClientConnection(Protocol):
@@ -207,22 +207,22 @@ class FrameHook(ABC):
     def __init__(self, route: Route) -> None:
         self.route = route
         self.client_id: str | None = None
-        """The client id of the last request that it learned from."""
+        """The client id of the last request that the hook learned from."""
 
     def partitions(self) -> list[str]:
-        """The partitions of the frames that it answers, for the log of slow requests."""
+        """The partitions of the frames that the hook answers, for the log of slow requests."""
         return []
 
     @abstractmethod
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        """Answer a frame. Returns the whole reply frame.
+        """Answer a frame. Returns the whole reply frame; None for a frame that has to be decoded and handled normally.
 
-        For a request that was handled and whose reply is not simple, it returns the context and the handler's result.
-        None for a frame that has to be decoded and handled normally.
+        If the hook has handled the request and the reply is not a simple one, it returns the context and the handler's
+        result.
         """
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
-        """The header of a frame that it answered; version and correlation id are 0 if it has none."""
+        """The context of a frame that the hook answered. Version and correlation id are 0 if it has no header."""
         return RequestContext(connection, self.route, 0, 0, self.client_id)
 
     @abstractmethod
@@ -274,7 +274,7 @@ class Binding:
         self.refuse_version = refuse_version
         self.decoded_size_max = decoded_size_max
         self.version_encoder = version_encoder
-        """None if every version encodes what the handler answered."""
+        """None if every version is encoded by the encoder of the response class."""
 
 
 EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[object]]
@@ -285,7 +285,7 @@ class Governor(Protocol):
     """Replaces the handler of an API while client quotas are set, so that its requests are counted and throttled."""
 
     def governed(self, route: Route, handle: Handler) -> Handler:
-        """The handler of all requests."""
+        """A handler to use for all requests of the route, in place of `handle`."""
 
 
 class Route:
@@ -339,7 +339,8 @@ class Route:
         self.errors: dict[int, int] = {}
         """The number of refusals by error code, if they are counted."""
         self.encoder_wrapper: EncoderWrapper | None = None
-        """Counts the errors in replies, on a node that serves metrics."""
+        """Wraps the encoders so that errors in replies are counted, on a node that serves metrics; None on other nodes.
+        """
         self.is_governed = False
         """Whether client quotas are set: then no frame is passed to a hook."""
         self.decoders: dict[int, Decoder[object]] = {}
@@ -367,7 +368,7 @@ class Route:
         self.encoder_wrapper = wrapper
 
     def load(self, version: int) -> Decoder[object] | None:
-        """Compile the decoder of a version at its first use; None if the version is not served."""
+        """Compile the codecs of a version at its first use. Returns the decoder; None if the version is not served."""
         if not self.first_version <= version <= self.last_version:
             return None
         binding = self._bound()
@@ -406,8 +407,8 @@ class Route:
         return refuse(self)
 
     def with_handler(self, handle: Handler, decoded_size_max: int) -> Route:
-        """A route of the same API and versions with another handler. A request that decodes into more than
-        `decoded_size_max` is not decoded: the handler gets None in its place.
+        """A route of the same API and versions with another handler. A request in a frame of more than
+        `decoded_size_max` bytes is not decoded: the handler gets None in its place.
         """
 
         def bind() -> Binding:
@@ -460,12 +461,12 @@ def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
 
 
 class RawTokens(FrameHook):
-    """Handles every frame of a connection as one message of its SASL exchange, without a request header: so they come
-    after SaslHandshake version 0.
+    """Handles every frame of a connection as one message of its SASL exchange. After SaslHandshake version 0 the frames
+    have no request header.
     """
 
     def __init__(self, handle: Callable[[bytes], bytes | None]) -> None:
-        """`handle` handles a message and returns the message to answer with; None if there is no answer now."""
+        """`handle` handles a message and returns the message to answer with; None if there is no answer."""
         super().__init__(Route(SASL_AUTHENTICATE_KEY, "SaslAuthenticate", 0, 0, _without_header))
         self._handle = handle
 

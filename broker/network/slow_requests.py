@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.slow")
 
 LINES_MAX: Final = 10
-"""The most lines in `PERIOD_S`."""
+"""The most lines that are logged in `PERIOD_S`."""
 PERIOD_S: Final = 1.0
 PARTITIONS_MAX: Final = 5
 """The most partitions that a line names."""
@@ -52,9 +52,9 @@ class SlowRequest(NamedTuple):
 
     api: str
     stages: list[RequestStage]
-    """In their order, without gaps."""
+    """The stages in their order, without gaps."""
     pairs: Pairs
-    """What the line in the log says about it."""
+    """The names and values in the line of the log."""
 
 
 class SlowRequests:
@@ -73,11 +73,11 @@ class SlowRequests:
         self.set_threshold(threshold_ms)
 
     def set_threshold(self, threshold_ms: int) -> None:
-        """A request is slow from this time on; -1: none is."""
+        """Set the time (ms) above which a request is slow; -1 if no request is slow."""
         self.threshold_ns = NEVER_NS if threshold_ms < 0 else threshold_ms * 1_000_000
 
     def finished(self, context: RequestContext, sent_ns: int, *, was_abandoned: bool = False) -> None:
-        """A request that took longer than the threshold is finished. It may be that its client asked for the wait."""
+        """Log a finished request that took longer than the threshold, unless its client asked for the wait."""
         waited_ns = context.completed_ns - context.handled_ns
         total_ns = sent_ns - context.received_ns
         own_ns = total_ns - waited_ns if context.waits_for in ASKED_FOR else total_ns
@@ -120,7 +120,7 @@ class SlowRequests:
     def hooked(
         self, hook: FrameHook, connection: ClientConnection, count: int, stamps: tuple[int, int, int, int]
     ) -> None:
-        """Frames that a hook answered, one after the other, took longer than the threshold."""
+        """Log frames that a hook answered one after the other, because they took longer than the threshold."""
         if not self._may_say():
             return
         received_ns, began_ns, written_ns, sent_ns = stamps
@@ -171,7 +171,7 @@ def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
 
 
 def _named(partitions: Iterator[str]) -> Pairs:
-    """The first partitions; with a sign if there are more."""
+    """The pair that names the first partitions, with "..." if there are more; no pair without partitions."""
     first = list(islice(partitions, PARTITIONS_MAX + 1))
     if len(first) > PARTITIONS_MAX:
         first[-1] = "..."
@@ -179,8 +179,8 @@ def _named(partitions: Iterator[str]) -> Pairs:
 
 
 def named_partitions(request: object) -> Iterator[str]:
-    """The partitions that a request names, as topic-index, in the fields of Kafka's schemas; topics without partitions
-    by their name.
+    """The partitions that a request names in the fields of Kafka's schemas, as topic-index. A topic without partitions
+    is given by its name.
     """
     for field in ("topic_data", "topics"):
         for topic in getattr(request, field, None) or ():

@@ -2,7 +2,7 @@
 
 Received bytes are handled at once while the requests of an iteration have taken less than `BUDGET_NS`. After that,
 bytes are kept, and their connection waits for its turn in the next iteration, after timers and what else the node has
-to do. So does a connection that did not get through with what it received. The queues are served by rank:
+to do. A connection that could not handle all that it received waits, too. The queues are served by rank:
 
     rank           connections                                         its share ends at
     NODE           of nodes of the cluster                             40 % of the budget
@@ -11,12 +11,13 @@ to do. So does a connection that did not get through with what it received. The 
     LOGIN          whose client has not logged in, and sent one        95 %
     LOGIN_BACKLOG  whose client has not logged in, and sent more       100 %
 
-What a rank does not use of its share falls to those below it, and the last one that has a queue has the whole rest.
-Each rank that has a queue gets one turn at least. Within a rank it goes round: a turn of a backlog lasts `QUANTUM_NS`,
-or longer if few wait. The rank follows from what arrived, not from what is left after a turn. So a client that sends
-one request at a time waits for others that do so, however many requests are pipelined beside it; and each backlog is
-served for the same time. A connection is one of a node if it brought a heartbeat; and, for one request at a time, if a
-follower fetches through it, or its listener is one for nodes.
+A part of a share that its rank does not use falls to the ranks below. The last rank with waiting connections has the
+whole rest. Each rank with waiting connections gets at least one turn. The connections of a rank are served round robin:
+a turn of a backlog lasts `QUANTUM_NS`, or longer if few wait. The rank follows from what arrived, not from what is left
+after a turn. So a client that sends one request at a time waits only for others that do so, however many requests are
+pipelined by other clients; and each backlog is served for the same time. A connection belongs to a node of the cluster
+if it brought a heartbeat. A connection with one request at a time also does if a follower fetches through it, or if its
+listener is one for nodes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from moldau.broker.network.request_times import RequestClock
 
 BUDGET_NS: Final = 2_000_000
-"""The time for requests of one iteration, in which nothing else runs."""
+"""The time (ns) that one iteration spends on requests; nothing else runs meanwhile."""
 QUANTUM_NS: Final = 200_000
-"""The time of a turn if many wait; a request that was begun is handled to its end."""
+"""The time (ns) of a turn if many connections wait. A request that was begun is handled to its end."""
 
 
 class Rank(IntEnum):
@@ -46,14 +47,14 @@ class Rank(IntEnum):
 
 
 SHARE_ENDS_NS: Final = (800_000, 1_400_000, 1_800_000, 1_900_000, BUDGET_NS)
-"""By rank: the time after the beginning of an iteration at which its share ends."""
+"""For each rank, the time (ns) after the beginning of an iteration at which its share ends."""
 
 
 class Waiting(Protocol):
     """A connection that waits for its turn."""
 
     def take_turn(self, until_ns: int) -> None:
-        """Handle requests until this time of the clock, one at least. What is left waits for the next turn."""
+        """Handle requests until the clock reads `until_ns`, but at least one. The rest waits for the next turn."""
 
 
 class Turns:
@@ -63,9 +64,9 @@ class Turns:
 
     def __init__(self, clock: RequestClock, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.is_spent = False
-        """Whether received bytes are kept now: the budget is used up, or others wait."""
+        """Whether received bytes are kept instead of handled now: the budget is used up, or connections wait."""
         self._used_ns = 0
-        """The time in which requests were handled since the last iteration that began here."""
+        """The time (ns) in which requests were handled since `_begin` last ran."""
         self._clock = clock
         self._call_soon = call_soon
         self._is_scheduled = False
@@ -77,14 +78,15 @@ class Turns:
         return sum(map(len, self._queues))
 
     def end_ns(self, now_ns: int) -> int:
-        """The time until which a connection handles what it received just now."""
+        """The time of the clock (ns) until which a connection handles what it has just received."""
         return now_ns + BUDGET_NS - self._used_ns
 
     def handled(self, began_ns: int) -> None:
-        """A connection has handled what it received, from `began_ns` to the last reading of the clock.
+        """Count the time in which a connection handled what it received: from `began_ns` to the last reading of the
+        clock.
 
-        Most iterations take less than the budget, and cost nothing here: their times are counted together, until a new
-        iteration begins because they have reached it.
+        The times of iterations are added up, so that one that takes less than the budget costs nothing here. `_begin`
+        runs in a new iteration when their sum has reached the budget.
         """
         self._used_ns += self._clock.latest_ns - began_ns
         if self._used_ns >= BUDGET_NS and not self.is_spent:
@@ -92,7 +94,7 @@ class Turns:
             self._begin_soon()
 
     def wait(self, connection: Waiting, rank: int) -> None:
-        """Wait for a turn: a connection waits once."""
+        """Let a connection wait for a turn. It must not wait already."""
         self._queues[rank].append(connection)
         self.is_spent = True
         self._begin_soon()
@@ -103,7 +105,7 @@ class Turns:
             self._call_soon(self._begin)
 
     def _begin(self) -> None:
-        """An iteration of the loop begins."""
+        """Begin an iteration of the loop: serve the waiting connections."""
         self._is_scheduled = False
         self._used_ns = 0
         if self.waiting_count:
@@ -115,7 +117,7 @@ class Turns:
             self._begin_soon()
 
     def _serve(self, began_ns: int) -> None:
-        """Give turns by rank, one to each connection at most."""
+        """Give turns to the waiting connections by rank, at most one to each connection."""
         clock, queues = self._clock, self._queues
         now_ns = began_ns
         for rank, queue in enumerate(queues):

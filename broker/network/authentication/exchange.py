@@ -7,9 +7,10 @@
                                       └───────────────────────────────────────────────────┘ handshake
 
 A failure in GREETING, TOKENS or RAW ends the connection (FAILED). A wrong request of a client that has authenticated is
-answered with ILLEGAL_SASL_STATE and changes nothing. A client can renew its session if this session expires: by
-`connections.max.reauth.ms` of its mechanism, or with its credential (a token). The responses are those of Apache Kafka
-4.3.1, as observed. The state does not change while a mechanism waits for a lookup, whose result is passed to `found`.
+answered with ILLEGAL_SASL_STATE and changes nothing. A client can renew a session that has an end: because of
+`connections.max.reauth.ms` of the mechanism, or because the credential (a token) expires. The responses are those of
+Apache Kafka 4.3.1, as observed. The state does not change while a mechanism waits for a lookup, whose result is passed
+to `found`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from moldau.security.principal import Principal
 from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 RENEWAL_MS_MIN: Final = 1000
-"""The least time (ms) between two authentications of a client."""
+"""The least time (ms) between the beginnings of two renewals of a session."""
 LATE_TOKEN: Final = "SaslAuthenticate request received after successful authentication"
 
 MechanismMaker = Callable[[], Mechanism]
@@ -41,7 +42,7 @@ class ExchangeState(Enum):
 
 
 class HandshakeAccepted(NamedTuple):
-    """The mechanism is offered; the client's messages follow."""
+    """The client's SaslHandshake is accepted: the listener offers its mechanism, whose messages follow."""
 
     mechanisms: tuple[str, ...]
     is_raw: bool
@@ -65,7 +66,7 @@ class LoginRefused(NamedTuple):
 
 
 class ServerChallenge(NamedTuple):
-    """The message to the client, which has to answer it."""
+    """A challenge of the mechanism: a message to the client, which has to answer it."""
 
     message: bytes
 
@@ -109,7 +110,7 @@ class SaslExchange:
         return _HANDSHAKES[self.state](self, mechanism, version, now_ms)
 
     def token(self, message: bytes, wall_ms: int) -> TokenOutcome:
-        """Handle a message of the client, from a SaslAuthenticate or from a frame of its own.
+        """Handle a message of the client's mechanism, from a SaslAuthenticate request or from a frame without a header.
 
         `wall_ms` is compared with the expiry of credentials.
         """
@@ -126,12 +127,12 @@ class SaslExchange:
         return self._stepped(self._mechanism.found(result), wall_ms)
 
     def unexpected(self, api_type: str) -> LoginRefused:
-        """Handle a request of another API within the exchange."""
+        """Fail the exchange because a request of another API arrived within it."""
         text = f"Unexpected Kafka request of type {api_type} during SASL authentication."
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, text)
 
     def expire(self) -> None:
-        """The session has expired: the client may only authenticate again."""
+        """End the session, which has expired: the client may only authenticate again."""
         if self.state is ExchangeState.AUTHENTICATED:
             self.state = ExchangeState.EXPIRED
 

@@ -1,4 +1,5 @@
-"""The identity provider of OAUTHBEARER: requests to it, its keys, and the token with which this node logs in to others.
+"""The identity provider of OAUTHBEARER: requests to it, its keys, and the token with which this node logs in to other
+nodes.
 
 A request has one short answer, bounded in size and in time, without redirections. It blocks, so it runs in an executor
 thread. Addresses are checked against the list of allowed ones before, and a redirection could leave that list, so it is
@@ -34,20 +35,20 @@ from moldau.storage.files.port import FileSystem
 log = logging.getLogger("moldau.listener")
 
 SIZE_MAX: Final = 1 << 20
-"""Bytes of an answer."""
+"""The most bytes of an answer."""
 TIME_S_MAX: Final = 30.0
-"""For the whole answer, however steadily the provider sends it."""
+"""The most time (seconds) for the whole answer, however steadily the provider sends it."""
 LOOKUP_MS_MIN: Final = 1_000
 """The least time (ms) from the end of a fetch to a fetch because of an unknown key: clients choose the ids of keys in
 their tokens, and must not make this node ask the provider all the time.
 """
 Ask = Callable[[ProviderEndpoint], bytes]
 UNKNOWN_LIFE_MS: Final = 300_000
-"""Life of a token that this node cannot read: it is fetched again within that time."""
+"""The lifetime (ms) that is assumed for a token whose expiry this node cannot read."""
 
 
 class ProviderFailure(Exception):
-    """The provider did not answer, or with an error or an unusable response. The text holds no secret."""
+    """The provider did not answer, or answered with an error or an unusable response. The text holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Post:
 
 
 class ProviderHost(Protocol):
-    """The network access of this machine, by which providers are asked."""
+    """What a request to a provider uses of the environment: the file system for file: URLs, and a precise clock."""
 
     @property
     def fs(self) -> FileSystem: ...
@@ -73,9 +74,9 @@ class ProviderHost(Protocol):
 def ask_provider(
     endpoint: ProviderEndpoint, host: ProviderHost, post: Post | None = None, authorities: str | None = None
 ) -> bytes:
-    """The document behind a URL. `authorities`: a file of trusted certificates in PEM in place of the system's.
+    """Fetch the document behind a URL. Raises `ProviderFailure`.
 
-    Raises `ProviderFailure`.
+    `authorities` is a file of trusted certificates in PEM, which replaces the system's.
     """
     parts = urlsplit(endpoint.url)
     try:
@@ -160,7 +161,7 @@ class ProviderKeys:
                 pause_ms = min(2 * pause_ms, endpoint.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
-        """The keys after a new fetch; the known keys if the last fetch ended less than `LOOKUP_MS_MIN` ago."""
+        """Return the keys after a new fetch; the known keys if the last fetch ended less than `LOOKUP_MS_MIN` ago."""
         now_ms = self._environment.monotonic_ms()
         if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOKUP_MS_MIN:
             await self._fetch()
@@ -193,12 +194,12 @@ class ProviderKeys:
 
 
 class ProviderTokens:
-    """The current token. `follow` runs as long as the node; `token` raises `LoginFailed` before the first token has
-    arrived.
+    """The token with which this node logs in to other nodes, kept fresh. `follow` runs as long as the node; `token`
+    raises `LoginFailed` before the first token has arrived.
     """
 
     def __init__(self, settings: OauthLoginSettings, environment: Environment, fetch: Callable[[], str]) -> None:
-        """`fetch`: asks the provider for a token; it blocks, and raises `ProviderFailure` or `LoginFailed`."""
+        """`fetch` asks the provider for a token. It blocks, and raises `ProviderFailure` or `LoginFailed`."""
         self._settings = settings
         self._environment = environment
         self._fetch = fetch
@@ -211,7 +212,7 @@ class ProviderTokens:
         return self._token
 
     async def follow(self) -> None:
-        """Fetch a token, and the next one before it expires."""
+        """Fetch a token, and each next one before the current one expires, until the task is cancelled."""
         endpoint = self._settings.tokens
         assert endpoint is not None, "without an endpoint there is nothing to follow"
         pause_ms = endpoint.backoff_ms
@@ -229,8 +230,9 @@ class ProviderTokens:
             await asyncio.sleep(self._next_ms(self._token) / 1000)
 
     def _next_ms(self, token: str) -> int:
-        """The time (ms) of the next fetch: after a fraction of the token's lifetime and, if the lifetime is long
-        enough, before its last minutes. There is always a minimum pause between two fetches.
+        """The time (ms) from now to the next fetch: a fraction of the token's lifetime, but at the latest
+        `refresh_buffer_ms` before the token expires if its lifetime is long enough. There is always a minimum pause
+        between two fetches.
         """
         settings, now_ms = self._settings, self._environment.wall_ms()
         try:

@@ -1,14 +1,15 @@
 """SASL on one connection: the exchange, its replies and pauses, and the routes that are served in each state.
 
     GREETING                ApiVersions, SaslHandshake
-    TOKENS                  SaslHandshake (refused), SaslAuthenticate; any other gets its own error, as in Apache Kafka
-    RAW                     no route: a hook takes each frame as one message of the client
+    TOKENS                  SaslAuthenticate; SaslHandshake is refused; a request of any other API gets an error in the
+                            response of that API, and then the connection is closed, as in Apache Kafka
+    RAW                     no API: each frame is passed to a hook as one message of the mechanism
     AUTHENTICATED           all routes of the listener
     EXPIRED                 SaslHandshake
 
-A request without a route ends the connection before it is decoded. So the requests of an authenticated client need no
-check of the state. A client has `LOGIN_S` for the whole login, from the connection on, the TLS handshake included; and
-the same time for a renewal, from its SaslHandshake on.
+A request whose API is not in the row of the state ends the connection without being decoded, so handlers need not check
+the state. A client has `LOGIN_S` for the whole login: from the connection on, the TLS handshake included. It has the
+same time for a renewal, from its SaslHandshake on.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ DIVERGES: in Apache Kafka a client that never logs in is closed as an idle one, 
 then.
 """
 DECODED_SIZE_MAX: Final = 16_384
-"""The most bytes of another API's request within the exchange whose parts are in its error.
+"""The largest request (bytes) of another API that is decoded within the exchange, so that its error response repeats
+the request's parts, such as its topics.
 
 DIVERGES: Apache Kafka repeats the parts of larger requests, too. Here they are not decoded, because a client that has
 not authenticated could occupy the event loop with them.
@@ -114,7 +116,9 @@ class SaslGate:
         self._routes_of_exchange: Mapping[int, Route] | None = None
 
     def routes_of_exchange(self, listener: ServingListener) -> Mapping[int, Route]:
-        """The routes while a client sends the messages of its mechanism."""
+        """The routes by API key while a client sends the messages of its mechanism: every API but SaslHandshake and
+        SaslAuthenticate is refused.
+        """
         routes = self._routes_of_exchange
         if routes is None:
             routes = self._routes_of_exchange = {
@@ -140,7 +144,7 @@ class SaslAuthentication:
         self._request_size_max = connection.request_size_max
         self._session_timer: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = gate.loop.call_later(LOGIN_S, self._time_out)
-        """The end of the time for the login; None if none is under way."""
+        """The timer that ends the login after `LOGIN_S`; None if no login is in progress."""
         self._serve_only(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
@@ -189,9 +193,9 @@ class SaslAuthentication:
         return self._response(outcome)
 
     def raw_token(self, token: bytes) -> bytes | None:
-        """Handle a message that came without a header.
+        """Handle a message of the mechanism that came in a frame without a header.
 
-        Returns the answer; None if there is none and the connection ends.
+        Returns the message to answer with; None if the login failed, so that the connection ends.
         """
         outcome = self._exchange.token(token, self._gate.environment.wall_ms())
         if isinstance(outcome, ServerChallenge):
@@ -208,7 +212,9 @@ class SaslAuthentication:
         return None
 
     def unexpected(self, context: RequestContext, request: object | None) -> object:
-        """Answer a request of another API within the exchange: with its own error, then the connection ends."""
+        """Refuse a request of another API within the exchange with an error in the response of that API, then end the
+        connection. `request` is None if it was not decoded.
+        """
         refusal = self._exchange.unexpected(api_type(context.route.name))
         if getattr(request, "acks", None) == 0:  # A Produce that wants no answer.
             self._count_failure()
@@ -263,14 +269,14 @@ class SaslAuthentication:
             self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
 
     def _expired(self) -> None:
-        """The session has expired: serve only a new exchange."""
+        """End the session, which has expired: serve only SaslHandshake."""
         self._exchange.expire()
         self._serve_only(SASL_HANDSHAKE)
 
     def _fail(self, reason: str, response: Response) -> Pending[Response]:
-        """The client failed to authenticate: handle no further request.
+        """Fail the authentication: handle no further request, and end the connection after the response.
 
-        The error is sent after a pause, so that passwords cannot be guessed fast.
+        Returns the response as a `Pending` that completes after a pause, so that passwords cannot be guessed fast.
         """
         gate = self._gate
         self._count_failure()
@@ -308,7 +314,7 @@ class SaslAuthentication:
     # The served APIs
 
     def _serve_only(self, *keys: int) -> None:
-        """Serve only these APIs, in small frames."""
+        """Serve only the APIs with these keys, in requests of at most `receive_size_max` bytes."""
         connection = self._connection
         if connection is not None:
             all_routes = connection.listener.routes
@@ -318,7 +324,7 @@ class SaslAuthentication:
 
 
 def _refuse(context: RequestContext, request: object | None) -> object:
-    """The handler of all other APIs within an exchange."""
+    """Refuse a request within the exchange: the handler of every API but SaslHandshake and SaslAuthenticate."""
     authentication = context.connection.authentication
     assert isinstance(authentication, SaslAuthentication), "only an exchange has these routes"
     return authentication.unexpected(context, request)

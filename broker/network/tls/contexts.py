@@ -191,7 +191,7 @@ class VerifiedChain(NamedTuple):
 
 
 class ReloadingTls:
-    """The current contexts of one listener. Raises `InvalidStore` if the stores cannot be used at first."""
+    """The current contexts of one listener. The constructor raises `InvalidStore` if the stores cannot be used."""
 
     def __init__(self, settings: TlsSettings, wall_clock_ms: Callable[[], int]) -> None:
         self.settings = settings
@@ -203,7 +203,9 @@ class ReloadingTls:
         self._sessions: dict[bytes, VerifiedChain] = {}
         """The chains of the sessions that clients can resume in the current context, the oldest first."""
         self._anchors: dict[bytes, bytes] = {}
-        """Each trusted certificate that a chain ended with, once: sessions and connections share its bytes."""
+        """The trusted certificates at the ends of chains, each as key and value, so that sessions and connections share
+        its bytes.
+        """
         self._problem: str | None = None
 
     @property
@@ -294,9 +296,9 @@ class ReloadingTls:
         return trusted is None or anchor in trusted
 
     def _refusal(self, contexts: TlsContexts) -> str | None:
-        """Why a new certificate is refused: its names differ from those of the current one.
+        """Why new contexts are refused: the names in their certificate differ from those in the current one.
 
-        None if it is accepted.
+        None if the new contexts are accepted.
         """
         before, after = self._contexts.names, contexts.names
         if before is None or after is None:

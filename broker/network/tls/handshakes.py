@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 HANDSHAKE_S: Final = 10.0
 STEPS_MAX: Final = 1
-"""The steps at a time.
+"""The most steps that run at the same time.
 
 With a second thread, a crowd of 500 clients was served in 1.8 s instead of 2.1 s, but the requests of all others waited
 longer: their p99 was 2.0 times that without the crowd instead of 1.4.
@@ -44,7 +44,7 @@ class Handshakes:
         """The open handshakes in order of arrival."""
         self._running = 0
         self._queue: dict[Handshake, tuple[Callable[[], BaseException | None], Done]] = {}
-        """The step that waits of each open handshake, in order of arrival."""
+        """The steps that wait, in order of arrival: at most one for each open handshake."""
 
     @property
     def count(self) -> int:

@@ -115,7 +115,7 @@ def _read(store: StoreSettings) -> bytes:
 
 
 def _pem(text: str) -> str:
-    """The PEM text of a setting. Its lines may have become one line, separated by blanks."""
+    """The PEM text of a setting, with its lines. In the setting they may be one line, separated by blanks."""
     lines: list[str] = []
     for block in text.replace("\\n", "\n").split("-----BEGIN ")[1:]:
         label, _, rest = block.partition("-----")

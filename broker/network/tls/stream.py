@@ -3,7 +3,7 @@
     transport ◀──▶ TlsStream ◀──▶ Connection or PeerLink      the stream is a protocol for the one, a transport for the
                                                               other
 
-    HANDSHAKE   steps run in executor threads (`Handshakes`), but for the last one if it is short; the transport is
+    HANDSHAKE   steps run in executor threads (`Handshakes`), except a short last one; the transport is
                 not read during one
     OPEN        received bytes are decrypted into the protocol's own buffer; written bytes are encrypted while the
                 peer reads
@@ -39,9 +39,9 @@ log = logging.getLogger("moldau.connection")
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
 """The most bytes of encrypted output in the transport; above it, no more is encrypted."""
 FULL_FLIGHT_SIZE_MIN: Final = 256
-"""The least bytes of a server's flight with its certificate. A request for another key share is shorter."""
+"""The least bytes of a server's flight with its certificate. A HelloRetryRequest is shorter."""
 _NOT_PLAIN: Final = (b"\x14", b"\x17")
-"""The types of records that change the cipher, and that hold encrypted messages."""
+"""The types of TLS records that change the cipher (20) and that hold encrypted messages (23)."""
 RAW_BUFFER_SIZE: Final = 1 << 17
 """The size of the receive buffer (bytes) that all streams of a loop share."""
 PIECE_SIZE_MAX: Final = 1 << 16
@@ -77,17 +77,17 @@ class StreamOwner(Protocol):
     """The owner of a stream, which is notified of the end of the handshake and of the connection."""
 
     def secured(self, stream: TlsStream) -> None:
-        """The handshake succeeded: the peer has the names in its certificate, if it presented one."""
+        """Continue after the handshake succeeded: the certificate that the peer presented, if any, was verified."""
 
     def not_secured(self, stream: TlsStream, reason: str) -> None:
-        """The handshake failed, and the connection ends."""
+        """Count and log a failed handshake; the connection ends."""
 
     def lost(self, stream: TlsStream) -> None:
-        """The connection is gone."""
+        """Forget the stream, whose connection is gone."""
 
 
 class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
-    """The stream.
+    """The TLS stream of one connection.
 
     `inner` is connected when the connection is made, and gets no bytes before the handshake has succeeded.
     """
@@ -105,8 +105,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         super().__init__()
         self._inner = inner
         self._owner: StreamOwner | None = owner
-        """None once the connection is lost. The owner refers to the stream: a reference back would keep both, with
-        OpenSSL's buffers, until a garbage collection, which may come much later."""
+        """The owner; None once the connection is lost. The owner refers to the stream: a reference back would keep
+        both, with OpenSSL's buffers, until a garbage collection, which may come much later.
+        """
         self._handshakes = handshakes
         self._raw_buffer = raw_buffer
         self._incoming = ssl.MemoryBIO()
@@ -284,7 +285,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         return may_be_more
 
     def _ended_by_peer(self) -> None:
-        """The peer closed the stream, or sent bytes that are not TLS. Bytes that it sent before are still handled."""
+        """Close the stream soon, because the peer closed it or sent bytes that are not TLS. Bytes that came before are
+        still handled.
+        """
         asyncio.get_running_loop().call_soon(self.close)
 
     # Encrypting
@@ -420,7 +423,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
-    """Run the handshake until it needs bytes of the peer. Returns the error, if any, which may be that need."""
+    """Run the handshake until it needs bytes of the peer. Returns None once it is complete, else the exception that
+    ended the step: `SSLWantReadError` if it needs bytes.
+    """
     try:
         tls.do_handshake()
     except (ssl.SSLError, ValueError, OSError) as error:
@@ -447,17 +452,17 @@ def _reason(error: BaseException) -> str:
 class UnsentBytes:
     """A queue of bytes and of slices of files that are not encrypted yet; false while it is empty.
 
-    They are encrypted in pieces of a limited size. A slice of a file holds no memory before: then one piece of it is
-    read, if the page cache has it.
+    They are encrypted in pieces of a limited size. A slice of a file holds no memory: a piece of it is read when it is
+    taken, if the page cache has it.
     """
 
     __slots__ = ("_chunks", "held_size")
 
     def __init__(self) -> None:
         self._chunks: deque[memoryview | FileSlice] = deque()
-        """None of them is empty."""
+        """The chunks in order; none of them is empty."""
         self.held_size = 0
-        """The bytes of it that are in memory."""
+        """The bytes of the queue that are in memory."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -474,9 +479,10 @@ class UnsentBytes:
             self.held_size += size
 
     def take_piece(self) -> BytesLike | FileSlice:
-        """Take the next piece. Raises OSError.
+        """Take the next piece. Raises OSError if it cannot be read from its file.
 
-        If the disk would have to be read, nothing is taken, and the slice that has to be warmed before is returned.
+        If its bytes are not in the page cache, nothing is taken, and the slice that has to be read from the disk before
+        is returned.
         """
         chunks = self._chunks
         first = chunks[0]
