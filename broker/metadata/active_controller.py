@@ -1,8 +1,8 @@
 """The shell of the controller while this node leads: it passes requests to the controller, appends its decisions, and
 runs its timer.
 
-A decision about many partitions is made, appended and replayed in slices (`Decision.further`), one in an iteration of
-the event loop. What comes meanwhile waits: the controller makes one decision after another, as on a thread of its own.
+A decision about many partitions is made, appended and replayed in slices (`Decision.further`), one in each iteration of
+the event loop. Requests that arrive meanwhile wait, because the controller makes one decision after the other.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ from moldau.security.quotas.limits import QuotaTags
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
-"""The delay (ms) of a timer that shows that the process was suspended, or that the event loop was blocked."""
+"""A timer that fires later than this (ms) shows that the process was suspended, or that the event loop was blocked."""
 SECOND_LOOK_MS: Final = 50
-"""After such a delay: the time (ms) for which the loop first reads the heartbeats that arrived meanwhile."""
+"""After such a delay, the time (ms) in which the loop reads the heartbeats that arrived during it, before any broker is
+fenced.
+"""
 
 T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
-"""Work that yields after each slice."""
+"""A generator that does a part of its work in each step, and returns the result."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
-"""Append one batch of records, written for this metadata.version. Raises `NoRoom`."""
+"""Appends one batch of records, in the versions that a metadata.version has. Raises `NoRoom`."""
 
 
 class Work(NamedTuple):
-    """Decisions that wait for their turn, or are under way. `given_up` is called if the term ends before their end,
-    `failed` if a bug ends them."""
+    """Decisions that wait or are in progress. `given_up` is called if the term ends before they are complete, `failed`
+    if a bug ends them.
+    """
 
     slices: Slices[None]
     given_up: Callable[[], None] = no_retry
@@ -90,8 +93,11 @@ class ActiveController:
         requester: Requester = NODE,
     ) -> None:
         """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
-        if the term ends before that. Raises what a bug raises before other work was done; later, `reply` gets
-        UNKNOWN_SERVER_ERROR, and the loop's handler the exception."""
+        if the term ends before that.
+
+        If a bug raises an exception before the request has waited for anything, this method raises it. Otherwise
+        `reply` gets UNKNOWN_SERVER_ERROR, and the loop's exception handler gets the exception.
+        """
 
         def failed() -> None:
             reply(refused_with_text(request, None, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -111,17 +117,19 @@ class ActiveController:
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
     def disconnected(self, broker_id: int) -> None:
-        """A connection to the broker broke, so the broker may have failed."""
+        """Note that a connection to a broker broke, so that the broker may have failed."""
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
     def last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """The broker runs on the node that led the quorum before, and that node last responded at `heard_ms`."""
+        """Note when a broker was last alive: it runs on the node that led the quorum before, which last responded at
+        `heard_ms`.
+        """
         self._controller.last_heard(broker_id, heard_ms)
         self._arm_anew()
 
     def resign(self) -> None:
-        """End the term: the waiting requests are given up, and what is under way when its slice is over."""
+        """End the term: give up the waiting requests now, and the decision in progress when its slice is over."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -132,7 +140,7 @@ class ActiveController:
     # Turns
 
     def _take_turn(self, work: Work) -> None:
-        """Do the work, or its first slice, now; after other work if some is under way."""
+        """Do the first slice of the work now, or after the other work if some is in progress."""
         if self._under_way is not None:
             self._waiting.append(work)
         else:
@@ -140,8 +148,9 @@ class ActiveController:
             self._go_on(work)
 
     def _go_on(self, begun: Work | None = None) -> None:
-        """Do the next slice, and if that was the last one, the work that waits. The caller hears of a bug in the first
-        slice of the work that it has `begun`."""
+        """Do the next slice of the work in progress; after its last slice, begin the work that waits. An exception of a
+        bug is raised; `failed` is also called, unless the slice is the first one of `begun`.
+        """
         while self._under_way is not None:
             if self._is_over:
                 self._under_way.given_up()
@@ -169,8 +178,8 @@ class ActiveController:
         return True
 
     def _carry_out(self, decision: Decision) -> Slices[tuple[bool, object]]:
-        """Write a decision. Returns whether it was written, and the response. If the disk has no room, the
-        response has an error. Of a decision that is made in slices, some first batches may have been written.
+        """Write a decision. Returns whether it was written, and the response, which has an error if the disk has no
+        room. The first batches of a decision in slices may have been written nevertheless.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """

@@ -46,7 +46,9 @@ class ClusterView:
         self._random = random
         self._counted = published.image.topics
         self._counts: dict[str, int | None] = {}
-        """The numbers of partitions in `_counted` that were asked for: those of the coordinators' topics."""
+        """The number of partitions of each topic that was asked for, by its name in `_counted`. Only
+        coordinators ask.
+        """
 
     @property
     def image(self) -> MetadataImage:
@@ -71,7 +73,7 @@ class ClusterView:
         return self._counts[topic]
 
     def live_nodes(self, listener_name: str) -> Iterator[NodeAddress]:
-        """The nodes of `nodes` that are not fenced."""
+        """The brokers of `nodes` that are not fenced."""
         return (node for node in self.nodes(listener_name) if not node.is_fenced)
 
     def is_alive(self, node_id: int) -> bool:
@@ -80,8 +82,8 @@ class ClusterView:
         return node is not None and not node.fenced
 
     def any_live_node_id(self) -> int:
-        """The id of an active broker that the response names as the controller, because every broker forwards requests
-        to it; -1 if all are fenced.
+        """The id of a random broker that is not fenced; -1 if all are fenced. A response names it as the controller,
+        because every broker forwards requests to the controller.
         """
         brokers = self.image.cluster.brokers
         live = [node_id for node_id, node in brokers.items() if not node.fenced]
@@ -108,7 +110,9 @@ class DynamicConfig:
         listener(self.config)
 
     def follow(self, image: MetadataImage) -> None:
-        """Apply the dynamic settings of the cluster and of this broker."""
+        """Apply the dynamic settings of the cluster and of this broker in an image. Listeners are called if these have
+        changed.
+        """
         default = image.configs.of(ResourceType.BROKER, "")
         own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
         if default == self.layers.dynamic_default and own == self.layers.dynamic_broker:

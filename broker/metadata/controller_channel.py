@@ -82,7 +82,9 @@ class Attempt(NamedTuple):
 
 
 class ControllerChannel:
-    """`submit` gives each request exactly one response, unless this node stops first."""
+    """This node's channel to the active controller. `submit` gives each request exactly one response, unless this node
+    stops first.
+    """
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
     cordoned ──▶ moves replicas, some at a time ──none is left──▶ controlled shutdown ──▶ unregistered ──▶ the end
 
-A replica moves as any other: the new one fetches all records, and only then the old one goes. A broker that is stopped
-before it has left begins again with what is left at its next start.
+A replica is moved by a reassignment: the new replica fetches all records, and only then the old one is removed. A
+broker that is stopped before it has left continues with the remaining replicas at its next start.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ log = logging.getLogger("moldau.registration")
 progress = logging.getLogger(PROGRESS_LOGGER)
 
 UNDER_WAY_MAX: Final = 20
-"""The most partitions that move at a time, so that clients of the others are served as before."""
+"""The most partitions that move at a time, so that clients of the other partitions are served as before."""
 PAUSE_S: Final = 0.5
 PROGRESS_MS: Final = 5_000
 SLICE: Final = 1_000
-"""The partitions after which a walk over all of them yields to the loop."""
+"""The number of partitions after which a loop over all partitions yields to the event loop."""
 STILL_HOLDS: Final = 4
-"""The exit status of one that was given a replica in its last moment: it has to be started again to give that away."""
+"""The exit status of a broker that was given a replica at its very end. It has to be started again to give that replica
+away.
+"""
 
 
 @dataclass(slots=True)
@@ -50,10 +52,10 @@ class Holdings:
     """The replicas of a broker in an image."""
 
     to_move: list[tuple[str, int, PartitionRegistration]] = field(default_factory=list)
-    """Topic, partition and registration of those for which no move is under way."""
+    """Topic, partition and registration of each replica that is not being moved."""
     moving: int = 0
     replicas: Counter[int] = field(default_factory=Counter)
-    """The number of replicas of each broker, those that are being added among them."""
+    """The number of replicas of each broker, including those that are being added."""
 
     @property
     def count(self) -> int:
@@ -61,7 +63,9 @@ class Holdings:
 
 
 def holdings(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
-    """The replicas of a broker; yields after each slice of partitions, and its last value is whole."""
+    """Collect the replicas of a broker. Yields the incomplete result after each slice of partitions, and the complete
+    one at the end.
+    """
     found = Holdings()
     for seen, (topic, index, partition) in enumerate(image.topics.partitions(), 1):
         if seen % SLICE == 0:
@@ -81,8 +85,9 @@ def target_of(partition: PartitionRegistration) -> list[int]:
 
 
 def moves(found: Holdings, node_id: int, heirs: Sequence[int], count_max: int) -> Iterator[tuple[str, int, list[int]]]:
-    """The next moves: topic, partition and the replicas it is to have. The heir that has the fewest replicas takes the
-    place of the broker, among those that have none of the partition.
+    """The next moves, at most `count_max`: topic, partition and its new replicas. The broker is replaced by the heir
+    with the fewest replicas that has none of this partition. If every heir has one, the partition gets one replica
+    fewer.
     """
     for topic, index, partition in found.to_move[:count_max]:
         target = target_of(partition)
@@ -117,7 +122,7 @@ class Departure:
         self._environment = environment
         self._holds_nothing = False
         self.exit_status = 0
-        """0 as long as the broker has not left: the process was told to stop before."""
+        """The exit status of the process; 0 if it is stopped before the broker has left the cluster."""
 
     async def run(self, ended: Callable[[], None]) -> None:
         """Give the replicas away; call `ended` when none is left."""
@@ -143,7 +148,7 @@ class Departure:
         ended()
 
     async def finish(self) -> None:
-        """Take the broker out of the metadata, if it holds nothing."""
+        """Take the broker out of the metadata, if it holds no replica."""
         if not self._holds_nothing:
             return
         error = await self._registration.unregister()
@@ -170,7 +175,7 @@ class Departure:
         return [each for each in self._heirs if cluster.is_active(each)]
 
     async def _move(self, found: Holdings) -> None:
-        """Begin the next moves, as far as heirs serve and not too many are under way."""
+        """Begin the next moves, to heirs that serve. At most `UNDER_WAY_MAX` moves are in progress."""
         heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
         for name, index, target in moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):

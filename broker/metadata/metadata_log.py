@@ -212,9 +212,9 @@ class MetadataLog:
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Stored batches, at least one if there is any.
+        """Return stored batches from an offset on, at least one if there is any.
 
-        None while the process has no free descriptor, or after the log has failed.
+        Empty while the process has no free descriptor, and after the log has failed.
         """
         try:
             read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
@@ -331,7 +331,7 @@ class MetadataLog:
     def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
         """Let a durable snapshot replace the whole log and all earlier snapshots.
 
-        Returns their paths, to be unlinked in an executor thread. Raises OSError.
+        Returns the paths of the earlier snapshots, to be unlinked in an executor thread. Raises OSError.
         """
         self.log.truncate_fully_and_start_at(snapshot.end_offset, now_ms)
         if snapshot not in self._snapshots:
@@ -339,8 +339,8 @@ class MetadataLog:
         return self._forget_before(snapshot.end_offset)
 
     def _forget_before(self, offset: int) -> list[str]:
-        """Drop the snapshots before the start of the log: a follower there must see the epoch of the earliest
-        snapshot.
+        """Forget the snapshots that end before an offset, the start of the log. Returns their paths. The earliest
+        remaining snapshot gives the epoch that `end_offset_for_epoch` tells a follower whose log ends before the start.
         """
         given_up = [each for each in self._taken() if each.end_offset < offset]
         self._snapshots = [each for each in self._snapshots if each not in given_up]

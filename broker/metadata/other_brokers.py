@@ -1,4 +1,4 @@
-"""The other brokers of the cluster, which a part of this broker asks by the ids that the metadata names."""
+"""The other brokers of the cluster: parts of this broker send requests to them by broker id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class OtherBrokers:
-    """They are asked at the listener between brokers, which may be this broker's own."""
+    """Sends requests to the inter-broker listeners of brokers. A broker may also be this one."""
 
     def __init__(self, cluster: ClusterView, channels: PeerChannels, listener_name: str, timeout_ms: int) -> None:
         """`timeout_ms`: the timeout of a request that names none."""

@@ -34,7 +34,7 @@ class ProducerIds:
         return None
 
     def _put_back(self, error: ErrorCode, producer_id: int) -> None:
-        """A block has arrived: put back the id that was taken only to request it."""
+        """Put back the id that was taken only to request a block, now that the block has arrived."""
         if error is ErrorCode.NONE:
             self._block = range(producer_id, self._block.stop)
 

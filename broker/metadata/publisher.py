@@ -65,8 +65,9 @@ class MetadataPublisher:
         return self.replay.image
 
     def image_for_logins(self) -> MetadataImage:
-        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log:
-        controllers need it to log in to each other before they can elect a leader, which provides the high watermark.
+        """The committed metadata; until this node knows the high watermark, the metadata up to the end of its own log.
+        Controllers need that metadata to log in to each other before they can elect a leader, which provides the high
+        watermark.
         """
         image = self.image
         if image.features.levels:
@@ -89,7 +90,7 @@ class MetadataPublisher:
         self._publish(self.replay, self.replay.replay(records, provenance))
 
     def adopt(self, replay: Replay, delta: MetadataDelta) -> None:
-        """Publish a committed state that was read elsewhere, with its difference."""
+        """Publish a committed state that was read elsewhere. `delta` is its difference from the published state."""
         assert not self._pending, "a snapshot adopted under an active controller"
         self._publish(replay, delta)
 
@@ -114,7 +115,7 @@ class MetadataPublisher:
             self._waiting.append(WaitingReply(end_offset, reply, response, given_up))
 
     def commit(self, high_watermark: int) -> None:
-        """The high watermark moved: publish the images below it, then send the responses that waited for it."""
+        """Move the high watermark: publish the images below it, then send the responses that waited for it."""
         self.high_watermark = high_watermark
         while self._pending and self._pending[0].replay.image.provenance.end_offset <= high_watermark:
             self._publish(*self._pending.popleft())
@@ -123,7 +124,7 @@ class MetadataPublisher:
             waiting.reply(waiting.response)
 
     def resign(self) -> None:
-        """This node no longer leads: drop the images that are not committed.
+        """Drop the images that are not committed, because this node no longer leads.
 
         Their records may still be committed later, so each waiting request is given up and not refused.
         """
@@ -176,7 +177,7 @@ class CommittedMetadata:
         return True
 
     def begin_term(self) -> Replay:
-        """The metadata at the end of the log, committed or not.
+        """Return the metadata at the end of the log, committed or not.
 
         Records that are not committed yet are committed together with the first batch of the term (Raft, section
         5.4.2), and published then.
@@ -201,11 +202,13 @@ class CommittedMetadata:
             self._loaded = self._log.replayed()  # The term ended before this node knew of a commit.
 
     def truncated(self, end_offset: int) -> None:
-        """Records that were read at start were not committed, and were truncated: read the log again."""
+        """Read the log again if records that were read at start have been truncated, because they were not
+        committed.
+        """
         if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
             self._loaded = self._log.replayed()
 
     def replaced(self, replay: Replay) -> None:
-        """A snapshot of the leader has replaced the log: publish it."""
+        """Publish a snapshot of the leader, which has replaced the log."""
         self._loaded = None
         self._publisher.adopt(replay, difference(self._image, replay.image))

@@ -211,7 +211,7 @@ class Quorum:
     # Reports
 
     def disconnected(self, broker_id: int) -> None:
-        """The connection by which a broker sends its heartbeats broke."""
+        """Note that the connection by which a broker sends its heartbeats broke."""
         if self._opened is not None:
             self._opened.terms.disconnected(broker_id)
 

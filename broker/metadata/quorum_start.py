@@ -45,11 +45,15 @@ class UnsupportedFeatures(UnusableMetadata):
         }
         """By feature: the highest level that this version supports, to which the cluster has to downgrade."""
         self.is_too_old = 0 < levels.get(METADATA_VERSION, 0) < SUPPORTED_FEATURES[METADATA_VERSION].first
-        """Whether the cluster has to be upgraded instead."""
+        """Whether the metadata.version is below the first that this version supports, so that the cluster has to be
+        upgraded instead.
+        """
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters in the log; with kraft.version 0 those of the configuration. Raises `UnusableMetadata`."""
+    """The voters that the log describes; with kraft.version 0, those of the configuration. Raises
+    `UnusableMetadata`.
+    """
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
         VoterNode(each.node_id, endpoints=((config.controller_listener_names[0], (each.host, each.port)),))
@@ -88,7 +92,7 @@ def raft_settings(config: Config) -> RaftSettings:
 
 
 def address_of(server: str) -> Address:
-    """`host:port`, the host in brackets if it is an IPv6 address."""
+    """Parse `host:port`, with the host in brackets if it is an IPv6 address."""
     host, _, port = server.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -131,8 +135,8 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
 
 
 def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> MetadataImage:
-    """The metadata of the log when a node starts, committed or not; of an empty log, the records that `format` left for
-    the first leader.
+    """The metadata at the start of a node: that of the log, committed or not. On a controller with an empty log it is
+    that of the records that `format` left for the first leader.
     """
     image = loaded.replay.image
     if image.features.levels or not config.is_controller:
@@ -168,7 +172,7 @@ def controller_registration(config: Config, incarnation_id: bytes) -> Controller
 def controller_settings(
     config: Config, properties: MetaProperties, environment: Environment, rules: ConfigRules, quorum: QuorumVersion
 ) -> ControllerSettings:
-    """The settings of the controller that each term of this node starts."""
+    """The settings with which this node makes a controller in each of its terms."""
     return ControllerSettings(
         cluster_id=properties.cluster_id,
         config_rules=rules,

@@ -19,11 +19,11 @@ class Part(Protocol):
 
 
 PARTS: Final = ("topics", "responses", "results", "entries", "filter_results")
-"""The fields with the results of parts, of responses without an error code of their own."""
+"""The fields in which responses without an error code of their own hold the results of topics or resources."""
 
 
 def undone(response: object, error: ErrorCode, message: str) -> object:
-    """The response to a decision that was not written: successes become `error`; refusals keep their reasons."""
+    """The response to a decision that was not written: successes become `error`, and refusals keep their reasons."""
     if hasattr(response, "error_code"):
         return response if response.error_code else _failed(response, error, message)
     if isinstance(response, CreateTopicsResponse):
@@ -61,7 +61,7 @@ def error_of(response: object) -> ErrorCode:
 
 
 def parts_of(response: object) -> Sequence[Part]:
-    """The results in a response without an error code of its own."""
+    """The results of topics or resources in a response that has no error code of its own."""
     name = next((each for each in PARTS if hasattr(response, each)), None)
     assert name is not None, f"{type(response).__name__} has neither an error code nor parts"
     parts: Sequence[Part] = getattr(response, name)

@@ -37,18 +37,18 @@ Response = TypeVar("Response")
 
 UNREGISTERED: Final = -1
 FENCED_PAUSE_FIRST_MS: Final = 25
-"""The first pause (ms) between heartbeats of a fenced broker, which may have caught up at once; each further pause is
-twice as long.
+"""The first pause (ms) between heartbeats of a fenced broker. It is short, because the broker may have caught up at
+once. Each further pause is twice as long, up to the heartbeat interval.
 """
 SHUTDOWN_LEADERLESS_MS: Final = 3_000
-"""The time (ms) without a leader after which a shutdown stops waiting: the last nodes of a quorum find no controller,
-and an election takes less.
+"""The time (ms) without a response after which a shutdown stops waiting for the controller. An election takes less. The
+last nodes of a quorum find no controller when they stop.
 """
 REGISTRATION_RETRY_MS: Final = 100
 PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
 """Errors that pass: the controller still considers a killed incarnation alive, or its disk is full."""
 SHUTDOWN_RETRY_MS: Final = 20
-"""The time (ms) after a response before the next request to move partitions, or to be released."""
+"""The pause (ms) between a response of the controller and the next request to be released."""
 HEARTBEATS_PER_FENCE: Final = 10
 """The number of heartbeats in moldau.broker.silence.fence.ms, so that a shorter stall does not fence the broker."""
 RETRY_S: Final = 0.5
@@ -73,9 +73,9 @@ class BrokerIdentity:
 
 
 class Registration:
-    """The life of this broker in the cluster.
+    """The registration of this broker in the cluster, from its start to its controlled shutdown.
 
-    `metadata_offset`: the last offset of the metadata log that this broker has applied.
+    `metadata_offset` returns the last offset of the metadata log that this broker has applied.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Registration:
     async def register(self, patience_ms: int) -> None:
         """Register, and wait to be unfenced.
 
-        Raises `RegistrationRefused`; for a node id that is in use only after `patience_ms`.
+        Raises `RegistrationRefused`. The errors in `PASSING` are retried first, for `patience_ms`.
         """
         identity = self._identity()
         request = BrokerRegistrationRequest(
@@ -200,7 +200,7 @@ class Registration:
 
 
 async def ask(controller: ControllerPort, request: object, kind: type[Response]) -> Response:
-    """Ask the active controller, and wait for its response, which is of this kind."""
+    """Send a request to the active controller, and wait for its response, which is of the class `kind`."""
     future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def answer(response: Response) -> None:
@@ -214,7 +214,7 @@ async def ask(controller: ControllerPort, request: object, kind: type[Response])
 
 
 def heartbeat_ms(config: Config) -> int:
-    """The interval between heartbeats."""
+    """The interval between heartbeats (ms)."""
     interval_ms = config.integer("broker.heartbeat.interval.ms")
     fence_ms = config.integer("moldau.broker.silence.fence.ms")
     return min(interval_ms, max(1, fence_ms // HEARTBEATS_PER_FENCE)) if fence_ms else interval_ms

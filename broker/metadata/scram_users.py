@@ -30,9 +30,11 @@ class MetadataScramUsers:
         self._token_key = token_key
         self._wall_clock_ms = wall_clock_ms
         self._forms: Mapping[int, Mapping[ScramForm, int]] = {}
-        """The forms of the image to which `_shares` belongs."""
+        """The forms in the image from which `_shares` was computed."""
         self._shares: dict[int, tuple[list[ScramForm], list[int]]] = {}
-        """By mechanism: the forms in order, and the number of credentials of each form and those before it."""
+        """For each mechanism, its forms in order, and for each form the number of credentials of this form and all
+        before it.
+        """
         self._of_tokens: dict[tuple[ScramMechanism, str], ScramCredential] = {}
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:

@@ -121,7 +121,7 @@ class SnapshotPolicy:
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
-        """A snapshot has begun: bytes that are appended from now on count for the next one."""
+        """Note that a snapshot has begun: bytes that are appended from now on count for the next one."""
         self._is_running = True
         self._bytes = 0
         self.last_ms = now_ms

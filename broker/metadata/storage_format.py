@@ -95,9 +95,8 @@ def format_directories(
 
 
 def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
-    """The levels of all features.
-
-    By default a feature has Apache Kafka's default level, as far as this version supports it.
+    """The levels of all features for a new cluster: those in `features`, and Apache Kafka's defaults for the others, as
+    far as this version supports them. `is_dynamic` stands for kraft.version 1. Raises `FormatError`.
     """
     levels = {METADATA_VERSION: DEFAULT_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     for name, defaults in DEFAULT_LEVELS.items():

@@ -45,7 +45,8 @@ class TopicCreation:
         self._controller = controller
         self._under_way: dict[str, None] = {}
         self._failures: dict[str, CreationFailure] = {}
-        """The last failure of each topic that was not created since. The log has it once: clients ask again and again.
+        """The last failure of each topic that was not created since. It is logged once, because clients repeat their
+        requests.
         """
 
     def create(
@@ -66,7 +67,7 @@ class TopicCreation:
     def create_for_group(self, topic: CreatableTopic, retry_ms: int) -> None:
         """Request an internal topic of a streams group without waiting. A request in progress is not repeated.
 
-        `retry_ms`: until when (monotonic clock) `failures` tells a failure.
+        `retry_ms` is the time (monotonic clock) until which `failures` reports a failure.
         """
         self._request(topic, retry_ms)
 
@@ -93,7 +94,9 @@ class TopicCreation:
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
 
     def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
-        """The reasons of those topics of streams groups that could not be created lately, by name."""
+        """The reasons for which topics of streams groups could not be created, by the name of the topic, until their
+        `retry_ms`.
+        """
         found = ((name, self._failures.get(name)) for name in names)
         return {name: failure.reason for name, failure in found if failure is not None and now_ms < failure.retry_ms}
 

@@ -79,8 +79,8 @@ class ControllerTerms:
         return self._active
 
     def disconnected(self, broker_id: int) -> None:
-        """A connection to or from the broker broke, or its address refuses connections, so the broker may have
-        failed.
+        """Tell the controller that a broker may have failed: a connection to or from it broke, or its address refuses
+        connections.
         """
         if self._active is not None:
             self._active.disconnected(broker_id)
@@ -136,8 +136,8 @@ class ControllerTerms:
         self._watch_former_leader(self._active)
 
     def _watch_former_leader(self, active: ActiveController) -> None:
-        """Report the former leader's broker as disconnected: the leader sent nothing for long enough to be replaced,
-        unless it resigned cleanly.
+        """Tell the controller about the former leader: when it last responded, or that its connection broke. Unless it
+        resigned cleanly, it sent nothing for long enough to be replaced.
         """
         contact = self._former_leader.take_contact()
         if contact is None:
@@ -190,7 +190,7 @@ class FormerLeader:
         self._heard_ms = None
 
     def take_contact(self) -> LastContact | None:
-        """Return the former leader, once for each term of this node; None if there is none."""
+        """Return the former leader, and forget it; None if there is none."""
         if self._node_id == NO_NODE:
             return None
         contact, self._node_id = LastContact(self._node_id, self._heard_ms), NO_NODE

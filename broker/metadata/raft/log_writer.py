@@ -136,7 +136,7 @@ class MetadataLogWriter:
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     def damaged(self, reason: str) -> None:
-        """A damaged batch cannot be sent to a follower: halt this node, so that the quorum elects another leader."""
+        """Halt this node, so that the quorum elects another leader: a damaged batch cannot be sent to a follower."""
         self._halt(f"the metadata log {self._log.directory} is damaged: {reason}")
 
     def _appended(self, described: Sequence[Described]) -> None:

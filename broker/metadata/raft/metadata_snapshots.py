@@ -133,7 +133,7 @@ class MetadataSnapshots:
         self._files.write_part(snapshot_id, position, data)
 
     def load(self, snapshot_id: SnapshotId) -> None:
-        """A fetched snapshot is complete: let it replace the log."""
+        """Let a fetched snapshot, which is complete, replace the log."""
         self._tasks.spawn(self._load(snapshot_id), "snapshot of the leader")
 
     async def _load(self, snapshot_id: SnapshotId) -> None:

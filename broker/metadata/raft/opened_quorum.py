@@ -60,7 +60,7 @@ class QuorumDependencies:
 
 @dataclass(frozen=True, slots=True)
 class OpenedQuorum:
-    """The parts of a quorum whose log is open; each is complete."""
+    """The parts of a quorum whose log is open."""
 
     log: MetadataLog
     files: MetadataSnapshotFiles
@@ -88,7 +88,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
     cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
 
     def cannot_lead(error: NoRoom) -> None:
-        """This node cannot lead the quorum.
+        """End the node, because it cannot lead the quorum.
 
         During its start the node ends with this error. Later it halts, so that another node is elected.
         """
@@ -138,7 +138,7 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
 
 
 def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumDependencies) -> None:
-    """Report failures of the log's disk, which any reader or writer may find."""
+    """Let the log report failures of its disk, which any reader or writer may find, to the writer and the node."""
     disk_log.on_failure = writer.disk_failed
     disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full

@@ -1,7 +1,7 @@
 """Sends the requests of the Raft machine to other members of the quorum, and reports the responses.
 
-The refusals of controllers of another cluster end the start of this node instead of a wait without end
-(`ForeignQuorum`).
+If the controllers belong to another cluster, their refusals end the start of this node (`ForeignQuorum`), which would
+wait without end otherwise.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class ForeignQuorum(ValueError):
 class ClusterCheck:
     """Counts the controllers that refuse the cluster id of this node while it starts.
 
-    One of them may itself have the wrong directories, so it takes more than half of those that the configuration names;
-    any other answer shows that the cluster is the right one.
+    A controller that refuses may have wrong directories itself. So the start fails only if more than half of the other
+    controllers in the configuration refuse. Any other response shows that the cluster is the right one.
     """
 
     def __init__(self, cluster_id: str, asked: Sequence[str]) -> None:

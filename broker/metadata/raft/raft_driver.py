@@ -180,12 +180,12 @@ class CatchUp:
         return self._ended.done()
 
     def reached(self) -> None:
-        """The published image includes every record that was committed when this node started."""
+        """End the wait: the published image includes every record that was committed when this node started."""
         if not self._ended.done():
             self._ended.set_result(None)
 
     def failed(self, error: OSError | ForeignQuorum) -> None:
-        """This node can neither lead nor catch up: `wait` raises the error."""
+        """End the wait with an error, which `wait` raises: this node can neither lead nor catch up."""
         if not self._ended.done():
             self._ended.set_exception(error)
 
