@@ -101,7 +101,7 @@ class DamagedReplicas:
     # Fencing
 
     def damage_found(self, damaged: Log, reason: str) -> None:
-        """A read found a damaged batch: fence the replica."""
+        """Fence a replica, because a read found a damaged batch in its log."""
         partition = self._replicas.get(damaged.topic, damaged.partition)
         if partition is None or partition.log is not damaged:
             return
@@ -111,7 +111,7 @@ class DamagedReplicas:
         self.fence(partition.topic, partition.topic_id, partition.index, reason)
 
     def fence(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
-        """Fence this replica, and report it to the controller."""
+        """Note that a replica is damaged, and report it to the controller."""
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
         log.error("the replica of %s-%d on this broker is damaged, and no longer served: %s", topic, index, reason)
@@ -177,7 +177,9 @@ class DamagedReplicas:
         self.check_repairs()
 
     def _resume(self, damaged: DamagedReplica, repaired: RepairedLog) -> None:
-        """Follow the leader in the current metadata, from the end of the log on."""
+        """Serve a replica whose repair is complete. It follows the leader in the current metadata, from the end of its
+        log on.
+        """
         self._damaged.pop((damaged.topic_id, damaged.index), None)
         self.repaired_count += 1
         if repaired.damage is None:

@@ -43,7 +43,7 @@ class DirectoryAssignments:
         """
 
     def begin(self) -> None:
-        """Begin to send assignments: the broker is registered."""
+        """Begin to send assignments, because the broker is registered."""
         self._is_under_way = False
         self._send_soon(0)
 

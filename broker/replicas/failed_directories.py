@@ -42,13 +42,15 @@ class FailedDirectories:
         failures.subscribe_to_directories(self.failed)
 
     def begin(self) -> None:
-        """The node serves: report each offline directory to the controller, now and later."""
+        """Report each offline directory to the controller, now and later, because the node serves."""
         self._reports = True
         for path in self._logs.offline:
             self._report_offline(path)
 
     def failed(self, directory: LogDirectory) -> None:
-        """Take the directory offline. Without the metadata log, or without any log directory, the node halts."""
+        """Take the directory offline. The node halts if the directory holds the metadata log, or if no log directory is
+        left.
+        """
         if directory.path == self._metadata_log_dir:
             self._halt(f"the metadata log directory {directory.path} has failed: {directory.failure}")
         if not self._logs.directories:
@@ -66,8 +68,9 @@ class FailedDirectories:
 
 
 class LogFailures:
-    """Passes each report to its listeners in the next event loop iteration: a log reports within an append or a read,
-    during which it must not be changed. The listeners subscribe before the loop runs again.
+    """Passes reports of failed directories and damaged logs to listeners, in the next event loop iteration: a log
+    reports within an append or a read, during which it must not be changed. The listeners subscribe before the loop
+    runs again.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

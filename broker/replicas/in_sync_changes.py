@@ -6,8 +6,8 @@ has answered it, or newer metadata has replaced it. Until then either set may be
 answer of the controller                          effect on the proposal
 NONE                                              confirmed, as in the answer
 INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED       refused: the confirmed set stays in force
-INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, ...  stands until the metadata tells: it may have been taken before, under
-                                                  an answer that was lost
+INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, ...  pending until newer metadata: an earlier request may have been
+                                                  accepted, and its answer lost
 anything else, or no answer                       proposed again, unless newer metadata has replaced it
 """
 
@@ -91,8 +91,8 @@ class InSyncChanges:
         return Job("in-sync sets", max(1, self._lag_ms_max // 2), self._shrink)
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has fetched: propose it if it has caught up, is not fenced, and has the registered broker
-        epoch.
+        """Propose a follower for the in-sync set if it has caught up, is not fenced, and fetches with the broker epoch
+        of its registration.
         """
         leadership = partition.leadership
         if leadership is None or replica_id in leadership.in_sync.confirmed:
@@ -106,7 +106,9 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def brokers_changed(self) -> None:
-        """Brokers were fenced or unfenced: commits do not wait for the former any more; the latter may join."""
+        """Apply changes of brokers: commits do not wait any more for followers that were joining and are fenced now.
+        Followers that are not fenced any more may join.
+        """
         now_ms = self._environment.monotonic_ms()
         for partition in self._replicas:
             self._give_up_joining(partition, now_ms)
@@ -193,7 +195,7 @@ class InSyncChanges:
         return list(topics.values())
 
     def _epoch_of(self, partition: Partition, replica_id: int) -> int:
-        """The broker epoch of the incarnation that fetches.
+        """The broker epoch with which a replica fetches; -1 if the replica has not fetched.
 
         The controller refuses any other than the registered one (KIP-903).
         """

@@ -45,7 +45,7 @@ class DuplicateLog(ValueError):
 
 
 class UnloadedLog(NamedTuple):
-    """The directory of a partition before its log is loaded."""
+    """A partition whose log is not loaded yet, and the log directory that it is in."""
 
     directory: LogDirectory
     key: TopicPartition
@@ -78,9 +78,9 @@ class LocalLogs:
     ) -> None:
         """Open the directories. Raises OSError if the node cannot start without one that cannot be opened.
 
-        During the operation that found an error, `failed` is called with a directory that fails, `damaged` with a log
-        whose batches differ from what was written, and the reason. `epochs_changed` gets each log whose epochs change,
-        each of `changes` the logs that change.
+        `failed` is called with each directory that fails, and `damaged` with each log whose batches differ from what
+        was written, and the reason. Both are called during the operation that found the error. `epochs_changed` gets
+        each log whose leader epochs change, and each of `changes` gets the logs that change.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
@@ -127,7 +127,9 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The last broker epoch of a process that ended without a loss; -1 unless all directories agree on one."""
+        """The broker epoch of the previous process of this node, if no log directory may have lost records when it
+        ended, all directories are online, and all noted the same epoch; otherwise -1.
+        """
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
         only = epochs.pop() if len(epochs) == 1 else None
@@ -152,10 +154,11 @@ class LocalLogs:
     async def open_all(
         self, wanted: Mapping[TopicPartition, AssignedReplica], config_of: ConfigOfTopic
     ) -> dict[TopicPartition, Log]:
-        """Open the logs of the wanted partitions, set other logs aside as stray, create those that are missing.
+        """Open the logs of the wanted partitions, set other logs aside as stray, and create the missing ones. Returns
+        the logs.
 
-        Left out are partitions that are, or may be, in a directory that is offline. Recovery runs in executor threads.
-        A directory in which a log cannot be opened goes offline. Raises OSError if a new log cannot be created, and
+        Partitions that are, or may be, in an offline directory are left out. Recovery runs in executor threads. A
+        directory in which a log cannot be opened goes offline. Raises OSError if a new log cannot be created, and
         `DuplicateLog`.
         """
         now_ms = self._environment.wall_ms()
@@ -198,8 +201,9 @@ class LocalLogs:
         wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
     ) -> bool:
-        """Serve a log that was found, or set it aside as stray. Returns whether it is stray. Raises OSError and
-        `DuplicateLog`."""
+        """Serve a log that was found at start, or set it aside as stray. Returns whether it is stray. Raises OSError
+        and `DuplicateLog`.
+        """
         if directory.failure is not None:
             return False
         assigned = wanted.get(key)
@@ -249,7 +253,9 @@ class LocalLogs:
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """Create empty logs in an executor thread. None if the disk refused one, which `create` can try again."""
+        """Create empty logs in an executor thread. Returns each log, or None if it was not created; `create` can try
+        that again.
+        """
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
         for new in wanted:
@@ -443,7 +449,7 @@ class LocalLogs:
 async def _listed(
     environment: Environment, directories: Sequence[LogDirectory], listing: Callable[[LogDirectory], list[T]]
 ) -> list[T]:
-    """What is in the directories, listed in an executor thread. One that cannot be listed goes offline."""
+    """List the contents of directories in an executor thread. A directory that cannot be listed goes offline."""
     found: list[T] = []
     for directory in tuple(directories):
         with offline_on_error(directory):
@@ -514,10 +520,10 @@ UNASSIGNED: Final = AssignedReplica(bytes(16), bytes(16))
 
 
 class LogCheckpoints:
-    """Writes the checkpoints, with the state at the time at which a write begins.
+    """Writes the checkpoints of all directories, each with the state at the beginning of its write.
 
     A truncation waits for a checkpoint with its lowered recovery point. When a thousand partitions change their leader,
-    many callers ask at once: all that ask during a write share the next one.
+    many callers ask for a write at once: all that ask during a write share the next one.
     """
 
     def __init__(self, environment: Environment, directories: Callable[[], Sequence[LogDirectory]]) -> None:
@@ -579,7 +585,7 @@ class LogCheckpoints:
 
 
 def previous_run_in(directories: Sequence[LogDirectory], path: str) -> PreviousRun | None:
-    """How the process ended that served a log directory before; None if the path is none of the directories."""
+    """How the previous process that served a log directory ended; None if the path is none of the directories."""
     return next((each.previous_run for each in directories if each.path == path), None)
 
 

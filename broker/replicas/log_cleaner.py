@@ -127,7 +127,9 @@ class LogCleaner:
         self.uncleanable: dict[Log, str] = {}
         """The logs that cannot be cleaned, with the reason."""
         self._record_limits: dict[Log, int] = {}
-        """The limit on a record of the uncleanable logs that have a record above it."""
+        """For each log with a record above the limit, which makes it uncleanable: the limit (bytes) that was
+        exceeded.
+        """
         self.totals = CleanerTotals()
 
     def begin(self) -> None:
@@ -261,7 +263,7 @@ class LogCleaner:
     # Cleaning one log
 
     async def _clean(self, partition: Partition, part: CleanablePart) -> None:
-        """Run one round. Raises `LogChanged`, `MalformedMessage` and OSError. After an error the log is whole: each
+        """Clean a log once. Raises `LogChanged`, `MalformedMessage` and OSError. After an error the log is whole: each
         segment is the old one, or the cleaned one that was swapped in.
         """
         began_ms, its_log = self._environment.monotonic_ms(), partition.log

@@ -100,12 +100,12 @@ class LogOpening:
         self._current = [(0, 0)] * threads
 
     def checked(self, thread: int, checked_size: int, of_size: int) -> None:
-        """Recovery of the log that a thread is opening has checked this many bytes."""
+        """Note how many bytes recovery has checked of the log that a thread is opening, which has `of_size` bytes."""
         self._current[thread] = checked_size, of_size
         self._tell()
 
     def opened(self, thread: int) -> None:
-        """A thread has opened a log, or has failed to."""
+        """Note that a thread has opened a log, or has failed to."""
         self._checked[thread] += self._current[thread][0]
         self._current[thread] = 0, 0
         self._done[thread] += 1
@@ -128,8 +128,8 @@ class LogOpening:
 
 
 class DiskSpace:
-    """The log directories whose disks are full. `refused` counts failed writes; `look`, a periodic job, checks the full
-    disks for free space.
+    """The log directories whose disks are full, and the numbers of failed operations. `check_full_disks` has to be
+    called periodically.
     """
 
     def __init__(self, fs: FileSystem) -> None:

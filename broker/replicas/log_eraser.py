@@ -5,7 +5,7 @@
          └── tried again after an error ◀── done: receipt, order forgotten ◀── swap, remove the old files
                                                        └── of a tiered log: remote segments first (`RemoteOrders`)
 
-The work is that of the log cleaner, and is held to log.cleaner.io.max.bytes.per.second like it. It goes on with
+Erasing is throttled like the work of the log cleaner, by log.cleaner.io.max.bytes.per.second. It goes on with
 log.cleaner.enable=false, and with moldau.erase.enable=false, which only closes the way for further orders.
 """
 
@@ -43,7 +43,7 @@ log = logging.getLogger("moldau.eraser")
 
 CHECK_INTERVAL_S: Final = 0.5
 RETRY_MS: Final = 5_000
-"""The time after an error until the order is tried again."""
+"""The time (ms) after an error until the order is tried again."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,9 @@ class RemoteOrders(Protocol):
     """The part of tiered storage that the eraser uses."""
 
     async def go_on(self, partition: Partition) -> None:
-        """Go on with the orders of a partition that its log has carried out, and forget those that are done."""
+        """Carry out in remote segments the orders of a partition that its local log has carried out, and forget those
+        that are done.
+        """
 
 
 class LogEraser:

@@ -28,7 +28,7 @@ SPACE_CHECK_INTERVAL_MS: Final = 1000
 PARTITIONS_AT_ONCE: Final = 10
 """The partitions that a job visits before other callbacks of the event loop run."""
 QUIET_MS: Final = 10_000
-"""A log is flushed that got no records for this time (ms), and at most for twice as long."""
+"""A log that got no records for this time (ms) is flushed, at the latest after twice the time."""
 
 
 class LogJobs:

@@ -22,7 +22,9 @@ class LogRewriting:
         self._flusher = flusher
         self._checkpoint = checkpoint
         self.in_progress: dict[Log, None] = {}
-        """A log is rewritten by one part at a time, because both use the same names of files."""
+        """The logs that are being rewritten, each by either the cleaner or the eraser, because both use the same file
+        names.
+        """
 
     async def make_durable(self, its_log: Log, end_offset: int) -> None:
         """Flush the log at least up to an offset, and checkpoint that recovery point.
@@ -45,7 +47,9 @@ class LogRewriting:
 
 
 class Throttle:
-    """Spreads the bytes that a rewriting moves over time, as `log.cleaner.io.max.bytes.per.second` says now."""
+    """Spreads the bytes that a rewriting moves over time, to keep to `log.cleaner.io.max.bytes.per.second`, which may
+    change.
+    """
 
     def __init__(self, settings: DynamicConfig, environment: Environment) -> None:
         self._settings = settings
@@ -54,11 +58,11 @@ class Throttle:
         self._moved = 0
 
     async def pace(self, moved: BytesMoved) -> None:
-        """Wait until the rate is kept with these bytes, too."""
+        """Wait until the bytes that were moved, with these, do not exceed the rate."""
         await asyncio.sleep(self.delay_s(moved.bytes_read + moved.bytes_written))
 
     def delay_s(self, size: int) -> float:
-        """The time (seconds) to wait after `size` more bytes."""
+        """Count `size` more bytes that were moved. Returns the time (seconds) to wait."""
         self._moved += size
         rate = self._settings.config.real("log.cleaner.io.max.bytes.per.second")
         due_ms = self._began_ms + self._moved * 1000 / rate

@@ -63,8 +63,8 @@ class ApplierTargets:
 
 
 class MetadataApplier:
-    """`start` opens the replicas that the image assigns to this broker; after that each published change is applied at
-    once. It corresponds to Apache Kafka's ReplicaManager.applyDelta.
+    """Applies committed metadata to the replicas of this broker, like Apache Kafka's ReplicaManager.applyDelta. `start`
+    opens the replicas that the image assigns to this broker; after that each published change is applied at once.
     """
 
     def __init__(self, node_id: int, to: ApplierTargets) -> None:
@@ -168,13 +168,15 @@ class MetadataApplier:
         self._warn(found)
 
     def _find_warnings(self, image: MetadataImage, topic: str, found: dict[str, list[str]]) -> None:
-        """Add the topic to `found` under the text about each of its settings without an effect in this version."""
+        """For each setting of the topic that has no effect in this version, add the topic to the list in `found` under
+        the text of that warning. Texts that were logged before are skipped.
+        """
         for text in topic_warnings(image.configs.of(ResourceType.TOPIC, topic)).values():
             if text not in self._warned:
                 found.setdefault(text, []).append(topic)
 
     def _warn(self, found: Mapping[str, Sequence[str]]) -> None:
-        """Log one line for each setting, once in the life of a process."""
+        """Log each text in one line with the topics it is about, and remember it: a process logs it once."""
         for text, named in found.items():
             self._warned[text] = None
             others = f" and on {len(named) - 1} more topics" if len(named) > 1 else ""
@@ -219,7 +221,9 @@ class MetadataApplier:
         return self._to.settings.topic_log_config(self._to.cluster.image, topic)
 
     def serve_new(self, new: CreateLog, made: Log | None) -> None:
-        """Serve a new partition by the current metadata, on the log that was created for it, or on one created here."""
+        """Serve a new partition as the current metadata assigns it, on the log `made`; if that is None, on a log that
+        is created here.
+        """
         to = self._to
         to.replicas.forget_expected(new.topic_id, new.partition)
         if to.replicas.is_offline(new.topic_id, new.partition):
@@ -285,7 +289,7 @@ class MetadataApplier:
 
 
 class ReplicationThrottles:
-    """The two quotas: for the traffic of leaders, and for that of followers."""
+    """The replication quotas of this broker: one for the traffic of leaders, one for that of followers."""
 
     def __init__(self, config: Config) -> None:
         self._broker_id = config.node_id

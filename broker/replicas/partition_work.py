@@ -30,7 +30,9 @@ from moldau.storage.log_config import LogConfig
 AT_ONCE_MAX: Final = 10
 """The most partitions that are created or deleted directly on the event loop."""
 SLICE_COUNT: Final = 20
-"""The jobs of one call of the executor thread: the event loop serves the created partitions before the next slice."""
+"""The most jobs that the executor thread does in one call: the event loop serves the created partitions before the next
+call.
+"""
 
 
 class CreateLog(NamedTuple):
@@ -48,7 +50,7 @@ class DeleteLog(NamedTuple):
 
 
 class NewPartitions(Protocol):
-    """The new partitions by the current metadata, which may have changed since a job was queued."""
+    """Serves new partitions by the current metadata, which may have changed since a job was queued."""
 
     def is_wanted(self, new: CreateLog) -> bool:
         """Whether the partition is still assigned to this broker, and has no log yet."""

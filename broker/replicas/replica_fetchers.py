@@ -174,8 +174,8 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """The leader's broker has restarted: abandon a request to its earlier incarnation, because a host that lost
-        power closes no connection.
+        """Note that the leader's address may have changed. If the leader's broker has restarted, abandon the request to
+        its earlier incarnation: a host that lost power closes no connection.
         """
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
@@ -330,7 +330,7 @@ def offsets_request(replica_id: int, partition: Partition, timestamp: int) -> Li
 
 
 def offset_in(response: object) -> int | None:
-    """The offset in the response; None if it has none."""
+    """The offset in a ListOffsets response; None if there is no response, or if it has an error."""
     if not isinstance(response, ListOffsetsResponse):
         return None
     answer = response.topics[0].partitions[0]

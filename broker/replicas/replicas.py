@@ -63,7 +63,7 @@ class Replicas:
             self.forget_expected(partition.topic_id, partition.index)
 
     def verify_transactions(self, verifies: bool) -> None:
-        """Whether the first records of a transaction in a partition wait for the transaction coordinator
+        """Set whether the first records of a transaction in a partition wait for the transaction coordinator
         (transaction.partition.verification.enable).
         """
         self._verifies_transactions = verifies
@@ -145,7 +145,7 @@ class Replicas:
         return sum(map(len, self._offline.values()))
 
     def remove_topic(self, topic: str) -> list[Partition]:
-        """Forget a topic. The caller ends each partition (`Partition.gone`)."""
+        """Forget a topic. Returns its partitions, on each of which the caller calls `Partition.gone`."""
         self.generation += 1
         topic_id = self._ids.pop(topic, b"")
         self.by_id.pop(topic_id, None)
@@ -157,7 +157,9 @@ class Replicas:
         return partitions
 
     def remove(self, topic: str, index: int) -> Partition | None:
-        """Forget one replica, and the topic with its last one."""
+        """Forget a replica, and its topic if that was the last replica of it. Returns the replica; None if there is
+        none.
+        """
         self.generation += 1
         indexed = self.by_name.get(topic, {})
         partition = indexed.pop(index, None)

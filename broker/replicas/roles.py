@@ -24,7 +24,7 @@ class Coordinators(Protocol):
 
 
 class ReplicaRoles:
-    """Applies the roles of replicas, after `begin`."""
+    """Makes replicas leaders or followers. Before `begin`, replicas are served without a role."""
 
     def __init__(
         self,
@@ -48,10 +48,11 @@ class ReplicaRoles:
         """Whether `begin` was called."""
 
     def begin(self) -> None:
-        """Give replicas their roles from now on: this broker is registered, and has read the metadata up to its
-        registration. Earlier metadata may name this broker as the leader of an epoch in which its previous process led.
-        That process may have replicated records that this broker has lost with its power, and an epoch must have one
-        history.
+        """Give replicas their roles from now on, because this broker is registered, and has read the metadata up to its
+        registration.
+
+        Earlier metadata may name this broker as the leader of an epoch in which its previous process led. That process
+        may have replicated records that this broker has lost with its power, and an epoch must have one history.
         """
         self.are_assumed = True
 
