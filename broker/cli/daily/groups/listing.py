@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from moldau.broker.cli.daily.client import Client, Partition
 from moldau.broker.cli.daily.failures import unknown
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from moldau.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponsePartition
 
 T = TypeVar("T")
 SHARE = "share"
@@ -87,7 +90,19 @@ def _committed(client: Client, group: str) -> dict[Partition, int]:
     }
 
 
+def share_lags(client: Client, group: str) -> dict[Partition, int]:
+    """The records from each start offset on that are not acknowledged, as the coordinator counts them; partitions of
+    which it does not know it are not there. Raises `Failure`.
+    """
+    found = at_coordinator(client, group, lambda: _share_partitions(client, group))
+    return {key: each.lag for key, each in found.items() if each.lag >= 0}
+
+
 def _share_offsets(client: Client, group: str) -> dict[Partition, int]:
+    return {key: each.start_offset for key, each in _share_partitions(client, group).items() if each.start_offset >= 0}
+
+
+def _share_partitions(client: Client, group: str) -> dict[Partition, DescribeShareGroupOffsetsResponsePartition]:
     from moldau.protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
@@ -99,12 +114,11 @@ def _share_offsets(client: Client, group: str) -> dict[Partition, int]:
     )
     (answer,) = client.ask_coordinator(group, request, DescribeShareGroupOffsetsResponse).groups
     client.check(answer.error_code, answer.error_message, f"group {group}")
-    found: dict[Partition, int] = {}
+    found: dict[Partition, DescribeShareGroupOffsetsResponsePartition] = {}
     for topic in answer.topics:
         for each in topic.partitions:
             if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             client.check(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
-            if each.start_offset >= 0:
-                found[topic.topic_name, each.partition_index] = each.start_offset
+            found[topic.topic_name, each.partition_index] = each
     return found

@@ -7,7 +7,7 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import unknown
-from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, committed_offsets, known_groups
+from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, committed_offsets, known_groups, share_lags
 from moldau.broker.cli.daily.groups.members import Described, describe_group
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.records.fetching import first_timestamps
@@ -96,11 +96,13 @@ def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
     """One row for each partition that the group reads or has an offset for. Raises `Failure`."""
     client = session.client
     committed = committed_offsets(client, group)
+    told = share_lags(client, group.name) if group.kind == SHARE else {}
     readers = {key: each for each in described.members for key in each.assigned}
     there = _that_are_there(client, {*committed, *readers})
     starts, ends = (client.offsets(dict.fromkeys(there, which)) for which in (EARLIEST, LATEST))
     behind = {key: max(committed[key], starts[key]) for key in there if key in committed}
-    late = {key: offset for key, offset in behind.items() if offset < ends[key]}
+    lags = {key: min(max(0, ends[key] - offset), told.get(key, ends[key])) for key, offset in behind.items()}
+    late = {key: offset for key, offset in behind.items() if lags[key]}
     timestamps = first_timestamps(client, late)
     now_ms = session.now_ms()
     rows: list[Row] = []
@@ -116,7 +118,7 @@ def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
                 "committed": offset,
                 "start": starts.get(key),
                 "end": end,
-                "lag": None if offset is None or end is None else max(0, end - behind[key]),
+                "lag": lags.get(key),
                 "behind_ms": age,
                 "member": None if reader is None else reader.row["member"],
                 "client": None if reader is None else reader.row["client"],
