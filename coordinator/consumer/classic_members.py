@@ -160,6 +160,8 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
         refuse(step, event, fault.error)
         return
     updated = update.updated
+    if existing is not None and existing.member_id != updated.member_id:
+        step.tell(group.group_id, Cause.RETURNED, updated, detail=request.group_instance_id or "")
     if not is_downgrade:
         step.write(*update.changes)
     elif not downgrade_replacing(step, group, updated, is_rebalance=is_rebalance):

@@ -232,6 +232,9 @@ def join_or_stay(
     if fault is not None:
         return fault
     resolve_if_due(step, group, found, update.updated, event.client)
+    former = group.static_member(request.instance_id) if is_joining and request.instance_id is not None else None
+    if former is not None and former.member_id != member_id:
+        step.tell(group.group_id, Cause.RETURNED, update.updated, detail=request.instance_id or "")
     converted.finish(step)
     step.write(*update.changes)
     step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member_id)

@@ -56,6 +56,8 @@ class Cause(Enum):
     RECORDS_LOST = "records-lost"
     OFFSETS_EXPIRED = "offsets-expired"
     OFFSETS_DELETED = "offsets-deleted"
+    OFFSETS_SET = "offsets-set"
+    TOPIC_DELETED = "topic-deleted"
     DELETED = "deleted"
 
 
@@ -132,6 +134,8 @@ TEXTS: Final = {
     Cause.RECORDS_LOST: "{number} records of {detail} were gone before a commit went past them",
     Cause.OFFSETS_EXPIRED: "{number} offsets expired",
     Cause.OFFSETS_DELETED: "{number} offsets were deleted by a request",
+    Cause.OFFSETS_SET: "the start offsets of {number} share partitions were set by a request",
+    Cause.TOPIC_DELETED: "{number} offsets were deleted with the topic {detail}",
     Cause.DELETED: "the group was deleted by a request",
 }
 

@@ -8,6 +8,7 @@ not expire while an open transaction has one for the same partition; its group s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -91,9 +92,13 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
 def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
     """Delete the offsets of all groups for topics that no longer exist."""
     for group_id in store.groups():
+        deleted: Counter[str] = Counter()
         for topic, partition_index in store.latest(group_id).partitions():
             if topic in event.topics:
                 step.write(OffsetChange(group_id, topic, partition_index, None))
+                deleted[topic] += 1
+        for topic, count in deleted.items():
+            step.tell(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:

@@ -175,19 +175,25 @@ class MemberUpdate:
         if updated != self._member or updated.member_id not in group.members:
             step.write(member_change(group.group_id, updated))
             self._is_raised = updated.topics != self._member.topics
+        is_told = True
         if not self._is_raised and group.assignment_epoch >= group.epoch:
             self._is_raised = awaits_assignment(step, group)
+            # It ends what a join or a new partition began, and that is told.
+            is_told = not self._is_raised or updated.member_id not in group.members
         if not self._is_raised and group.seen_image == step.image.version:
             return
         metadata_hash = hash_of_topics(group.topics_with(updated), step.image)
         if metadata_hash != group.metadata_hash:
-            self._is_raised = True
+            self._is_raised = is_told = True
         elif not self._is_raised:
             group.seen_image = step.image.version
         if self._is_raised:
             self._epoch += 1
             is_other = updated.topics != self._member.topics
-            begin_rebalance(step, group, self._epoch, updated, is_subscription_changed=is_other)
+            if is_told:
+                begin_rebalance(step, group, self._epoch, updated, is_subscription_changed=is_other)
+            else:
+                step.rebalances.begun[group.type_name] += 1
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
 
     def _update_target(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.membership import Refusal, answer_when_committed, no_group, of_another_kind
 from moldau.coordinator.share.events import (
     AlterOffsets,
@@ -57,6 +58,7 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
         deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in new}
         changed = StateTopics(combined(known.initializing, new), known.initialized, deleting)
         step.write(state_topics_change(event.group_id, changed))
+        step.tell(event.group_id, Cause.OFFSETS_SET, number=len(offsets))
     answer = OffsetsToAlter(own.epoch, tuple(offsets))
     answer_when_committed(step, event.waiter, answer)
 
@@ -87,6 +89,7 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
             states[topic.id] = frozenset(range(topic.partitions_count))
     if states:
         step.write(state_topics_change(event.group_id, StateTopics(known.initializing, initialized, deleting)))
+        step.tell(event.group_id, Cause.OFFSETS_DELETED, number=sum(map(len, states.values())))
     answer_when_committed(step, event.waiter, StatesToDelete(states))
 
 

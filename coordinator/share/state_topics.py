@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.group import Group, GroupStep
+from moldau.coordinator.group.history import Cause
 from moldau.coordinator.runtime.step import APPENDED
 from moldau.coordinator.share.events import InitializeStates, InitialOffset, StatesInitialized
 from moldau.coordinator.share.group import ShareGroup
@@ -114,6 +115,9 @@ def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[byte
         {key: name for key, name in known.deleting.items() if key not in topic_ids},
     )
     step.write(state_topics_change(group.group_id, kept))
+    for topic_id, topic in known.initialized.items():
+        if topic_id in topic_ids:
+            step.tell(group.group_id, Cause.TOPIC_DELETED, number=len(topic.partitions), detail=topic.name)
 
 
 class Initialization(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.group.events import ShardRequest, TopicsDeleted
+from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.kind_settings import ShareGroupSettings
 from moldau.coordinator.runtime.machine import Appended, Committed, Waiter
 from moldau.coordinator.share import heartbeat
@@ -231,6 +232,16 @@ def test_an_outcome_for_what_is_not_being_initialized_has_no_effect() -> None:
     assert len(stage.records) == records
 
 
+def test_partitions_that_become_ready_begin_no_rebalance_that_is_told() -> None:
+    stage = ShareGroupStage({"t": 1})
+    stage.beat("a", 0, "t")
+    stage.settle("a")
+    stage.set_topics({"t": 2})
+    stage.settle("a")
+    begun = [each.detail for each in stage.shard.history.of(GROUP) if each.cause is Cause.REBALANCE_BEGAN]
+    assert begun == ["joined", "topics-changed"]
+
+
 def test_a_deleted_topic_leaves_the_record_of_the_group() -> None:
     stage = ShareGroupStage({"t": 1, "u": 1})
     stage.beat("a", 0, "t", "u")
@@ -238,6 +249,7 @@ def test_a_deleted_topic_leaves_the_record_of_the_group() -> None:
     stage.set_topics({"u": 1})
     stage.step(TopicsDeleted(frozenset({"t"}), frozenset({T})))
     assert stage.share_group.state_topics.initialized == {U: TopicState("u", frozenset({0}))}
+    assert stage.shard.history.of(GROUP)[-1][:6] == GroupEvent(Cause.TOPIC_DELETED, number=1, detail="t")[:6]
     stage.settle("a")
     assert stage.share_group.members["a"].assigned == {(U, 0)}
     records = len(stage.records)
