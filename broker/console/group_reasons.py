@@ -44,6 +44,7 @@ async def reasons(
             commits.get((each.topic, each.partition)),
             readers.get((each.topic, each.partition)),
             redelivered(states.get((each.topic, each.partition)) or ()),
+            each.records if group[1] == SHARE else None,
         )
         for each in lags
     ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moldau.broker.reasons.facts import GroupFacts, History, MemberFacts, PartitionFacts
+from moldau.broker.reasons.facts import DEAD, GroupFacts, History, MemberFacts, PartitionFacts
 from moldau.broker.reasons.words import duration_text, listed, plural, times
 from moldau.coordinator.group.history import Cause, GroupEvent
 
@@ -19,17 +19,19 @@ WINDOW_MS: Final = 3_600_000
 QUIET_MS: Final = 60_000
 """A member that has lag and has not committed for so long (ms) is said to stand still or to be busy."""
 OFTEN: Final = 3
-"""The number of rebalances within the hour from which on they are told."""
-REMOVALS: Final = (
-    Cause.LEFT,
-    Cause.LEFT_FOR_A_WHILE,
-    Cause.SESSION_EXPIRED,
-    Cause.JOIN_TIMED_OUT,
-    Cause.SYNC_TIMED_OUT,
-    Cause.REVOKE_TIMED_OUT,
-)
+"""The number of rebalances within the hour from which on they are told. New members that join are not
+counted for this.
+"""
+FAULTS: Final = (Cause.SESSION_EXPIRED, Cause.JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT, Cause.REVOKE_TIMED_OUT)
+"""How a member goes that did not ask for it."""
+REMOVALS: Final = (Cause.LEFT, Cause.LEFT_FOR_A_WHILE, *FAULTS)
 POLL_REASON: Final = "poll timeout"
 """What clients write into their reason to leave when the time between two polls is too long."""
+JOIN_REASONS: Final = {
+    "need to re-join with the given member-id": "",
+    "cached metadata has changed": ", because topics that it reads were created, deleted or got partitions",
+}
+"""How Java's client begins its reason to join, and what it means; the first is said by each new member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,14 @@ class _Explainer:
 
     # Records that the group does not get
 
+    def gone(self) -> Iterator[Sentence]:
+        if self.facts.state == DEAD:
+            deleted = self.recent(Cause.DELETED)
+            how = f": a request deleted it {self.ago(deleted[-1].last_ms)}" if deleted else ""
+            yield Sentence(
+                "gone", f"there is no group of this name now, without members and offsets there is none{how}"
+            )
+
     def lost_records(self) -> Iterator[Sentence]:
         for each in self.facts.partitions:
             if each.committed is not None and each.start is not None and each.committed < each.start:
@@ -141,6 +151,20 @@ class _Explainer:
         for each in self.recent(Cause.OFFSETS_DELETED):
             text = f"{plural(each.number, 'offset')} of the group were deleted by a request {self.ago(each.last_ms)}"
             yield Sentence("offsets-deleted", text)
+        for each in self.recent(Cause.OFFSETS_SET):
+            yield Sentence(
+                "offsets-set",
+                f"the start offsets of {plural(each.number, 'partition')} were set by a request "
+                f"{self.ago(each.last_ms)}: records before them are not delivered any more, and those after them are "
+                "delivered again",
+            )
+        for each in self.recent(Cause.TOPIC_DELETED):
+            yield Sentence(
+                "topic-deleted",
+                f"the topic {each.detail} was deleted {self.ago(each.last_ms)}, and {plural(each.number, 'offset')} of "
+                "the group with it. If there is a topic of this name again, the group begins where auto.offset.reset "
+                "says",
+            )
 
     def went_back(self) -> Iterator[Sentence]:
         for each in self.recent(Cause.COMMIT_WENT_BACK):
@@ -150,28 +174,6 @@ class _Explainer:
                 "reset, a seek, or a second consumer that reads the partition without the group. These records are "
                 "delivered again",
             )
-
-    def redelivered(self) -> Iterator[Sentence]:
-        """The records of each partition that come back again and again, those with most deliveries named."""
-        for partition in self.facts.partitions:
-            for is_given_up in (False, True):
-                found = [each for each in partition.redelivered if each.is_given_up is is_given_up]
-                if not found:
-                    continue
-                worst = max(found, key=lambda each: each.times)
-                count = sum(each.last_offset - each.first_offset + 1 for each in found)
-                said, them, are = (f"{count:,} records were", "them", "are")
-                if count == 1:
-                    said, them, are = ("1 record was", "it", "is")
-                how = f"came back: a consumer released {them}, or did not acknowledge {them} in time"
-                if is_given_up:
-                    how = f"{are} given up: a consumer rejected {them}, or share.delivery.count.limit was reached"
-                most = f"{worst.offsets} {times(worst.times)}"
-                yield Sentence(
-                    "given-up" if is_given_up else "redelivered",
-                    f"{partition.name}: {said} delivered more than once and {how}; most often {most}",
-                    f"moldau consume {partition.topic}:{partition.partition} --from {worst.first_offset} -n 1",
-                )
 
     # Members that do not go on
 
@@ -228,12 +230,8 @@ class _Explainer:
 
     def not_committed(self) -> Iterator[Sentence]:
         for member in self.facts.members:
-            new = [
-                each
-                for each in self.of_member(member.member_id)
-                if each.committed is None and each.end is not None and each.end > (each.start or 0)
-            ]
-            if new and self.facts.kind != "share":
+            new = [each for each in self.of_member(member.member_id) if each.committed is None and each.has_records]
+            if new:
                 text = (
                     f"member {member.name} reads {listed([each.name for each in new])} and has committed no offset: it "
                 )
@@ -265,7 +263,7 @@ class _Explainer:
     def rebalances(self) -> Iterator[Sentence]:
         began = self.recent(Cause.REBALANCE_BEGAN)
         total = sum(each.times for each in began)
-        if total < OFTEN:
+        if not _are_often(began):
             return
         reasons: Counter[str] = Counter()
         causes: Counter[str] = Counter()
@@ -293,8 +291,9 @@ class _Explainer:
             return f"{self.who(told)} {_how(told)}"
         if cause in (Cause.JOINED, Cause.JOINED_AGAIN, Cause.RETURNED):
             again = "" if cause is Cause.JOINED else " again"
+            known = next((said for start, said in JOIN_REASONS.items() if told.detail.startswith(start)), None)
             reason = f" ({told.detail!r})" if told.detail and cause is not Cause.RETURNED else ""
-            return f"{self.who(told)} joined{again}{reason}"
+            return f"{self.who(told)} joined{again}{reason if known is None else known}"
         if cause is Cause.SUBSCRIPTION_CHANGED:
             return f"{self.who(told)} changed its subscription"
         return told.text
@@ -308,6 +307,16 @@ class _Explainer:
                 ADVICE.get(each.detail, ""),
             )
 
+    def removed(self) -> Iterator[Sentence]:
+        """Members that did not leave by themselves; those of `rebalances` and of `without_members` are told there."""
+        began = self.recent(Cause.REBALANCE_BEGAN)
+        if not self.facts.members or _are_often(began):
+            return
+        for each in self.recent(*FAULTS, Cause.LEFT):
+            if each.cause is not Cause.LEFT or POLL_REASON in each.detail:
+                advice = ADVICE.get("left" if each.cause is Cause.LEFT else each.cause.value, "")
+                yield Sentence("removed", f"{self.who(each)} {_how(each)}, {self.ago(each.last_ms)}", advice)
+
     def replaced(self) -> Iterator[Sentence]:
         counts: Counter[str] = Counter()
         for each in self.recent(Cause.RETURNED):
@@ -319,7 +328,10 @@ class _Explainer:
                 yield Sentence("taken-over", text, ADVICE["FENCED_INSTANCE_ID"])
 
     def refused(self) -> Iterator[Sentence]:
+        removed = {each.member_id for each in self.recent(*FAULTS)}
         for each in self.recent(Cause.REFUSED, Cause.FENCED):
+            if each.member_id in removed and each.detail == "UNKNOWN_MEMBER_ID":
+                continue  # It heard of its removal, which is told.
             word = "may not join" if each.cause is Cause.REFUSED else "is fenced"
             yield Sentence(
                 "refused" if each.cause is Cause.REFUSED else "fenced",
@@ -350,6 +362,55 @@ class _Explainer:
         return Sentence("well", text, is_problem=False)
 
 
+# Share groups: any member may have any of the records
+
+
+def _redelivered(of: _Explainer) -> Iterator[Sentence]:
+    """The records of each partition that come back again and again, those with most deliveries named."""
+    for partition in of.facts.partitions:
+        for is_given_up in (False, True):
+            found = [each for each in partition.redelivered if each.is_given_up is is_given_up]
+            if not found:
+                continue
+            worst = max(found, key=lambda each: each.times)
+            count = sum(each.last_offset - each.first_offset + 1 for each in found)
+            said, them, are = (f"{count:,} records were", "them", "are")
+            if count == 1:
+                said, them, are = ("1 record was", "it", "is")
+            how = f"came back: a consumer released {them}, or did not acknowledge {them} in time"
+            if is_given_up:
+                how = f"{are} given up: a consumer rejected {them}, or share.delivery.count.limit was reached"
+                if of.facts.dead_letters:
+                    how += f" (dead letters go to the topic {of.facts.dead_letters})"
+            most = f"{worst.offsets} {times(worst.times)}"
+            yield Sentence(
+                "given-up" if is_given_up else "redelivered",
+                f"{partition.name}: {said} delivered more than once and {how}; most often {most}",
+                f"moldau consume {partition.topic}:{partition.partition} --from {worst.first_offset} -n 1",
+            )
+
+
+def _share_lag(of: _Explainer) -> Iterator[Sentence]:
+    """How far a share group is behind: each of its members may have any of the records."""
+    if of.facts.kind != "share" or not of.facts.members:
+        return
+    readers = plural(len(of.facts.members), "member")
+    shares = "reads" if len(of.facts.members) == 1 else "share"
+    behind = [each for each in of.facts.partitions if each.lag]
+    if behind:
+        names = listed([each.name for each in behind])
+        verb = "lags" if len(behind) == 1 else "lag"
+        yield Sentence("lags", f"{names} {verb} by {of.total_text}: {readers} of the group {shares} it")
+    new = [each.name for each in of.facts.partitions if each.committed is None and each.has_records]
+    if new:
+        text = f"the group, of {readers}, has acknowledged nothing of {listed(new)}"
+        yield Sentence("not-committed", text)
+
+
+def _are_often(began: Sequence[GroupEvent]) -> bool:
+    return sum(each.times for each in began if each.detail != Cause.JOINED.value) >= OFTEN
+
+
 def _how(event: GroupEvent) -> str:
     """How a member went: a clause whose subject is the member."""
     limit = duration_text(event.number)
@@ -372,19 +433,22 @@ def _how(event: GroupEvent) -> str:
 
 
 SOURCES: Final[Sequence[Callable[[_Explainer], Iterator[Sentence]]]] = (
+    _Explainer.gone,
     _Explainer.lost_records,
     _Explainer.lost_before,
     _Explainer.beyond_the_end,
     _Explainer.offsets_gone,
     _Explainer.went_back,
-    _Explainer.redelivered,
+    _redelivered,
     _Explainer.without_members,
     _Explainer.rebalancing,
+    _share_lag,
     _Explainer.standing_still,
     _Explainer.unread,
     _Explainer.not_committed,
     _Explainer.held_by_transaction,
     _Explainer.rebalances,
+    _Explainer.removed,
     _Explainer.replaced,
     _Explainer.commits_refused,
     _Explainer.refused,

@@ -16,6 +16,8 @@ HISTORY_SETTING: Final = "moldau.history"
 AVAILABLE: Final = 0
 ARCHIVED: Final = 4
 """States of records of a share partition (KIP-932): a member gets it next, and no member gets it again."""
+DEAD: Final = "Dead"
+"""The state of a group that is not there any more."""
 HELD_MS: Final = 10_000
 """Every open transaction holds back readers of committed records; one is told only after this time (ms)."""
 
@@ -69,6 +71,8 @@ class PartitionFacts(NamedTuple):
     member_id: str | None = None
     redelivered: Sequence[Redelivered] = ()
     """By offset; of a share group alone."""
+    unfinished: int | None = None
+    """The records that a share group has not acknowledged."""
 
     @property
     def name(self) -> str:
@@ -84,8 +88,16 @@ class PartitionFacts(NamedTuple):
         return self.committed >= self.stable_end < self.end and (self.behind_ms or 0) >= HELD_MS
 
     @property
+    def has_records(self) -> bool:
+        return self.end is not None and self.end > (self.start or 0)
+
+    @property
     def lag(self) -> int:
-        """The records from the committed offset to the high watermark, as offsets; 0 if it is not known."""
+        """The records from the committed offset to the high watermark, as offsets, or those that are not acknowledged;
+        0 if it is not known.
+        """
+        if self.unfinished is not None:
+            return self.unfinished
         if self.committed is None or self.end is None:
             return 0
         return max(0, self.end - max(self.committed, self.start or 0))
@@ -172,9 +184,11 @@ class GroupFacts:
 
     name: str
     kind: str
-    """One of `classic`, `consumer`, `share` and `streams`."""
+    """One of `classic`, `consumer`, `share` and `streams`; empty if the group is gone."""
     state: str
     members: Sequence[MemberFacts]
     partitions: Sequence[PartitionFacts]
     history: History | None = None
     """None: the coordinator keeps none, as Apache Kafka's."""
+    dead_letters: str = ""
+    """The topic to which records go that a share group gives up; empty: there is none, or it is not known."""

@@ -47,4 +47,21 @@ TOLD_GROUP_MUTANTS: Final = (
         "",
         Hunt.STORIES,
     ),
+    Mutant(
+        780,
+        "each new member counts as a rebalance that is trouble",
+        "broker/reasons/explain.py",
+        " for each in began if each.detail != Cause.JOINED.value) >= OFTEN\n",
+        " for each in began) >= OFTEN\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        781,
+        "a member that heard of its removal is told twice",
+        "broker/reasons/explain.py",
+        '            if each.member_id in removed and each.detail == "UNKNOWN_MEMBER_ID":\n'
+        "                continue  # It heard of its removal, which is told.\n",
+        "",
+        Hunt.STORIES,
+    ),
 )

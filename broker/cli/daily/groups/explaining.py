@@ -8,13 +8,15 @@ from typing import Final
 
 from moldau.broker.cli.daily.client import LATEST, Client, Partition
 from moldau.broker.cli.daily.configs.access import GROUP
-from moldau.broker.cli.daily.groups.listing import SHARE, Group, at_coordinator, known_groups
+from moldau.broker.cli.daily.failures import unknown
+from moldau.broker.cli.daily.groups.listing import SHARE, Group, all_groups, at_coordinator
 from moldau.broker.cli.daily.groups.members import describe_group
 from moldau.broker.cli.daily.groups.views import lag_rows
 from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.explain import Sentence, explain
 from moldau.broker.reasons.facts import (
+    DEAD,
     HISTORY_SETTING,
     GroupFacts,
     History,
@@ -42,6 +44,8 @@ SHARE_COORDINATOR: Final = 2
 """The type of coordinator that FindCoordinator is asked for."""
 NO_EPOCH: Final = -1
 """The leader epoch of a reader which is not a leader."""
+DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
+"""The setting of a share group that names the topic of its dead letters."""
 SharePartition = tuple[bytes, int]
 """Topic id and partition."""
 
@@ -49,16 +53,19 @@ SharePartition = tuple[bytes, int]
 def explain_groups(session: Session) -> int:
     """`group explain`: the sentences about each group, or one JSON line for each sentence."""
     output = session.output
-    for number, group in enumerate(known_groups(session.client, session.arguments.names)):
-        facts = facts_of(session, group)
+    groups = all_groups(session.client)
+    names = sorted(set(session.arguments.names))
+    gone = {name: facts_of_gone(session.client, name, groups) for name in names if name not in groups}
+    for number, name in enumerate(names):
+        facts = gone.get(name) or facts_of(session, groups[name])
         sentences = explain(facts)
         if output.is_json:
             for each in sentences:
-                output.object({"group": group.name, **asdict(each)})
+                output.object({"group": name, **asdict(each)})
             continue
         if number:
             output.say("")
-        output.say(f"{group.name} ({group.kind}, {facts.state})", "bold")
+        output.say(f"{name} ({', '.join(filter(None, (facts.kind, facts.state)))})", "bold")
         for each in sentences:
             _say(session, each)
     return 0
@@ -68,6 +75,14 @@ def _say(session: Session, sentence: Sentence) -> None:
     session.output.say(f"  {sentence.text}.", "yellow" if sentence.is_problem else "")
     if sentence.advice:
         session.output.say(f"      next: {sentence.advice}")
+
+
+def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> GroupFacts:
+    """What is remembered of a group that is not there. Raises `Failure` if there is nothing."""
+    history = at_coordinator(client, name, lambda: _history(client, name))
+    if history is None or not history.events:
+        raise unknown("group", name, groups)
+    return GroupFacts(name, "", DEAD, (), (), history)
 
 
 def facts_of(session: Session, group: Group) -> GroupFacts:
@@ -85,9 +100,11 @@ def facts_of(session: Session, group: Group) -> GroupFacts:
         for row in rows_of_members
     ]
     partitions = [_partition(row, commits, stable) for row in rows]
+    dead_letters = ""
     if group.kind == SHARE:
         partitions = _redelivered(client, group.name, partitions)
-    return GroupFacts(group.name, group.kind, described.state, members, partitions, history)
+        dead_letters = at_coordinator(client, group.name, lambda: _setting(client, group.name, DEAD_LETTERS)) or ""
+    return GroupFacts(group.name, group.kind, described.state, members, partitions, history, dead_letters)
 
 
 def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Partition, int]) -> PartitionFacts:
@@ -101,6 +118,7 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
         _number(row["behind_ms"]),
         commits.get(key),
         _text(row.get("member")),
+        unfinished=None if "member" in row else _number(row["lag"]),
     )
 
 
@@ -157,11 +175,16 @@ def _text(value: object) -> str | None:
 
 def _history(client: Client, group: str) -> History | None:
     """What the coordinator remembers; None: it keeps nothing, or the user may not describe the group's settings."""
-    resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=[HISTORY_SETTING])
+    value = _setting(client, group, HISTORY_SETTING)
+    return None if value is None else History.from_json(value)
+
+
+def _setting(client: Client, group: str, name: str) -> str | None:
+    """A setting of a group; None: the broker has none of this name, or the user may not describe those of the group."""
+    resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=[name])
     reply = client.ask_coordinator(group, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     (result,) = reply.results
     if result.error_code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST):
         return None
     client.check(result.error_code, result.error_message, f"group {group}")
-    value = next((each.value for each in result.configs if each.name == HISTORY_SETTING), None)
-    return None if value is None else History.from_json(value)
+    return next((each.value for each in result.configs if each.name == name), None)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from moldau.broker.reasons.explain import explain
-from moldau.broker.reasons.facts import GroupFacts, MemberFacts, Redelivered, redelivered
+from moldau.broker.reasons.facts import DEAD, GroupFacts, MemberFacts, Redelivered, redelivered
 from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.share_coordinator.state import StateBatch
 from tests.unit.broker.reasons.test_explain import MEMBER, NOW_MS, facts, orders, rebalances, told
@@ -199,6 +199,53 @@ STORIES: Final = (
         ["given-up"],
         "orders-2: 1 record was delivered more than once and is given up: a consumer rejected it, or "
         "share.delivery.count.limit was reached; most often the record at offset 17 5 times",
+    ),
+    Story(
+        "its first members join",
+        facts(orders(), history=told(*rebalances(*[of(Cause.JOINED, OTHER)] * 9))),
+        ["well"],
+        "has no lag",
+    ),
+    Story(
+        "a member was away once",
+        facts(
+            orders(),
+            history=told(
+                *rebalances(of(Cause.SESSION_EXPIRED, number=45_000)), of(Cause.FENCED, detail="UNKNOWN_MEMBER_ID")
+            ),
+        ),
+        ["removed"],
+        "member consumer-3 at 10.0.0.7 was not heard of for its session of 45 s",
+    ),
+    Story(
+        "its topic was deleted",
+        facts(orders(), history=told(GroupEvent(Cause.TOPIC_DELETED, number=3, detail="orders"))),
+        ["topic-deleted"],
+        "the topic orders was deleted 1 min ago, and 3 offsets of the group with it",
+    ),
+    Story(
+        "its start offsets were set",
+        facts(orders(member_id=None), kind="share", history=told(GroupEvent(Cause.OFFSETS_SET, number=2))),
+        ["offsets-set"],
+        "the start offsets of 2 partitions were set by a request 1 min ago",
+    ),
+    Story(
+        "it is not there any more",
+        facts(members=(), state=DEAD, kind="", history=told(GroupEvent(Cause.OFFSETS_EXPIRED, number=1))),
+        ["gone", "offsets-expired"],
+        "there is no group of this name now",
+    ),
+    Story(
+        "a share group is behind",
+        facts(orders(committed=0, end=150, unfinished=50, member_id=None), kind="share"),
+        ["lags"],
+        "orders-2 lags by 50 records, 0 s: 1 member of the group reads it",
+    ),
+    Story(
+        "a share group has acknowledged nothing",
+        facts(orders(committed=None, member_id=None), kind="share"),
+        ["not-committed"],
+        "the group, of 1 member, has acknowledged nothing of orders-2",
     ),
     Story("all is well", facts(orders()), ["well"], "has no lag"),
 )

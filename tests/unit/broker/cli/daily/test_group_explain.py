@@ -168,14 +168,14 @@ def test_topics_that_grow_rebalance_a_group(kafka: Namespace) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     with consumer(kafka, group, topic, **{"group.protocol": "consumer"}) as opened:
         commit(opened, topic, 10)
-        for count in (2, 3):
+        for count in (2, 3, 4):
             run.done("topic", "alter", topic, "--partitions", str(count))
             for _ in range(60):
                 opened.poll(0.2)
                 if len(opened.assignment()) == count:
                     break
         text = symptoms(kafka, group)["rebalances"]
-    assert "twice because topics that the group reads were created, deleted or got partitions" in text
+    assert "3 times because topics that the group reads were created, deleted or got partitions" in text
     assert "once because member billing at 127.0.0.1 joined" in text
 
 
@@ -214,7 +214,10 @@ def test_records_of_a_share_group_that_come_back_and_are_given_up(kafka: Namespa
                 opened.acknowledge(record, verdict)
             opened.commit_sync()
         found = symptoms(kafka, group)
-    assert found.keys() == {"redelivered", "given-up"}
+    assert found.keys() == {"redelivered", "given-up", "lags"}
+    assert (
+        found["lags"].startswith(f"{topic}-0 lags by 1 record, ") and "1 member of the group reads it" in found["lags"]
+    )
     assert found["redelivered"].startswith(f"{topic}-0: 1 record was delivered more than once and came back: ")
     assert found["redelivered"].endswith(f"most often the record at offset 3 {times[3]} times")
     assert found["given-up"].endswith("most often the record at offset 5 twice")
@@ -228,6 +231,20 @@ def test_offsets_that_a_request_deleted(kafka: Namespace) -> None:
     DailyCommand(kafka.bootstrap_servers).done("group", "reset", group, "--topic", topic, "--to", "latest", "--execute")
     found = symptoms(kafka, group)
     assert found.keys() == {"offsets-deleted"} and found["offsets-deleted"].startswith("1 offset of the group were")
+
+
+def test_a_group_that_went_with_its_topic(kafka: Namespace) -> None:
+    topic, group = filled(kafka, "brief"), kafka.group()
+    with consumer(kafka, group, topic) as opened:
+        commit(opened, topic, 10)
+    run = DailyCommand(kafka.bootstrap_servers)
+    run.done("topic", "delete", topic, "--execute")
+    run.done("group", "delete", group, "--execute")
+    found = symptoms(kafka, group)
+    assert "without members and offsets there is none: a request deleted it " in found["gone"]
+    assert found["topic-deleted"].startswith(f"the topic {topic} was deleted ")
+    assert found["topic-deleted"].partition(" ago, and ")[2].startswith("1 offset of the group with it")
+    assert run.done("group", "explain", group).splitlines()[0] == f"{group} (Dead)"
 
 
 def test_an_open_transaction_holds_a_group(kafka: Namespace) -> None:
