@@ -66,6 +66,9 @@ class Client:
         self._selector.close()
         self._log.close()
 
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self._process.pid, number)
+
     def call(self, op: str, **args: Json) -> Json:
         """Asks again while the broker says "not yet": a client's patience differs, what we ask for does not."""
         deadline = time.monotonic() + self.patience_s

@@ -19,6 +19,7 @@ from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.reasons import REASON_SCENARIOS
 from tests.conformance.scenarios.release_directories import RELEASE_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.restored_directories import RESTORED_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.secured_applications import SECURED_APPLICATION_SCENARIOS
@@ -57,6 +58,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *MIGRATION_SCENARIOS,
     *LIVE_GROUP_SCENARIOS,
     *SHARE_GROUP_SCENARIOS,
+    *REASON_SCENARIOS,
     *MIXED_SCENARIOS,
     *LOGIN_SCENARIOS,
     *DAILY_DIRECTORY_SCENARIOS,

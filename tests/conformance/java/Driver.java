@@ -26,6 +26,7 @@ public final class Driver {
         Records records = new Records(bootstrap);
         Administration admin = new Administration(bootstrap);
         Transactions transactions = new Transactions(bootstrap);
+        Readers readers = new Readers(bootstrap);
         Map<String, Operation> table = new HashMap<>();
         table.put("hello", args -> {
             ObjectNode hello = Wire.JSON.createObjectNode();
@@ -41,6 +42,11 @@ public final class Driver {
         table.put("share_open", records::shareOpen);
         table.put("share_state", records::shareState);
         table.put("share_close", records::shareClose);
+        table.put("reader_open", readers::open);
+        table.put("reader_poll", readers::poll);
+        table.put("reader_commit", readers::commit);
+        table.put("reader_acknowledge", readers::acknowledge);
+        table.put("reader_close", readers::close);
         table.put("transactor_open", transactions::transactorOpen);
         table.put("transactor_begin", transactions::transactorBegin);
         table.put("transactor_send", transactions::transactorSend);
