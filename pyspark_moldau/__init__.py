@@ -1,6 +1,7 @@
-"""Where PySpark finds `spark.read.format("moldau")`: it looks for a DefaultSource in every module named pyspark_*.
+"""The module in which PySpark finds `spark.read.format("moldau")`: it looks for a DefaultSource in every module named
+pyspark_*.
 
-That happens at the first look-up of any Python source, in every session: so this imports nothing heavy.
+That happens at the first look-up of any Python data source, in every session. So this module imports nothing heavy.
 """
 
 from moldau.spark_jobs.data_source import MoldauDataSource as DefaultSource

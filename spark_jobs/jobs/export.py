@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from moldau.tables.planning.bounds import OffsetRange
 
 STAGING: Final = "exportto"
-"""The option that tells the tasks where they write."""
+"""The option that tells the tasks the compression and the directory of their files."""
 WRITTEN: Final = StructType(
     [StructField("name", StringType()), StructField("rows", LongType()), StructField("size", LongType())]
 )
-"""A row for each file."""
+"""The columns of the rows that tasks return, one row for each file."""
 REPEATED: Final = ["topic", "partition", "timestampType"]
 """Columns of few values, which Parquet keeps in dictionaries."""
 
@@ -60,9 +60,9 @@ class ExportJob:
     output: str
     compression: str = "zstd"
     format: str = "parquet"
-    """Or `delta`."""
+    """`parquet` or `delta`."""
     is_anew: bool = False
-    """Replace what earlier runs have exported, and begin where a first run does."""
+    """Whether the run replaces what earlier runs have exported, and begins with the offsets of a first run."""
 
     @property
     def columns(self) -> list[str]:
@@ -90,8 +90,8 @@ class ExportPlan:
 
 
 def plan_export(job: ExportJob) -> ExportPlan:
-    """Look at the files and the ledger, and pin the offsets. Raises `Refused`, `TopicRecreated` if the ledger is of
-    a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
+    """Plan a run: look at the files and the ledger, and fix the offsets to export. Raises `Refused`, `TopicRecreated`
+    if the ledger is of a topic that was deleted, `IsolationDiffers`, `CorruptCheckpoint` and OSError.
     """
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.partition_view import topic_ids_of
@@ -161,7 +161,7 @@ def run_export(session: SparkSession, plan: ExportPlan, progress: JobProgress) -
 
 
 class ExportSource(MoldauDataSource):
-    """A data source whose tasks write what they read, and give the names of the files."""
+    """A data source whose tasks write what they read into files, and return the names of the files."""
 
     @classmethod
     def name(cls) -> str:
@@ -195,7 +195,9 @@ class ExportWriter(SegmentReader):
             yield pa.RecordBatch.from_arrays(arrays, names=[field.name for field in WRITTEN.fields])
 
     def _write(self, task: Task) -> ExportedFile | None:
-        """The file with the records of a task; None if there are none. Raises OSError and as `batches`."""
+        """Write the records of a task into a file. Returns None if the task has no records. Raises OSError, and what
+        `batches` raises.
+        """
         if not task:
             return None
         first = task[0]
@@ -216,8 +218,8 @@ def written_file(
     compression: str = "zstd",
     repeated: Sequence[str] = (),
 ) -> ExportedFile | None:
-    """Write a file; None if there are no rows. `repeated` names columns of few values, which Parquet keeps in
-    dictionaries. Raises OSError.
+    """Write batches into a Parquet file. Returns None, without a file, if they have no rows. `repeated` names columns
+    of few values, which Parquet keeps in dictionaries. Raises OSError.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -238,7 +240,7 @@ def written_file(
 
 
 def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches joined until they have the size of a row group."""
+    """Yield the batches in lists that have about the size of a row group each."""
     group: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

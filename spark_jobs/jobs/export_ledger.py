@@ -37,7 +37,7 @@ class ExportedFile(NamedTuple):
     name: str
     rows: int
     size: int
-    """Bytes."""
+    """The size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ExportRun:
     files: tuple[ExportedFile, ...]
     topic_id: str | None = None
     is_anew: bool = False
-    """Whether the run replaces what earlier runs have exported."""
+    """Whether the run has replaced what earlier runs exported."""
     isolation: str | None = None
     """`read_committed` or `read_uncommitted`; None in documents of earlier versions."""
 
@@ -118,7 +118,9 @@ class ExportLedger:
         return found
 
     def runs_since_anew(self) -> list[ExportRun]:
-        """The runs whose files are the export: the last one that began anew, and those after it. Raises as `runs`."""
+        """The runs whose files make up the export: the last one that began anew, and those after it. Raises what `runs`
+        raises.
+        """
         runs = self.runs()
         begun = max((number for number, run in enumerate(runs) if run.is_anew), default=0)
         return runs[begun:]
@@ -139,7 +141,7 @@ class ExportLedger:
         return number
 
     def commit(self, run: ExportRun) -> None:
-        """Make a run final. Raises FileExistsError if another process has committed one of this number."""
+        """Make a run final. Raises FileExistsError if another process has committed a run of the same number."""
         staging = self.staging(run.number)
         document = staging / "run.json"
         with document.open("w", encoding="utf-8") as file:
@@ -170,7 +172,9 @@ class ExportLedger:
 
 
 def check_topic_id(what: str, topic: str, known: str | None, topic_id: str | None) -> None:
-    """Raise `TopicRecreated` if the ids are known and differ. `what` says whose topic has the id `known`."""
+    """Raise `TopicRecreated` if both ids are known and differ. `what` is the beginning of the message: it names the
+    output of the topic with the id `known`.
+    """
     if None not in (known, topic_id) and known != topic_id:
         raise TopicRecreated(
             f"{what} of {topic} with the id {known}, which was deleted; the topic of this name now has the id "

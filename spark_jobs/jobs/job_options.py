@@ -14,15 +14,17 @@ CHOICES: Final = ("startingtimestamp", "startingoffsetsbytimestamp", "endingtime
 
 
 def committed_by_default(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a job. The data source reads uncommitted by default, as Spark's Kafka connector does; a job takes
-    what it reads for the contents of the topic, so it reads committed unless the options choose.
+    """Return the options of a job, with read_committed as the isolation level unless they choose one.
+
+    The data source reads uncommitted by default, as Spark's Kafka connector does. A job takes what it reads for the
+    contents of the topic.
     """
     has_choice = any(name.lower() == ISOLATION for name in options)
     return dict(options) if has_choice else {**options, ISOLATION: "read_committed"}
 
 
 def isolation_of(options: Mapping[str, str]) -> str:
-    """The isolation level that the options of a job choose."""
+    """The isolation level that the options of a job choose; by default that of the data source."""
     chosen = next((value for name, value in options.items() if name.lower() == ISOLATION), "read_uncommitted")
     return chosen.lower()
 
@@ -30,7 +32,7 @@ def isolation_of(options: Mapping[str, str]) -> str:
 def pinned_options(
     options: Mapping[str, str], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, str]:
-    """The options that read these offsets, whatever times or offsets they have chosen before."""
+    """Return the options with these start and end offsets, in place of all times and ends that they choose."""
     kept = {name: value for name, value in options.items() if name.lower() not in CHOICES}
     return kept | {"startingOffsets": offsets_as_json(starts), "endingOffsets": offsets_as_json(ends)}
 

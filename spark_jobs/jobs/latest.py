@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 KEPT_SIZE_MAX: Final = 64 << 20
-"""The bytes of rows that a task holds before it emits them. The exchange may then receive a key more than once."""
+"""The bytes of rows that a task holds before it emits them. A key may then be emitted more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LatestJob:
     keeps_tombstones: bool = False
     overwrites: bool = False
     format: str = "parquet"
-    """Or `delta`: each run is then a version of the table."""
+    """`parquet` or `delta`. With `delta` each run is a version of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class LatestPlan:
 
 
 def plan_latest(job: LatestJob) -> LatestPlan:
-    """Look at the files and pin the offsets. Raises `Refused`, `CorruptCheckpoint` and OSError."""
+    """Plan a run: look at the files, and fix the offsets to read. Raises `Refused`, `CorruptCheckpoint` and OSError."""
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.planner import Planner
 
@@ -169,7 +169,7 @@ class LatestSource(MoldauDataSource):
 
 class LatestReader(SegmentReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads like `SegmentReader.read`, and leaves out records without a key and those that a later record of the
+        """Read as `SegmentReader.read` does, but leave out records without a key and records that a later one of the
         task replaces.
         """
         task: Task = partition.value or ()
@@ -186,7 +186,9 @@ def by_partition(task: Task) -> Iterator[tuple[tuple[str, int], Task]]:
 
 
 def latest_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The last row of each key, from batches in the order of their offsets, in bounded memory."""
+    """Yield the last row of each key, from batches in the order of their offsets. To bound the memory, rows are emitted
+    before the end, and a key may then come more than once.
+    """
     import pyarrow as pa
 
     kept: list[pa.RecordBatch] = []

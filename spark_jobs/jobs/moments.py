@@ -12,7 +12,7 @@ UNITS_S: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def milliseconds_of(option: str, text: str) -> int:
-    """A time as ms since the epoch, from such a number or from ISO 8601, which is UTC if it names no zone.
+    """Parse a time into ms since the epoch. The text is such a number, or ISO 8601, which is UTC if it names no zone.
 
     Raises `Refused`.
     """

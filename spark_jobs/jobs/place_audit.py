@@ -1,4 +1,4 @@
-"""What the audit finds in the listings of the places, before a batch is read.
+"""The problems that the audit finds in the listings of log directories and storages, before it reads a batch.
 
 | checked    | how                                                                                                     |
 |------------|---------------------------------------------------------------------------------------------------------|
@@ -32,7 +32,9 @@ def place_problems(
     wanted: Sequence[str] | None,
     metadata: ClusterMetadata,
 ) -> Iterator[Problem]:
-    """The problems of the places. Raises OSError and `MalformedMessage`."""
+    """Yield the problems that the listings of log directories and storages show. Raises OSError and
+    `MalformedMessage`.
+    """
     found = {key for origin in origins for key in origin.partitions()}
     missing: dict[TopicPartition, str] = {}
     for origin in origins:

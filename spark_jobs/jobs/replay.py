@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from moldau.tables.origins.port import Slice, Task
 
 TARGET: Final = "replayto"
-"""The option that tells the tasks where and how they write."""
+"""The option with the `ReplayTarget` of the tasks, as JSON."""
 ROUND_SIZE: Final = 64 << 20
 """The bytes of segments in a round: a restart repeats at most one round, and a transaction stays short."""
 ROUND_SECONDS: Final = 2
-"""With a rate: the seconds that a round stands for."""
+"""The seconds in which a round is written if a rate is given."""
 ROUNDS_MAX: Final = 1_000_000
 WRITTEN: Final = StructType(
     [
@@ -66,7 +66,7 @@ WRITTEN: Final = StructType(
 
 @dataclass(frozen=True, slots=True)
 class ReplayTarget:
-    """Where and how records are written."""
+    """The topic to which records are written, and the settings of the writers."""
 
     brokers: tuple[str, ...]
     topic: str
@@ -76,7 +76,7 @@ class ReplayTarget:
     keeps_timestamps: bool = False
     keeps_partitions: bool = False
     transactional_id: str | None = None
-    """The beginning of the transactional ids of the tasks; None: no transactions."""
+    """The beginning of the transactional ids of the tasks; None if they write without transactions."""
 
     def cluster(self) -> Cluster:
         from moldau.tables.client.cluster import Cluster
@@ -95,11 +95,11 @@ class ReplayJob:
     topic: str
     target: ReplayTarget
     state: str | None = None
-    """The directory of the state; None: the replay cannot be continued, and writes at least once."""
+    """The directory of the state. Without one the replay cannot be continued, and writes at least once."""
     rate: int | None = None
-    """Records a second, at most."""
+    """The most records to write in a second; None: no limit."""
     is_anew: bool = False
-    """Forget the state, and begin with the first record."""
+    """Whether to forget the state, and to begin with the first record."""
 
 
 class TargetTopic(NamedTuple):
@@ -120,13 +120,13 @@ class PlannedReplay(NamedTuple):
     done: int
     """Rounds that earlier runs have done."""
     records: int
-    """Records that they have written."""
+    """Records that earlier runs have written."""
     target_partitions: int
 
 
 def plan_replay(job: ReplayJob) -> PlannedReplay:
-    """Pin the offsets, or take up those of the state. Raises `Refused`, `TopicRecreated` if the state is of a topic
-    that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
+    """Plan a run: fix the offsets of a new replay, or continue with those of the state. Raises `Refused`,
+    `TopicRecreated` if the state is of a topic that was deleted, `CorruptCheckpoint`, `RemoteStorageError` and OSError.
     """
     from moldau.storage.files.local_files import LocalFiles
     from moldau.tables.planning.partition_view import topic_ids_of
@@ -180,7 +180,7 @@ def options_of_ranges(job: ReplayJob, ranges: Mapping[int, tuple[int, int]]) -> 
 
 
 def describe_target(target: ReplayTarget) -> TargetTopic:
-    """Ask for the topic that is written. Raises `Refused`."""
+    """Ask the brokers for the topic that is written. Raises `Refused`."""
     cluster = target.cluster()
     try:
         described = cluster.topics([target.topic]).get(target.topic)
@@ -193,7 +193,9 @@ def describe_target(target: ReplayTarget) -> TargetTopic:
 
 
 def choices_of(job: ReplayJob) -> dict[str, str]:
-    """The options that a run which continues has to give again. Places and addresses may change meanwhile."""
+    """Return the options that must be the same in a run that continues a replay. Paths and addresses may differ, so
+    they are left out.
+    """
     left_out = ("path", "kafka.bootstrap.servers")
     chosen = {
         name: value
@@ -257,7 +259,9 @@ def run_rounds(
 
 
 def commit_round(session: SparkSession, planned: PlannedReplay, number: int, state: ReplayState) -> int:
-    """Write and commit a round, or commit what an earlier run has decided to. Returns the records of the round."""
+    """Write and commit a round. If an earlier run has decided to commit it, only commit it. Returns the number of
+    records of the round.
+    """
     replay_id, cluster = planned.plan.replay_id, planned.job.target.cluster()
 
     def finish(each: ProducerIdentity, is_commit: bool) -> TransactionOutcome:
@@ -284,7 +288,9 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
 
 
 def discard_replay(state: ReplayState, target: ReplayTarget) -> None:
-    """Discard the state of a replay, and abort what it has left open, so that no reader waits for it."""
+    """Discard the state of a replay, and abort the transactions that it has left open, so that no reader waits for
+    them.
+    """
     known = state.read_plan()
     if known is not None and state.done().rounds < known.rounds:
         cluster = target.cluster()
@@ -296,7 +302,9 @@ def discard_replay(state: ReplayState, target: ReplayTarget) -> None:
 
 
 def abort_open(cluster: Cluster, plan: ReplayPlan) -> None:
-    """Abort the transactions that the tasks of a failed round have left open, by a new producer of the same id."""
+    """Abort the transactions that the tasks of a failed round have left open, by a new producer with the same
+    transactional id.
+    """
     from moldau.tables.client.transaction import new_producer
 
     for partition in plan.ranges:
@@ -314,8 +322,8 @@ def transactional_id_of(plan: ReplayPlan) -> str:
 def write_round(
     session: SparkSession, planned: PlannedReplay, number: int, transactions: list[ProducerIdentity] | None
 ) -> int:
-    """Write the records of a round; if a list is given, in transactions, which are added to it. Returns the number
-    of records.
+    """Write the records of one round. If `transactions` is a list, write them in transactions, and append the producer
+    of each one to it. Returns the number of records.
     """
     plan = planned.plan
     target = planned.job.target
@@ -392,7 +400,7 @@ class ReplayReader(SegmentReader):
         return (partition, producer.count, *(identity if is_open else (None, None, None)))
 
     def _send(self, wanted: Slice, producer: TopicProducer) -> None:
-        """Send the records of a slice; of a slice that has gone, what failOnDataLoss says."""
+        """Send the records of a slice. If its segment has been removed, do what failOnDataLoss says."""
         try:
             for record in records_in(wanted):
                 producer.send(outgoing(record, wanted.partition, self._target))
@@ -413,7 +421,9 @@ def records_in(wanted: Slice) -> Iterator[Record]:
 
 
 def outgoing(record: Record, partition: int, target: ReplayTarget) -> OutgoingRecord:
-    """The record that is written for one that was read. A record without a timestamp gets that of the writer."""
+    """Make the record to write from one that was read. It gets the time of the writer if timestamps are not kept or the
+    record has none.
+    """
     keeps_time = target.keeps_timestamps and record.timestamp >= 0
     return OutgoingRecord(
         target.topic,

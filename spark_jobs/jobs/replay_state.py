@@ -64,7 +64,7 @@ class ReplayPlan:
         return found
 
     def differences(self, other: ReplayPlan) -> list[str]:
-        """The names of what is replayed otherwise."""
+        """Return the names of the fields and options in which this plan differs from another one."""
         mine, its = asdict(self), asdict(other)
         names = ("topic", "cluster_id", "target", "target_cluster_id")
         differing = [name for name in names if None not in (mine[name], its[name]) and mine[name] != its[name]]
@@ -90,9 +90,9 @@ class DoneRounds(NamedTuple):
 
     rounds: int
     records: int
-    """Records that were written in them."""
+    """Records that were written in these rounds."""
     pending: int
-    """Records of the round after them, if its decision is stored."""
+    """Records of the next round, if the decision to commit it is stored."""
 
 
 class ReplayState:
@@ -130,8 +130,8 @@ class ReplayState:
         self._write("replay.json", {"format_version": FORMAT_VERSION, **asdict(plan)})
 
     def discard(self) -> None:
-        """Forget the replay: the next run begins anew. The plan goes last, so that no other plan finds rounds of this
-        one done. Raises OSError.
+        """Forget the replay: the next run begins anew. The plan is removed last, so that no other plan finds rounds of
+        this one done. Raises OSError.
         """
         for left in sorted(self.directory.glob("*.json"), key=lambda path: (path.name == "replay.json", path.name)):
             left.unlink()
@@ -183,8 +183,10 @@ def is_settled(
     decided: Sequence[ProducerIdentity] | None,
     end: Callable[[ProducerIdentity, bool], TransactionOutcome],
 ) -> bool:
-    """Whether an earlier run has decided on a round, and its transactions are committed now; False: the round is to be
-    written. Raises `TransactionsLost` if only some of them could be committed.
+    """Commit the transactions of a round if an earlier run has decided to. Returns False if the round must be written:
+    there is no decision, or all transactions were aborted.
+
+    Raises `TransactionsLost` if only some of them could be committed.
     """
     if decided is None:
         return False

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 SELECTIONS: Final = ("subscribe", "assign", "subscribepattern")
 CHOICES: Final = ("starting", "ending", "snapshot")
-"""What begins like one of these chooses offsets, and has no meaning for committed offsets."""
+"""An option whose name begins with one of these chooses offsets, and has no meaning for committed offsets."""
 EXCHANGE_TASKS: Final = "spark.sql.shuffle.partitions"
 EXCHANGE_SIZE: Final = 256 << 20
 """Bytes of segments for one task of an exchange: the figures of batches and keys are about a hundredth of these."""
@@ -68,8 +68,9 @@ COUNTED: Final = StructType(
         StructField("absent", LongType()),
     ]
 )
-"""A row for each key of a task; `absent` bounds the keys that the task does not name. The row of the key null counts
-the records without a key, and is there for each topic of a task."""
+"""A row for each key of a task. `absent` is the most records of a key that the task does not name. The row of the key
+null counts the records without a key, and is there for each topic of a task.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ReportJob:
     hot_keys: int = 10
     """The keys to name for each topic; 0: the keys are not read."""
     bucket_s: int | None = None
-    """The width of a bucket; None: the job chooses one."""
+    """The width of a bucket in seconds; if it is None, the job chooses one."""
     since_ms: int | None = None
     until_ms: int | None = None
     """The times that the options name, which the buckets cover."""
@@ -118,7 +119,7 @@ def plan_report(job: ReportJob) -> ReportPlan:
 
 
 def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
-    """Count the segments of each tier, whether they hold records of the other tier as well or not."""
+    """Add the segments of each tier to the figures. Records that are in both tiers count in both."""
     for offer in view.offers:
         size = sum(segment.size for segment in offer.segments)
         if offer.tier == "remote":
@@ -130,7 +131,7 @@ def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:
 
 
 def offsets_options(options: dict[str, str]) -> dict[str, str]:
-    """The options that read the committed offsets of the same places."""
+    """Return the options for reading the committed offsets in the same places."""
     kept = {
         name: value
         for name, value in options.items()
@@ -153,7 +154,7 @@ def problem_of_groups(options: dict[str, str]) -> str | None:
 
 
 def run_report(session: SparkSession, plan: ReportPlan, progress: JobProgress) -> Report:
-    """Run the job. The figures are added to those of the plan, which is used once."""
+    """Run the job. It adds its figures to those of the plan, so a plan can be run only once."""
     job, topics = plan.job, {each.topic: each for each in plan.topics}
     with watched(session, progress), exchanges_sized(session, plan.size):
         buckets = add_batches(session, job, topics)
@@ -208,7 +209,7 @@ def add_batches(session: SparkSession, job: ReportJob, topics: dict[str, TopicFi
 
 
 def add_partitions(fine: DataFrame, topics: dict[str, TopicFigures]) -> None:
-    """The figures of each partition and codec."""
+    """Add the figures of each partition and codec to the topics."""
     from pyspark.sql import functions as f
 
     sums = [f.sum(name).alias(name) for name in ("records", "bytes", "batches", "aborted")]
@@ -229,13 +230,15 @@ def add_partitions(fine: DataFrame, topics: dict[str, TopicFigures]) -> None:
 
 
 def min_of_known(one: int | None, other: int | None) -> int | None:
-    """The smaller of two numbers, of which either may be missing."""
+    """The smaller of two numbers, of which one or both may be missing; None if both are."""
     known = [each for each in (one, other) if each is not None]
     return min(known, default=None)
 
 
 def buckets_of(job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets | None:
-    """Buckets between the times that the job names, else between the first and the last timestamp."""
+    """Return buckets between the times that the job names, or else between the first and the last timestamp. Return
+    None if no record has a timestamp.
+    """
     firsts = [each.first_s for each in topics.values() if each.first_s is not None]
     lasts = [each.last_s for each in topics.values() if each.last_s is not None]
     if not firsts or not lasts:
@@ -246,7 +249,7 @@ def buckets_of(job: ReportJob, topics: dict[str, TopicFigures]) -> TimeBuckets |
 
 
 def add_buckets(fine: DataFrame, buckets: TimeBuckets, topics: dict[str, TopicFigures]) -> None:
-    """The figures of each bucket."""
+    """Add the figures of each bucket to the topics."""
     from pyspark.sql import functions as f
 
     index = f.floor((f.col("second") - buckets.start_s) / buckets.width_s)
@@ -262,7 +265,7 @@ def add_buckets(fine: DataFrame, buckets: TimeBuckets, topics: dict[str, TopicFi
 
 
 def add_keys(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
-    """The keys with the most records of each topic."""
+    """Add the keys with the most records to each topic."""
     from pyspark import StorageLevel
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -304,7 +307,7 @@ def number_in(value: object) -> int:
 
 
 def add_groups(session: SparkSession, job: ReportJob, topics: dict[str, TopicFigures]) -> None:
-    """The lag of each group that has committed offsets of the topics."""
+    """To each topic, add the lag of each group that has committed offsets of it."""
     from pyspark.sql import functions as f
 
     offsets = session.read.format("moldau").options(**offsets_options(job.options)).load()
@@ -375,15 +378,15 @@ class KeyCountReader(SegmentReader):
 
 
 KEYS_MAX: Final = 1 << 17
-"""Keys in memory."""
+"""The most keys that `KeyCounts` holds in memory."""
 SIZE_MAX: Final = 64 << 20
-"""Bytes of keys in memory."""
+"""The most bytes of keys that `KeyCounts` holds in memory."""
 REPORTED_MAX: Final = 1 << 14
-"""Keys that a task hands on."""
+"""The most keys whose counts a task returns."""
 
 
 class KeyCount(NamedTuple):
-    """A key has between `records` and `records + missed` records."""
+    """A key and its count: the key has between `records` and `records + missed` records."""
 
     key: bytes
     records: int
@@ -398,10 +401,10 @@ class KeyCounts:
         self._size_max = size_max
         self._counts: dict[bytes, int] = {}
         self._missed: dict[bytes, int] = {}
-        """The bounds other than 0."""
+        """By key, the most records that its count may lack; keys with an exact count are not here."""
         self._size = 0
         self.missed_max = 0
-        """No absent key has more records than this."""
+        """The most records of a key that is not counted."""
         self.without_key = 0
 
     def add_column(self, keys: pa.Array) -> None:
@@ -427,7 +430,7 @@ class KeyCounts:
                 counts = self._counts
 
     def top(self, keys_max: int = REPORTED_MAX) -> list[KeyCount]:
-        """The keys with the largest counts; the others are dropped."""
+        """Drop all but the keys with the largest counts, and return these."""
         if len(self._counts) > keys_max:
             self._shrink(keys_max, self._size_max)
         return [KeyCount(key, count, self._missed.get(key, 0)) for key, count in self._counts.items()]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 FORMAT_VERSION: Final = 1
-"""Of the JSON."""
+"""The version of the JSON format."""
 BUCKETS_MAX: Final = 60
 WIDTHS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 604_800)
 """The widths of buckets; longer spans take multiples of the last one."""
@@ -24,8 +24,8 @@ class TimeBuckets:
 
 
 def buckets_between(first_s: int, last_s: int, width_s: int | None = None) -> TimeBuckets:
-    """At most `BUCKETS_MAX` buckets that hold the seconds from the first to the last. A width that needs more of them
-    is doubled until it does not.
+    """Return at most `BUCKETS_MAX` buckets that hold the seconds from the first to the last. If a width needs more
+    buckets, it is doubled until it does not.
     """
     width = width_s or WIDTHS_S[-1]
     if width_s is None:
@@ -41,7 +41,7 @@ def _count(first_s: int, last_s: int, width: int) -> int:
 
 @dataclass(slots=True)
 class PartitionFigures:
-    """One partition, in the replica that was read."""
+    """The figures of one partition, from the replica that was read."""
 
     partition: int
     log_start_offset: int
@@ -58,7 +58,7 @@ class PartitionFigures:
 
 @dataclass(slots=True)
 class BucketFigures:
-    """What was written in a bucket: a batch counts in the one of its largest timestamp."""
+    """The records and bytes of a bucket. A batch counts in the bucket of its largest timestamp."""
 
     records: int = 0
     bytes: int = 0
@@ -83,7 +83,7 @@ class KeyFigures:
     distinct: int
     """The number of distinct keys; a lower bound if the counts are not exact."""
     missed_max: int
-    """No key that is not in `hot` for want of memory has more records than this; 0: all counts are exact."""
+    """The most records of a key that was dropped for lack of memory; 0: all counts are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class GroupLag:
     partitions: dict[int, int]
     """The lag of each of these partitions."""
     committed_ms: int | None
-    """The time of the last commit."""
+    """The time of the last commit (ms)."""
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class Report:
 
 
 def skew_of(sizes: Sequence[int]) -> float:
-    """The largest size over the mean one: 1 if all are equal, and if there is nothing."""
+    """The largest size divided by the mean size; 1 if all sizes are equal, or if their sum is 0."""
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if total else 1.0
 

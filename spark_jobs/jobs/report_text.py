@@ -21,7 +21,7 @@ UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How bars are drawn."""
+    """The drawing of bars and charts, with block characters or in ASCII."""
 
     is_ascii: bool = False
 

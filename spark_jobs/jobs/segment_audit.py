@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 
 class BatchMark(NamedTuple):
-    """What the audit keeps of a batch."""
+    """The fields of a batch that the audit keeps."""
 
     position: int
     base_offset: int
@@ -79,10 +79,12 @@ class SegmentFindings:
     """The offsets of the markers of aborted transactions."""
     problems: list[Problem] = field(default_factory=list)
     is_gone: bool = False
-    """Retention or compaction removed the segment after the audit was planned: there is nothing to say about it."""
+    """Whether retention or compaction removed the segment after the audit was planned. Nothing else is then reported of
+    it.
+    """
 
     def add(self, position: int, header: BatchHeader, piece: BytesLike, inside: int) -> None:
-        """Count a batch, and note its place and its marker."""
+        """Count a batch, and keep its mark. If the batch is the marker of an aborted transaction, keep its offset."""
         self.size += header.size
         self.crc = crc32c(memoryview(piece)[inside : inside + header.size], self.crc)
         self.records_count += header.records_count
@@ -98,8 +100,9 @@ class SegmentFindings:
 
 
 def audit_segment(wanted: Slice) -> SegmentFindings:
-    """Read a slice that begins at the beginning of a segment, and the indexes. Raises OSError and `RemoteStorageError`
-    other than of wrong objects."""
+    """Audit a segment: read a slice that starts at its beginning, and its indexes. Wrong objects are among the
+    findings. Raises OSError and other `RemoteStorageError`s.
+    """
     findings = SegmentFindings()
     try:
         audit_batches(wanted, findings)
@@ -124,8 +127,9 @@ def is_damaged_object(wanted: Slice) -> bool:
 
 
 def base_offset_of(wanted: Slice) -> int:
-    """The base offset of a segment, with which the names of its file and of its object begin. Of overlapping remote
-    segments the audit may have been planned for later offsets only."""
+    """The base offset of a segment, with which the names of its file and of its object begin. If remote segments
+    overlap, the slice may start at a later offset.
+    """
     return int(posixpath.basename(wanted.path)[:OFFSET_DIGITS])
 
 
@@ -184,7 +188,7 @@ def audit_batches(wanted: Slice, findings: SegmentFindings) -> None:
 
 
 def audit_indexes(wanted: Slice, findings: SegmentFindings) -> None:
-    """Check the indexes beside a segment. Raises `DataLost` if they went with their segment."""
+    """Check the indexes of a segment. Raises `DataLost` if they were removed together with the segment."""
     is_readable = not any(each.check == "framing" for each in findings.problems)
     if isinstance(wanted.source, TieredSegments):
         audit_objects(wanted, wanted.source, findings)
@@ -226,7 +230,9 @@ def audit_objects(wanted: Slice, source: TieredSegments, findings: SegmentFindin
 
 
 def _audit_manifest_end(source: TieredSegments, stem: str, findings: SegmentFindings) -> None:
-    """Look for the line feed at the end of a manifest: a parser of JSON does not miss it if the object was cut."""
+    """Report a manifest that does not end with the line feed. A JSON parser would not notice that the object was cut
+    there.
+    """
     key = stem + ObjectKind.MANIFEST.value
     if not _manifest_bytes(source, key).endswith(b"}\n"):
         findings.report("objects", key, -1, f"{key} does not end as a manifest does")
@@ -264,8 +270,9 @@ def index_bytes(wanted: Slice, suffix: str) -> bytes | None:
 
 
 def cleaned_end_of(remote: Slice) -> int:
-    """Compaction has been at the offsets before this one of a remote segment; 0 if it was not there. Raises
-    `DataLost` and `RemoteStorageError`."""
+    """The offset (exclusive) up to which compaction has cleaned a remote segment; 0 if it has not cleaned it, and for a
+    local segment. Raises `DataLost` and `RemoteStorageError`.
+    """
     if not isinstance(remote.source, TieredSegments):
         return 0
     return _manifest_of(remote.source, remote.path.removesuffix(LOG_SUFFIX)).cleaned_end_offset

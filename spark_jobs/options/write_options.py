@@ -14,7 +14,7 @@ EXACTLY_ONCE: Final = "exactly-once"
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_SIZE: Final = 256 << 10
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The longest that a broker allows if nothing else is set (transaction.max.timeout.ms)."""
+"""The longest transaction timeout that a broker allows by default (transaction.max.timeout.ms)."""
 _KNOWN: Final = (
     "kafka.bootstrap.servers",
     "topic",
@@ -39,12 +39,12 @@ _WHY_NOT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options, parsed."""
+    """The parsed options of a write."""
 
     brokers: tuple[str, ...]
     client: tuple[tuple[str, str], ...] = ()
     topic: str | None = None
-    """Goes before the column `topic`."""
+    """The topic of all rows. It takes precedence over the column `topic`."""
     is_exactly_once: bool = False
     transaction_log: str | None = None
     """The directory of the log of transactions; None if a query in batches has none."""

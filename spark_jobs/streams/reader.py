@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 FILES_PAUSE_S: Final = 0.1
 BROKER_PAUSE_S: Final = 0.005
-"""How long partitions that were listed stay so: Spark asks again after some milliseconds if nothing was new."""
+"""The seconds for which a listing of the partitions is used again: Spark asks again after some milliseconds if nothing
+was new.
+"""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,7 +53,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._records = SegmentReader(options, columns)
         self._patience = TriggerDelay(options.limits)
         self._targets: StreamOffsets | None = None
-        """With Trigger.AvailableNow: where the query ends."""
+        """With Trigger.AvailableNow, the offsets at which the query ends."""
         self._latest: StreamOffsets = {}
         self._planned: StreamPlanner | None = None
         self._listed_s = 0.0
@@ -119,7 +121,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def limited_ends(targets: StreamOffsets, started: StreamOffsets, ends: StreamOffsets) -> StreamOffsets:
-    """The ends, none past its target. A partition without a target is new, and is not read before the next run."""
+    """Return the ends, none of them past its target. A partition without a target is new, and is not read before the
+    next run.
+    """
     limited = {key: max(started.get(key, 0), min(end, targets[key])) for key, end in ends.items() if key in targets}
     return limited | {key: started[key] for key in ends if key in started and key not in targets}
 
@@ -153,7 +157,7 @@ class TriggerDelay:
         self._last_ms: float | None = None
 
     def must_wait(self, offsets_count: int, now_ms: float) -> bool:
-        """Whether the trigger reads nothing yet. If it reads, the delay of the next trigger begins now."""
+        """Whether the trigger must not read yet. If it may, the delay of the next trigger begins now."""
         least, last_ms = self._limits.offsets_min, self._last_ms
         is_short = least is not None and offsets_count < least
         if is_short and last_ms is not None and now_ms - last_ms <= self._limits.delay_ms_max:

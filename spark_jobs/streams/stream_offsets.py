@@ -18,7 +18,7 @@ from moldau.tables.refusals import Refused
 StreamOffsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 SEPARATOR: Final = "#"
-"""Between the name of a topic and its id."""
+"""The separator between the name of a topic and its id."""
 
 
 def as_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> OffsetsJson:
@@ -31,7 +31,7 @@ def as_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] 
 
 
 def topic_ids_in(written: OffsetsJson) -> dict[str, str]:
-    """The ids of topics that a checkpoint has; none if the connector has written it."""
+    """The ids of topics that a checkpoint has; empty if Spark's Kafka connector has written it."""
     return dict(name.split(SEPARATOR) for name in written if name.count(SEPARATOR) == 1)
 
 

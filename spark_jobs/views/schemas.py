@@ -38,7 +38,7 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def spark_type(kind: str) -> DataType:
-    """The type of a column's kind."""
+    """Spark's type for a column of this kind (`moldau.tables.views.schemas`)."""
     fields = STRUCTS.get(kind)
     return _TYPES[kind] if fields is None else ArrayType(spark_schema(fields))
 

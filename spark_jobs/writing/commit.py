@@ -10,7 +10,7 @@ from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcom
 from moldau.tables.refusals import Refused, warn
 
 End: TypeAlias = Callable[[ProducerIdentity, bool], TransactionOutcome]
-"""Ends a transaction; True commits."""
+"""Ends a transaction: commits it if the second argument is True, and otherwise aborts it."""
 
 
 class TransactionsLost(Refused):

@@ -25,7 +25,7 @@ from moldau.tables.refusals import Refused
 
 FORMAT_VERSION: Final = 1
 KEPT: Final = 100
-"""Spark runs the last batch again, and none before it."""
+"""The number of batches whose files are kept. Spark repeats only the last batch."""
 
 
 class TransactionLog:

@@ -30,7 +30,7 @@ class WrittenTask(WriterCommitMessage):
     count: int
     query: str
     transaction: ProducerIdentity | None
-    """None if it was not exactly once, or there were no rows."""
+    """The transaction of the attempt. None if the query does not write exactly once, or if there were no rows."""
 
 
 class TopicWriter:
@@ -135,7 +135,7 @@ class StreamTopicWriter(TopicWriter, DataSourceStreamArrowWriter):
 
 
 def query_id() -> str:
-    """The id of the streaming query to which this task belongs."""
+    """The id of the streaming query to which this task belongs; `NO_QUERY` in a batch query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
