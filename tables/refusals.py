@@ -43,7 +43,9 @@ class SnapshotChanged(DataLost):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like a wrong one, as the end of a sentence; nothing if none is."""
+    """Return the known name that is most similar to a wrong one, as the end of a sentence. Return an empty text if none
+    is similar.
+    """
     from difflib import get_close_matches  # only a mistake needs it
 
     names = {each.lower(): each for each in known}

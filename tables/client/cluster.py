@@ -46,7 +46,9 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that pass while leaders, coordinators and metadata settle."""
+"""Errors that disappear once leaders, coordinators and metadata have changed over. The client then repeats the
+request.
+"""
 
 
 class RefusedByBroker(Refused):
@@ -199,7 +201,9 @@ class Cluster:
 
 
 def check_error(code: int, what: str) -> None:
-    """Check an error code of a response. Raises `TransientError` or `Refused` if it is an error."""
+    """Raise `TransientError` or `Refused` if the error code of a response is not 0. `what` names the object in the
+    message.
+    """
     if code in PASSING:
         raise TransientError(f"{what}: {error_name(code)}")
     if code:

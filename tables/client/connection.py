@@ -19,7 +19,7 @@ from moldau.tables.refusals import Refused
 T = TypeVar("T")
 FRAME_SIZE_MAX: Final = 1 << 30
 SPARE_MS: Final = 10_000
-"""How much longer than a request may wait at the broker the client waits for its reply."""
+"""The time (ms) for which the client waits for a reply, beyond the time that the request may wait at the broker."""
 
 
 class Disconnected(OSError):

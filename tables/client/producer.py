@@ -38,7 +38,7 @@ class OutgoingRecord(NamedTuple):
     value: bytes | None
     headers: tuple[RecordHeader, ...]
     timestamp_ms: int | None = None
-    """None: the time of the producer."""
+    """The timestamp (ms). None stands for the time at which the producer takes the record."""
 
 
 @dataclass(slots=True)

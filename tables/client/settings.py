@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 class ConnectionSettings(Protocol):
-    """What a client asks of its settings."""
+    """The settings that a client needs."""
 
     @property
     def bootstrap(self) -> tuple[Address, ...]: ...

@@ -30,7 +30,7 @@ from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 
 OF_TRANSACTIONS: Final = 1
-"""The type of a coordinator's key."""
+"""The key type of FindCoordinator for a transactional id."""
 ENDED_OTHERWISE: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -50,13 +50,15 @@ class TransactionOutcome(Enum):
     """The state of a transaction after EndTxn."""
 
     DONE = "done"
-    """As it was asked for, now or before."""
+    """The transaction has ended as the request asks, by this request or by an earlier one."""
     LOST = "lost"
-    """Its coordinator had ended it the other way: the time for it was over."""
+    """The coordinator had already ended the transaction the other way, because its timeout was over."""
 
 
 def new_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> ProducerIdentity:
-    """A producer: idempotent, and transactional if a transactional id is given. Raises `Refused`."""
+    """Get an identity for a producer: idempotent, and transactional if a transactional id is given. Raises
+    `Refused`.
+    """
 
     def attempt() -> ProducerIdentity:
         connection = cluster.any_connection() if transactional_id is None else coordinator(cluster, transactional_id)

@@ -1,1 +1,1 @@
-"""From the bytes of a slice to Arrow columns."""
+"""Decoding of the bytes of a slice into Arrow columns."""

@@ -25,14 +25,16 @@ NO_OFFSET: Final = -1
 
 
 class Coverage:
-    """Receives each batch of a slice in order, and raises at the end: then all batches that are there were read."""
+    """Receives the batches of a slice in order, and notes those that differ from the plan. It raises only in `finish`,
+    so that all existing batches are read before.
+    """
 
     __slots__ = ("_gap", "_is_cleaned", "_next_offset", "_stray", "_wanted")
 
     def __init__(self, wanted: Slice) -> None:
         self._wanted = wanted
         self._next_offset = wanted.start_offset if wanted.is_dense and wanted.has_start else NO_OFFSET
-        """The offset at or before which the next batch has to begin."""
+        """The offset at or before which the next batch has to begin; `NO_OFFSET` if any is allowed."""
         self._gap: tuple[int, int] | None = None
         """The first offsets that are missing: [start, end)."""
         self._stray: int | None = None
@@ -55,7 +57,9 @@ class Coverage:
         self._next_offset = last_offset + 1
 
     def finish(self, file: SegmentFile) -> None:
-        """Compare, after the last batch. Raises `SegmentReplaced` for batches of other offsets, and `DataLost`."""
+        """Compare the batches with the plan, after the last one. Raises `SegmentReplaced` if a batch has offsets that
+        do not belong into the slice, and `DataLost` if offsets are missing.
+        """
         wanted = self._wanted
         if self._stray is not None:
             raise SegmentReplaced(

@@ -50,7 +50,9 @@ LIBRARIES: Final = {
     Codec.LZ4: ("lz4.frame._frame", "liblz4.so.1"),
     Codec.ZSTD: ("zstandard._cffi", "libzstd.so.1"),
 }
-"""The extension module that a library is part of, and the library of the system, which is taken else."""
+"""The extension module that contains the library of a codec, and the library of the system, which is used if the
+module's cannot be.
+"""
 
 
 class Frames(Protocol):
@@ -70,12 +72,12 @@ class Expander:
         self._size = kept_size + ROOM_MAX
         self._room = memoryview(b"")
         self._end = 0
-        """The end of the last batch in the room."""
+        """The end of the last batch in `_room`."""
         self._frames: dict[Codec, Frames | None] = {}
 
     def expand(self, codec: Codec, stored: memoryview) -> tuple[BytesLike, int, int]:
-        """The decompressed records of a batch: data[start:end]. They stay there until `reuse`. Raises
-        `MalformedMessage`.
+        """Decompress the records of a batch. Returns (data, start, end): the records are data[start:end] until `reuse`
+        is called. Raises `MalformedMessage`.
         """
         if codec not in self._frames:
             self._frames[codec] = frames_of(codec)
@@ -140,7 +142,9 @@ class ZstdFrames:
 
 
 def frames_of(codec: Codec) -> Frames | None:
-    """None if the codec's library is not found."""
+    """Return a decompressor for frames of a codec. Return None if there is none for the codec, or if the codec's
+    library is not found.
+    """
     if codec is Codec.LZ4:
         library = library_with(codec, LZ4_FUNCTIONS)
         return None if library is None else Lz4Frames(library)

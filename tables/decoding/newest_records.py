@@ -45,10 +45,12 @@ class SeenKeys:
         self._maps = [self._new_map(max(FIRST_MAP_SIZE_MIN, min(size, FIRST_MAP_SIZE_MAX)))]
 
     def unseen_records(self, run: BytesLike, count: int, base_offset: int) -> tuple[BytesLike, int]:
-        """The records of a run whose keys no newer record has, and their number; after that, these keys are met.
-        The key of a tombstone is met too, also if tombstones are not kept. Raises `MalformedMessage`.
+        """Select the records of a run whose keys no newer record has, and remember their keys. Returns these records
+        and their number.
 
-        The run has `count` encoded records with ascending offsets. A record without a key is never chosen.
+        The runs are given from the newest to the oldest. This run has `count` encoded records with ascending offsets. A
+        record without a key is never chosen. The key of a tombstone is remembered even if tombstones are not kept.
+        Raises `MalformedMessage`.
         """
         has_tombstones = False
         for known in self._maps:

@@ -39,7 +39,7 @@ class TimeRange(NamedTuple):
 
 
 def best_decoder() -> Decoder:
-    """The kernel if it is compiled, else numpy."""
+    """Return the compiled kernel if there is one, and otherwise the decoder by numpy."""
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
     return Decoder(decode_spans, segment_batches.CHUNK_SIZE)
@@ -48,7 +48,7 @@ def best_decoder() -> Decoder:
 def record_batches(
     wanted: Slice, columns: Sequence[str], times: TimeRange | None = None, decoder: Decoder | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a slice with these columns, in the order of their offsets.
+    """Yield the records of a slice with these columns, in the order of their offsets.
 
     Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
     """
@@ -75,13 +75,15 @@ def decoded(chunk: Chunk, wanted: Slice, columns: Sequence[str], decode: Decode)
 
 
 def arrow_batch(rows: DecodedRows, wanted: Slice, columns: Sequence[str]) -> pa.RecordBatch:
-    """The rows with these columns, which were decoded."""
+    """An Arrow record batch of the wanted rows with these columns. Each of the columns must have been decoded into
+    `rows`.
+    """
     schema = pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
     return pa.RecordBatch.from_arrays([column(rows, wanted, name) for name in columns], schema=schema)
 
 
 def column(rows: DecodedRows, wanted: Slice, name: str) -> pa.Array:
-    """The values as a column of one of `COLUMN_TYPES`."""
+    """Make one column of the decoded rows. `name` is one of `COLUMN_TYPES`."""
     if name == "topic":
         return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows.count)
     if name == "partition":

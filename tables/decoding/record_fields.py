@@ -24,7 +24,9 @@ VARLONG_SIZE_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """One row for each record; positions are in the buffer, a size of -1 is null."""
+    """The fields of several records: arrays with an element for each record. Positions count from the beginning of the
+    buffer, and a size of -1 stands for null.
+    """
 
     timestamp_delta: Integers
     offset_delta: Integers

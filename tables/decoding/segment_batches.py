@@ -69,7 +69,7 @@ class Chunk:
         self.size += end - start
 
     def in_other_order(self) -> Chunk:
-        """The batches in the other order."""
+        """A chunk with the same batches in reverse order."""
         turned = Chunk()
         turned.bodies, turned.buffers, turned.size = self.bodies[::-1], self.buffers, self.size
         return turned
@@ -80,7 +80,7 @@ class Chunk:
 
 
 class AbortedBatches:
-    """Tells the batches of aborted transactions from others."""
+    """Recognizes the batches of aborted transactions."""
 
     def __init__(self, wanted: Slice) -> None:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
@@ -96,8 +96,8 @@ class AbortedBatches:
 
 
 def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int | None = None) -> Iterator[Chunk]:
-    """The records of a slice, without those of batches whose records are all before a time. The buffers of a chunk are
-    used for the next one. Raises as `batches_with_records` and `expanded`.
+    """Yield the records of a slice in chunks, without the batches whose records are all before `times_ms_min`. The next
+    chunk reuses the buffers of a chunk. Raises what `batches_with_records` and `expanded` raise.
     """
     chunk = Chunk()
     limit = chunk_size or CHUNK_SIZE
@@ -122,8 +122,8 @@ def chunks_of(wanted: Slice, times_ms_min: int | None = None, *, chunk_size: int
 
 
 def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
-    """The batches with records of a slice, as they are stored. Left out are control batches, batches without records,
-    and batches of aborted transactions if the slice excludes them. Raises as `batches_of`.
+    """Yield the batches with records of a slice, as they are stored. Left out are control batches, batches without
+    records, and batches of aborted transactions if the slice excludes them. Raises what `batches_of` raises.
     """
     aborted = AbortedBatches(wanted) if wanted.aborted else None
     markers = AbortMarkers(wanted) if wanted.finds_markers else None
@@ -140,8 +140,8 @@ def batches_with_records(wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def expanded(wanted: Slice, found: FoundBatch, expander: Expander) -> tuple[BytesLike, int, int]:
-    """The decompressed records of a batch: data[start:end]. Raises `MalformedMessage`, which names the file and the
-    position, also if the checksum of the batch does not match.
+    """Check and decompress the records of a batch. Returns (data, start, end): the records are data[start:end]. Raises
+    `MalformedMessage`, which names the file and the position, also if the checksum of the batch does not match.
     """
     position, header, piece, inside = found
     try:
@@ -163,11 +163,11 @@ def check(piece: BytesLike, position: int, header: BatchHeader) -> None:
 
 
 def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
-    """The whole batches of a slice, each as (position in the file, header, bytes that were read, position in these
-    bytes).
+    """Yield the whole batches of a slice, each as (position in the file, header, bytes that were read, position in
+    these bytes).
 
-    Raises `MalformedMessage`, `DataLost` and OSError. `SegmentReplaced` if the last batch does not end where it did
-    when the read was planned, and `DataLost` if offsets of the slice are missing, both after the last batch.
+    Raises `MalformedMessage`, `DataLost` and OSError. After the last batch it raises `SegmentReplaced` if that batch
+    does not end where it did when the read was planned, and `DataLost` if offsets of the slice are missing.
     """
     if isinstance(wanted.source, BatchSource):
         yield from wanted.source.batches(wanted)
@@ -197,8 +197,8 @@ def batches_of(wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
-    """The whole batches between the positions of a slice, which may end before the slice does. Raises
-    `MalformedMessage` and as `SegmentFile.pread`.
+    """Yield the whole batches between the positions of a slice. The last of them may end before the slice does. Raises
+    `MalformedMessage`, and what `SegmentFile.pread` raises.
     """
     position = wanted.start_position
     while position + OLD_SIZE_MIN <= wanted.end_position:
@@ -213,8 +213,8 @@ def stored_batches(file: SegmentFile, wanted: Slice) -> Iterator[FoundBatch]:
 
 
 def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
-    """Read a piece of the file that begins with a batch and holds at least the whole of it. Of a file that comes in
-    pieces it is the rest of one, which is not copied, or else the batch that two of them share.
+    """Read a piece of the file that begins with a batch, and holds at least all of this batch. If the file comes in
+    pieces, it is the rest of a piece, which is not copied, or else the batch that is in two pieces.
     """
     left = wanted.end_position - position
     rest = file.rest_of_piece(position) if isinstance(file, FileInPieces) else READ_SIZE
@@ -228,12 +228,12 @@ def read_piece(file: SegmentFile, position: int, wanted: Slice) -> BytesLike:
 
 
 class AbortMarkers:
-    """The markers in the files of a partition, from the first batch on that was looked up."""
+    """The transaction markers in the files of a partition, from the first batch that was looked up on."""
 
     def __init__(self, wanted: Slice) -> None:
         self._wanted = wanted
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
-        """The offsets of the markers of a producer, and whether each aborts its transaction."""
+        """For each producer id, the offsets of its markers, and whether each of them aborts its transaction."""
         self._walk: Iterator[None] | None = None
 
     def ends_in_abort(self, position: int, header: BatchHeader) -> bool:
@@ -251,7 +251,7 @@ class AbortMarkers:
                 return False
 
     def _walked(self, position: int) -> Iterator[None]:
-        """Walk over the headers, and stop after each marker that was noted."""
+        """Read the headers and note the markers. Yields after each marker."""
         segment = self._wanted.segment
         file = self._wanted.source.open(self._wanted)
         try:

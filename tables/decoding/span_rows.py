@@ -18,7 +18,7 @@ _FIELDS: Final = {"key": KEYS, "value": VALUES}
 
 
 def decode_spans(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
-    """The records with offsets in [start, end). Raises `MalformedMessage`."""
+    """Decode the records of a chunk with offsets in [start_offset, end_offset). Raises `MalformedMessage`."""
     capacity = sum(max(0, min(each.header.records_count, each.end - each.start)) for each in chunk.bodies)
     offsets = np.empty(capacity, np.int64)
     timestamps = np.empty(capacity, np.int64) if "timestamp" in columns else None

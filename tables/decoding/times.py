@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The last time (ms) that a column of microseconds holds, in the year 294247. Kafka keeps any 64 bits: those of a
-producer that takes nanoseconds for milliseconds are past it, and are shown as the nearest time that the column holds.
+"""The last time (ms) that a column of microseconds holds, in the year 294247. Kafka stores any number of 64 bits. A
+later time, such as the nanoseconds of a producer that should have written milliseconds, is shown as the nearest time
+that the column holds.
 """
 
 

@@ -17,7 +17,7 @@ from moldau.tables.decoding.times import microseconds_of
 
 
 def decode_vectored(chunk: Chunk, start_offset: int, end_offset: int, columns: Set[str]) -> DecodedRows:
-    """The records with offsets in [start, end). Raises `MalformedMessage`."""
+    """Decode the records of a chunk with offsets in [start_offset, end_offset). Raises `MalformedMessage`."""
     decoded = _VectoredChunk(chunk, start_offset, end_offset)
     return DecodedRows(
         offsets=pa.array(decoded.chosen(decoded.offsets)),

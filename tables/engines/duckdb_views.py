@@ -25,7 +25,9 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 
 
 class AmbiguousTopic(TopicDataset):
-    """The view of several topics whose names differ by case: no scan says which one is meant."""
+    """The dataset of a view whose name several topics have, if names are compared without case. Each scan is refused,
+    because it does not say which topic is meant.
+    """
 
     def __init__(self, one: TopicDataset, topics: Sequence[str]) -> None:
         super().__init__(one._scan)
@@ -39,8 +41,8 @@ class AmbiguousTopic(TopicDataset):
 
 
 def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
-    """The topics of each view that several have, by its name in lower case; those that a table of the cluster hides
-    are among them.
+    """Return the topics of each view whose name is not unique, by its name in lower case. A table of the cluster
+    (`DESCRIPTIONS`) counts as a topic.
     """
     found: dict[str, list[str]] = {view: [table] for view, table in DESCRIPTIONS.items()}
     for topic, view in sorted(views.items()):
@@ -49,7 +51,7 @@ def same_views(views: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def one_name(topics: Sequence[str]) -> str:
-    """The refusal of a query of them."""
+    """The message of a refused query of a view that several topics have."""
     return (
         f"{' and '.join(topics)} are one name in SQL, which has no case: read one of them alone (names, --topic), "
         f"or name a view for each, such as names={{{topics[-1]!r}: 'view_1'}}"
@@ -75,15 +77,16 @@ def duckdb(
     names: Mapping[str, str] | Sequence[str] | str | None = None,
     **arguments: Any,
 ) -> DuckDBPyConnection:
-    """Give each topic of a place as a view of a connection; None makes a connection in memory. Returns the connection.
+    """Register each topic of a place as a view of a connection. If `con` is None, make a connection in memory. Returns
+    the connection.
 
     A view has the name of its topic (in double quotes if it has dots or dashes). Names of SQL have no case: a query of
     a view whose name several topics have is refused. `names`: only this topic or these, or view by topic. Tables that
     describe the cluster are views too: `moldau_topics`, `moldau_segments`, `moldau_offsets`, `moldau_groups`,
-    `moldau_transactions`. Nothing is read before a query, which reads what is there then: the columns that it names,
-    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`; with
-    schema="sample" a sample is taken of each topic, and of one that is not in `names` the values stay bytes if they
-    give no type. Raises `Refused` and OSError.
+    `moldau_transactions`. Nothing is read before a query. A query reads the present records: the columns that it names,
+    and the partitions, offsets and times that its WHERE leaves. `arguments` are those of `moldau.read_topic`. With
+    schema="sample" a sample is taken of each topic. If the sample of a topic that is not in `names` gives no type, its
+    values stay bytes. Raises `Refused` and OSError.
     """
     import duckdb as library
 

@@ -37,7 +37,7 @@ def polars(place: Place, topic: Topic = None, **arguments: Any) -> LazyFrame:
 
 
 def lazy_frame(scan: Scan) -> LazyFrame:
-    """A lazy frame over a scan, which each collect makes. Raises `Refused`."""
+    """A lazy frame that makes the scan at each collect. Raises `Refused`."""
     from polars import DataFrame
     from polars.io.plugins import register_io_source
 

@@ -51,8 +51,8 @@ def output_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, stream: IO[bytes]) -> int:
-    """Write all batches to a stream in one of the formats of `WRITERS`. Returns the number of rows. Raises OSError and
-    as the batches.
+    """Write all batches to a stream in one of the formats of `WRITERS`. Returns the number of rows. Raises OSError, and
+    what the iteration over the batches raises.
     """
     count = 0
     writer = WRITERS[kind](schema, stream)
@@ -66,8 +66,8 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
 
 
 class JsonLines:
-    """An object a row, with the names of the columns; values that were decoded are part of it. Raises `Refused` if two
-    columns have one name.
+    """Writes a JSON object for each row, with the names of the columns. Decoded values become a part of the object.
+    Raises `Refused` if two columns have the same name.
     """
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
@@ -95,8 +95,8 @@ class JsonLines:
 
 
 class CommaSeparated:
-    """A line of names, and a line for each row; a column for each field of values of a schema. Bytes and nested values
-    are texts as in JSON lines.
+    """Writes a line of names, and a line for each row. Each field of a value with a schema is a column. Bytes and
+    nested values are texts as in JSON lines.
     """
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
@@ -122,7 +122,7 @@ class CommaSeparated:
 
 
 class TextTable:
-    """Columns of text under their names, printed at the end; a column for each field of values of a schema."""
+    """Writes columns of text under their names, when it is closed. Each field of a value with a schema is a column."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -147,7 +147,7 @@ class TextTable:
 
 
 def parquet_writer(schema: pa.Schema, stream: IO[bytes]) -> RowWriter:
-    """Parquet, compressed by zstd."""
+    """Make a writer of Parquet, compressed by zstd."""
     from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped]
 
     writer: RowWriter = ParquetWriter(stream, schema, compression="zstd")
@@ -155,7 +155,7 @@ def parquet_writer(schema: pa.Schema, stream: IO[bytes]) -> RowWriter:
 
 
 def arrow_writer(schema: pa.Schema, stream: IO[bytes]) -> RowWriter:
-    """A stream of Arrow's interprocess format."""
+    """Make a writer of a stream in Arrow's interprocess format."""
     writer: RowWriter = pa.ipc.new_stream(stream, schema)
     return writer
 
@@ -186,7 +186,7 @@ def with_fields(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_others(value: Any) -> Any:
-    """A value of a schema with the properties that have no column as JSON, not as a text of JSON."""
+    """Return a value of a schema in which the properties without a column are JSON values, and not texts of JSON."""
     if isinstance(value, dict):
         return {
             name: json.loads(each) if name == OTHERS and each is not None else with_others(each)
@@ -229,8 +229,8 @@ def shown_values(column: pa.Array) -> list[Any]:
 
 
 def shown_value(value: pa.Scalar) -> Any:
-    """A value as Python has it; of a time that it does not have (past the year 9999, in nanoseconds) its number of
-    units, at each depth.
+    """Return a value as a Python object. A time that Python cannot represent (past the year 9999, or in nanoseconds)
+    becomes its number of units, at each depth.
     """
     try:
         return value.as_py()
@@ -263,8 +263,9 @@ def finite(value: Any) -> Any:
 
 
 def json_value(value: object) -> object:
-    """A value that Python's JSON does not have: bytes are text if they are UTF-8, else an object with their base64;
-    dates and times are ISO 8601; a decimal without a fraction, as a sum is, is a number, another one text.
+    """Convert a value that Python's `json` cannot write. Bytes become text if they are UTF-8, or else an object with
+    their base64. Dates and times become ISO 8601. A decimal without a fraction, such as a sum, becomes a number, any
+    other decimal a text.
     """
     if isinstance(value, bytes):
         try:

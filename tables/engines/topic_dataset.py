@@ -1,8 +1,8 @@
-"""A topic as a dataset of PyArrow: `scanner` with columns and a filter, planned anew by each scan.
+"""A topic as a dataset of PyArrow. Its scanners take columns and a filter, and each scan is planned anew.
 
-DuckDB and Polars scan a dataset by handing their columns and predicates to `scanner`; DataFusion asks for fragments and
-scans each: a topic has one. What a dataset of files has besides (a partitioning, rows by position) a topic
-does not have: those methods refuse.
+DuckDB and Polars scan a dataset by handing their columns and predicates to `scanner`. DataFusion asks for fragments and
+scans each of them; a topic has one. A topic has no partitioning and no rows by position, as a dataset of files has: the
+methods for these refuse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moldau.tables.refusals import Refused
 
 
 class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hints
-    """A dataset over a scan. Each scan reads what is there at that time."""
+    """A dataset over a scan. Each scan reads the records that exist at that time."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -35,21 +35,21 @@ class TopicDataset(ds.Dataset):  # type: ignore[misc] # PyArrow has no type hint
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """Always true: nothing is known of all rows."""
+        """Always true: no predicate holds for all rows."""
         return pc.scalar(True)
 
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **ignored: Any
     ) -> TopicScanner:
-        """A scan of some columns, and of the rows for which a filter is true. `ignored` are what a scanner of files
-        takes for its speed. Raises `Refused` if `columns` has expressions.
+        """Return a scan of some columns, and of the rows for which a filter is true. `ignored` are the settings by
+        which a scanner of files is made faster. Raises `Refused` if `columns` has expressions.
         """
         if isinstance(columns, dict):
             raise Refused("columns: a topic is read by names of columns, not by expressions")
         return TopicScanner(self._scan.restricted(None if columns is None else tuple(columns), filter))
 
     def filter(self, expression: pc.Expression) -> TopicDataset:
-        """The dataset with a further filter."""
+        """Return the dataset with a further filter."""
         return TopicDataset(self._scan.restricted(None, expression))
 
     def to_table(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> pa.Table:
@@ -147,7 +147,7 @@ class TopicScanner(ds.Scanner):  # type: ignore[misc]
         return sum(batch.num_rows for batch in self._scan.restricted((), None).batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows. The scan ends with them."""
+        """Return the first rows. The scan ends after them."""
         found: list[pa.RecordBatch] = []
         left = num_rows
         for batch in self.to_batches() if num_rows > 0 else ():

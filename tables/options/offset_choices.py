@@ -42,7 +42,9 @@ OffsetChoice: TypeAlias = Literal["earliest", "latest"] | ByPartition | Timestam
 
 @dataclass(frozen=True, slots=True)
 class ReadBound:
-    """One end of a read: the names of its options, and the word that it does not take ("" for none)."""
+    """One end of a read: the beginning of its options' names, its default, and the word that its options do not take
+    ("" for none).
+    """
 
     name: Literal["starting", "ending"]
     default: Literal["earliest", "latest"]
@@ -67,7 +69,7 @@ ENDING: Final = ReadBound("ending", "latest", "earliest")
 
 
 def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
-    """The choice of one end, from options with names in lower case. Raises `Refused`."""
+    """Return the choice of one end of a read, from options with names in lower case. Raises `Refused`."""
     if (value := given.get(side.timestamp.lower())) is not None:
         return Timestamps(milliseconds(side.timestamp, value))
     if (value := given.get(side.by_timestamp.lower())) is not None:
@@ -76,7 +78,7 @@ def offset_choice(side: ReadBound, given: Mapping[str, str]) -> OffsetChoice:
 
 
 def refuse_reversed(starting: OffsetChoice, ending: OffsetChoice) -> None:
-    """Compare both choices. Raises `Refused` if a partition is to end before it begins."""
+    """Raise `Refused` if by these choices a partition would end before it begins."""
     if isinstance(starting, Timestamps) and isinstance(ending, Timestamps):
         refuse_reversed_numbers("time", starting.times, ending.times)
     elif not isinstance(starting, str | Timestamps) and not isinstance(ending, str | Timestamps):

@@ -22,7 +22,7 @@ def parsed_json(name: str, value: str) -> object:
 
 
 def boolean(name: str, value: str | None, otherwise: bool) -> bool:
-    """Whether the option says true; `otherwise` if it is not given."""
+    """Whether the option is true; `otherwise` if it is not given. Raises `Refused`."""
     if value is None:
         return otherwise
     word = value.strip().lower()
@@ -32,12 +32,12 @@ def boolean(name: str, value: str | None, otherwise: bool) -> bool:
 
 
 def second_of(name: str, value: str | None, words: tuple[str, str], otherwise: bool) -> bool:
-    """Whether the option says the second of two words; `otherwise` if it is not given."""
+    """Whether the option is the second of two words; `otherwise` if it is not given. Raises `Refused`."""
     return otherwise if value is None else one_of(name, value, words) == words[1]
 
 
 def positive(name: str, value: str | None) -> int | None:
-    """A whole number above 0; None if the option is not given."""
+    """Parse a whole number above 0. None if the option is not given. Raises `Refused`."""
     if value is None:
         return None
     if not value.strip().isdecimal() or int(value) == 0:
@@ -46,7 +46,7 @@ def positive(name: str, value: str | None) -> int | None:
 
 
 def milliseconds(name: str, value: str) -> int:
-    """A time in milliseconds since the epoch."""
+    """Parse a time in milliseconds since the epoch. Raises `Refused`."""
     digits = value.strip()
     if not digits.removeprefix("-").isdecimal():
         raise Refused(f"{name}: {value} is not a time in milliseconds since the epoch")
@@ -118,7 +118,7 @@ class TriggerLimits:
     offsets_max: int | None = None
     offsets_min: int | None = None
     delay_ms_max: int = DELAY_MS_DEFAULT
-    """After this time a trigger reads although fewer than `offsets_min` are there."""
+    """The time (ms) after which a trigger reads although fewer than `offsets_min` offsets are available."""
 
 
 def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
@@ -134,7 +134,9 @@ def trigger_limits(given: Mapping[str, str]) -> TriggerLimits:
 
 
 def _duration_ms(name: str, value: str | None) -> int:
-    """A duration in ms, from a number with one of Spark's units, or milliseconds without a unit."""
+    """Parse a duration into ms: a number with one of Spark's units, or milliseconds without a unit. Raises
+    `Refused`.
+    """
     if value is None:
         return DELAY_MS_DEFAULT
     parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())

@@ -39,7 +39,7 @@ from moldau.tables.options.option_values import (
 from moldau.tables.refusals import Refused, did_you_mean, warn
 
 Use: TypeAlias = Literal["batch", "stream", "either"]
-"""What a query does with the source; `either` if Spark asks for the columns and does not say."""
+"""The kind of query that uses the options. It is `either` if Spark asks for the columns and does not say which kind."""
 _KNOWN: Final = (
     "path",
     "paths",
@@ -91,7 +91,7 @@ _WITHOUT_EFFECT: Final = (
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
 )
-"""Of the connector's options: those of its consumer, which has no counterpart here."""
+"""Options of the connector that are settings of its consumer. They have no effect, because no consumer is used here."""
 _SELECTIONS: Final = ("subscribe", "assign", "subscribePattern")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 TABLES: Final = ("records", "batches", "latest", "offsets", "groups", "transactions", "topics", "segments")
@@ -112,14 +112,16 @@ class TopicSelection:
     partitions: tuple[TopicPartition, ...] = ()
     pattern: str | None = None
     is_everything: bool = False
-    """All topics, internal ones among them."""
+    """Whether all topics are read, internal ones among them."""
     is_optional: bool = False
-    """Whether a topic that does not exist is left out, instead of refused."""
+    """Whether a topic that does not exist is left out. Otherwise the read is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read, and into how many tasks it is cut. A part that is not given has the default of the data source."""
+    """The choice of the records to read, and of the number of tasks. A part that is not given has the default of the
+    data source.
+    """
 
     directories: tuple[str, ...] = ()
     """Log directories, and roots of tiered storages in directories."""
@@ -127,7 +129,9 @@ class ReadOptions:
     starting: OffsetChoice = "earliest"
     ending: OffsetChoice = "latest"
     unmatched_start_is_latest: bool = False
-    """If no record is at or after a starting time: read nothing instead of refusing."""
+    """What happens if no record is at or after a starting time: if True the partition is read from its end, if False
+    the read is refused.
+    """
     include_headers: bool = False
     columns: tuple[str, ...] = ()
     """The columns to read; empty for all."""
@@ -135,7 +139,7 @@ class ReadOptions:
     records_per_task_max: int | None = None
     fails_on_data_loss: bool = True
     is_committed: bool = False
-    """Read like a consumer with isolation.level=read_committed."""
+    """Whether to read like a consumer with isolation.level=read_committed."""
     snapshot: str | None = None
     """A snapshot as JSON, or the path of a file with one."""
     table: str = "records"
@@ -153,8 +157,8 @@ NOTHING_GIVEN: Final = ReadOptions()
 
 
 def parse_options(options: Mapping[str, str], use: Use = "batch", base: ReadOptions = NOTHING_GIVEN) -> ReadOptions:
-    """`base` with the options that are given; upper and lower case in their names do not matter. Only the defaults of
-    start and end are those of `use`. Raises `Refused`.
+    """Return `base` with the options that are given. Upper and lower case in their names do not matter. The defaults of
+    start and end depend on `use`, and are not taken from `base`. Raises `Refused`.
     """
     given = {name.lower(): value for name, value in options.items()}
     brokers = names_in(given.get("kafka.bootstrap.servers", "")) or base.brokers
@@ -219,7 +223,7 @@ def _refuse_in_streams(given: Mapping[str, str]) -> None:
 
 
 def _as_of(table: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Parse `asOf`: offsets as JSON, or a time in ms."""
+    """Parse `asOf`, which is offsets as JSON or a time in ms, into the option for the end of a read."""
     if table != "latest":
         raise Refused(f"asOf is an option of table=latest, not of table={table}")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
@@ -239,7 +243,9 @@ def _columns(value: str) -> tuple[str, ...]:
 def _places(
     table: str, given: Mapping[str, str], base: ReadOptions, *, has_brokers: bool
 ) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
-    """Directories and stores. They are not needed if brokers are asked for records."""
+    """Return the directories and the tiered storages in object stores. They may be missing if brokers are asked for
+    records. Raises `Refused`.
+    """
     is_named = "path" in given or "paths" in given
     directories, stores = parted(_named_places(given)) if is_named else (base.directories, base.stores)
     if not directories and not stores:
@@ -264,7 +270,7 @@ def _places(
 
 
 def _named_places(given: Mapping[str, str]) -> Iterable[str]:
-    """From `path`, separated by commas, or from the JSON that `load([...])` passes for a list."""
+    """Return the names in `path`, which commas separate, or in the JSON list that `load([...])` passes as `paths`."""
     if "paths" not in given:
         return given["path"].split(",")
     names = parsed_json("paths", given["paths"])
@@ -274,14 +280,14 @@ def _named_places(given: Mapping[str, str]) -> Iterable[str]:
 
 
 def parted(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[StoreAddress, ...]]:
-    """(absolute paths, object stores), each once and without empty names. Raises `Refused`."""
+    """Return (absolute paths, object stores) for these names, each once and without empty names. Raises `Refused`."""
     places = dict.fromkeys(_local(name.strip()) for name in names if name.strip())
     directories = tuple(each for each in places if "://" not in each)
     return directories, tuple(StoreAddress(each) for each in places if "://" in each)
 
 
 def _local(name: str) -> str:
-    """An absolute path, or a URL as it is. Raises `Refused`."""
+    """Return the absolute path of a name, or the name itself if it is a URL. Raises `Refused`."""
     path = name.removeprefix(FILE_SCHEME)
     scheme, separator, _ = path.partition("://")
     if separator:
@@ -308,7 +314,7 @@ def _subscription(table: str, given: Mapping[str, str], base: TopicSelection) ->
 
 
 def _selection(name: str, value: str) -> TopicSelection:
-    """What one of the three options selects."""
+    """Return the selection of topics that one of the three options makes. Raises `Refused`."""
     if name == "assign":
         return TopicSelection(partitions=_assigned(value))
     if name == "subscribe":

@@ -25,9 +25,9 @@ from moldau.tables.options.option_values import StoreAddress
 T = TypeVar("T")
 
 STORAGES_MAX: Final = 8
-"""Storages that a process keeps open."""
+"""The number of storages that a process keeps open."""
 PAGE_SIZE: Final = 1000
-"""Objects that a listing returns at once: more are refused by S3."""
+"""The number of objects in a page of a listing, which is the most that S3 returns."""
 GETS_AT_ONCE: Final = 64
 KEYS_AT_ONCE: Final = 4096
 
@@ -52,11 +52,11 @@ class BlockingStorage:
         return self._begin(self._storage.get(key, position, size)).result()
 
     def start_get(self, key: str, position: int, size: int) -> Future[Sequence[BytesLike]]:
-        """Start a read as of `RemoteStorage.get_parts`, and return its future at once."""
+        """Start a read like `RemoteStorage.get_parts`. Returns its future at once."""
         return self._begin(self._storage.get_parts(key, position, size))
 
     def first_after(self, prefix: str, after: str) -> ObjectEntry | None:
-        """The first object with a prefix whose key is after `after`; None if there is none."""
+        """The first object with a prefix whose key is greater than `after`; None if there is none."""
         found = self._begin(self._listed(prefix, after, 1)).result()
         return found[0] if found else None
 
@@ -103,8 +103,8 @@ class BlockingStorage:
 
 @lru_cache(maxsize=STORAGES_MAX)
 def storage_at(address: StoreAddress) -> BlockingStorage:
-    """The storage of an address, opened once in a process: connections are kept between the slices of a task. Raises
-    `InvalidStorageUrl`.
+    """Return the storage at an address. A process opens it once, so that connections are kept between the slices of a
+    task. Raises `InvalidStorageUrl`.
     """
     options = ObjectStoreOptions(address.endpoint, address.region, address.timeout_ms / 1000)
     return BlockingStorage(open_storage(address.url, Random(), asyncio.sleep, options=options))

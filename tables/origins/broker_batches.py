@@ -31,11 +31,11 @@ from moldau.tables.origins.port import FoundBatch, Slice, upgraded_batch
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 FETCH_SIZE: Final = 8 << 20
-"""Bytes of a reply; one batch may be larger."""
+"""The most bytes of a response; one batch may be larger."""
 WAIT_MS: Final = 500
 BY_NAME: Final = 12
 BY_ID: Final = 13
-"""The highest version of Fetch that names topics, and one that names their ids."""
+"""The highest version of Fetch that has the names of topics, and one that has their ids."""
 
 
 class FetchedPart(NamedTuple):
@@ -59,8 +59,7 @@ class BrokerBatches(NamedTuple):
         raise Refused(f"{wanted}: this table reads files: it needs `path` beside kafka.bootstrap.servers")
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """The batches with offsets of a slice, without those of aborted transactions if the read is committed.
-
+        """Yield the batches with offsets of a slice, without those of aborted transactions if the read is committed.
         Raises `DataLost` if offsets were deleted, `TopicRecreated`, and `Refused`.
         """
         cluster = Cluster(self.settings)
@@ -146,7 +145,7 @@ class BrokerBatches(NamedTuple):
 def committed(
     found: Sequence[tuple[int, BatchHeader]], aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches of a reply without those of its aborted transactions."""
+    """Yield the batches of a response without those of its aborted transactions."""
     coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_producers: set[int] = set()
     for position, header in found:

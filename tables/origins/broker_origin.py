@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from moldau.storage.tiered.layout import SegmentObject
 
 COST: Final = 100
-"""Brokers work for their other clients: every offset that files or objects have is read there."""
+"""The cost of an offset that is read from brokers, which also work for other clients. It is so high that files and
+objects are preferred for every offset that they have.
+"""
 OFFSET_SIZE: Final = 128
-"""The bytes that an offset is assumed to take."""
+"""The assumed size of an offset in bytes."""
 SPAN_OFFSETS: Final = (64 << 20) // OFFSET_SIZE
 
 
@@ -32,8 +34,8 @@ class BrokerOrigin:
     def __init__(
         self, cluster: Cluster, topics: Sequence[str] | None, *, is_committed: bool, spans_min: int | None = None
     ) -> None:
-        """`topics` are the topics to look up, None for all; `spans_min` is the least number of spans to cut
-        the offsets into.
+        """`topics`: the topics to look up; None for all. `spans_min`: the least number of spans into which the offsets
+        are cut; None for spans of `SPAN_OFFSETS`.
 
         Raises `Refused` if no broker answers.
         """
@@ -127,12 +129,12 @@ class BrokerPartition:
         return []
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """A single cut: a slice of a broker's span is given by offsets, not by positions."""
+        """Return a single cut: a task gets a broker's span by its offsets, not by positions."""
         size = (min(end_offset, segment.end_offset) - max(start_offset, segment.start_offset)) * OFFSET_SIZE
         return [Cut(0, size, None)]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """See `PartitionOrigin.offset_at`; the leader is asked. Raises `Refused`."""
+        """See `PartitionOrigin.offset_at`. It is requested from the leader. Raises `Refused`."""
         found = self._cluster.offsets_at([self.key], timestamp_ms)[self.key]
         return found if 0 <= found < self.high_watermark else None
 

@@ -40,7 +40,7 @@ DIRECTORY: Final = "__cluster_metadata-0"
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 OFFSET_DIGITS: Final = 20
 TOPIC: Final = 2
-"""The type of a topic among the resources of configurations."""
+"""The resource type of topics in configurations."""
 LEADER_UNCHANGED: Final = -2
 RECORDS: Final = FramedRecords("metadata", vars(metadata))
 KEYS: Final = {
@@ -73,7 +73,7 @@ class KnownTopic:
 
 
 class ClusterMetadata:
-    """The topics with some names, or all of them; `refresh` reads what is new."""
+    """The topics with some names, or all topics. `refresh` reads the metadata that are new since its last call."""
 
     def __init__(self, fs: FileSystem, names: Iterable[str] | None = None) -> None:
         self._fs = fs
@@ -84,11 +84,11 @@ class ClusterMetadata:
         """The records of a metadata transaction that has not ended."""
         self._next_offset = 0
         self.is_known = False
-        """Whether a directory has the metadata."""
+        """Whether the metadata of a directory could be read."""
 
     def refresh(self, log_directories: Sequence[str]) -> None:
-        """Read the metadata of the directory that has most of them. Metadata that are damaged, or that only
-        the user of the node may read, are a warning: the query then does without. Raises OSError.
+        """Read the metadata of the directory that has most of them. If they are damaged, or if only the user of the
+        node may read them, warn, and forget all metadata. Raises OSError.
         """
         places = [f"{each}/{DIRECTORY}" for each in log_directories if self._fs.exists(f"{each}/{DIRECTORY}")]
         if not places:

@@ -112,8 +112,9 @@ class LocalPartition:
         return sorted(found, key=lambda each: each.first_offset)
 
     def _aborted_since_start(self, known: set[int]) -> list[AbortedTransaction]:
-        """The aborted transactions that were open where the local files begin, by their markers: their records are in
-        another origin, whose tasks do not see the markers here. `known` are the markers that the indexes name.
+        """Return the aborted transactions that were open at the beginning of the local files, found by their markers.
+        Their first records are in another origin, whose tasks do not see the markers here. `known`: the offsets of the
+        markers that the transaction indexes name.
         """
         first = self.segments[0].start_offset
         _, opened = newest_snapshot(self._fs, self.directory, first, first)
@@ -217,7 +218,7 @@ class LocalPartition:
         return max(0, bisect_right(self.segments, offset, key=_start_offset) - 1)
 
     def _last_batch_before(self, listed: ListedSegment, end_offset: int) -> BatchPlace | None:
-        """The last batch that begins before an offset; None if none does."""
+        """Return the last batch that begins before an offset, or None if there is none."""
         index = offset_index_of(self._fs, listed)
         position = index.position_at_or_before(end_offset - 1) if index else 0
         opened = OpenFile(self._fs.open(listed.path(), read_only=True))
@@ -242,12 +243,12 @@ def orphan_indexes(fs: FileSystem, directory: str, listed: Sequence[ListedSegmen
 
 
 def former_log_start(fs: FileSystem, directory: str, listed: Sequence[ListedSegment], epochs_start: int | None) -> int:
-    """The offset at which the log began when its files were whole: that of the first segment, or of the first leader
-    epoch if that is earlier, because whatever moves the start of a log cuts its leader epochs. Between the two are
-    the segments of a tier, or segments that are missing.
+    """Return the offset at which the log began when all its files existed: that of the first segment, or that of the
+    first leader epoch if it is earlier. Whatever moves the start of a log also cuts its leader epochs. So the offsets
+    between the two are in remote segments, or their segments are missing.
 
-    Retention renames segments a moment before the broker writes the epochs: while the renamed files are there, the
-    start is that of the first segment.
+    Retention renames segments a moment before the broker writes the epochs. While renamed files are there, the start is
+    that of the first segment.
     """
     first = listed[0].base_offset if listed else 0
     if epochs_start is None or (listed and epochs_start >= first):

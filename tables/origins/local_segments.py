@@ -16,8 +16,10 @@ class LocalSegments(NamedTuple):
     """The `SegmentSource` of log directories that the tasks see under the paths of the driver."""
 
     def open(self, wanted: Slice) -> File:
-        """Open the file that was listed: under its name, or with the suffix `.deleted`, which it has for a minute after
-        retention or compaction. Raises `SegmentReplaced` if other files have these names.
+        """Open the file that was listed, under its name or with the suffix `.deleted`. Retention and compaction give a
+        file this suffix, and remove it a minute later.
+
+        Raises `SegmentReplaced` if other files have these names, and `DataLost` if no file has.
         """
         files = LocalFiles()
         segment = wanted.segment
@@ -37,8 +39,11 @@ class LocalSegments(NamedTuple):
 
 
 def is_listed_file(now: FileStamp, segment: StoredSegment) -> bool:
-    """Whether an open file is the one that was listed: compaction may put another one of equal size under its name.
-    Appends change the size and the time of a growing segment.
+    """Whether the opened file is still the file that was listed, by its inode, size and modification time. Compaction
+    may put another file of equal size under the same name.
+
+    Appends change the size and the time of a growing segment, so only its inode is compared, and the size must not be
+    smaller.
     """
     listed = segment.stamp
     if segment.is_growing:
@@ -47,11 +52,11 @@ def is_listed_file(now: FileStamp, segment: StoredSegment) -> bool:
 
 
 def damage_at_end(segment: StoredSegment, last_offset: int) -> str | None:
-    """How the indexes beside a sealed file show that batches are missing at its end; None if they do not. Of a log
-    with gaps nothing else shows it.
+    """Return how the indexes of a sealed .log file show that batches are missing at its end. Return None if they do not
+    show it. In a log with gaps such a loss can be found in no other way.
 
-    `last_offset` is that of the last batch, below 0 if there is none. Nothing is said if the file has been
-    replaced meanwhile, because the indexes are then those of another.
+    `last_offset`: the offset of the last batch, below 0 if there is none. If the file has been replaced meanwhile the
+    result is None, because the indexes are those of another file.
     """
     if segment.is_growing or segment.stamp is None:
         return None

@@ -1,8 +1,8 @@
 """The log directories of one or several brokers of a cluster, as an origin.
 
-Of a partition with several replicas here, one is read: of those with the history of the leader (replica_histories.py),
-the one with the highest high watermark in its checkpoint. All of them are equal below their high watermarks, so the
-others add nothing.
+If several replicas of a partition are in these directories, one of them is read. It is the one with the highest high
+watermark in its checkpoint, among those with the history of the leader (replica_histories.py). Below their high
+watermarks all of these are equal, so the others add nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from moldau.tables.origins.replica_histories import choose_replicas, read_epochs
 from moldau.tables.refusals import ClusterMismatch, Refused, warn
 
 COST: Final = 1
-"""The cost of a local file, to which other origins are compared."""
+"""The cost of reading an offset from a local file. The costs of other origins are relative to it."""
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics that are compacted in every cluster."""
 LISTINGS_MAX: Final = 10
-"""The most listings of a directory in a row: retention may delete a file after the listing, before its size is read."""
+"""The most times that a directory is listed: retention may delete a file after the listing, before its size is read."""
 
 
 class Replica(NamedTuple):
@@ -75,8 +75,8 @@ class LogDirectories:
         metadata: ClusterMetadata | None = None,
         named: Collection[str] = (),
     ) -> None:
-        """Read the directories; `metadata` of the topics that will be opened. A topic that is `named` by the reader
-        must not go meanwhile. Raises `Refused`, `ClusterMismatch` and OSError.
+        """Read the directories. `metadata` has the topics that will be opened. The read is refused if a topic in
+        `named` is deleted meanwhile. Raises `Refused`, `ClusterMismatch` and OSError.
         """
         self._named = named
         self._fs = fs
@@ -103,9 +103,11 @@ class LogDirectories:
         return self._replicas
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """See `Origin.open`; raises `CorruptCheckpoint` too. The checkpoints are read before the files are listed, so
-        that the files have all records below the high watermark. Left out are partitions whose topic was deleted
-        meanwhile; `Refused` if it was named.
+        """See `Origin.open`. The checkpoints are read before the files are listed, so that the files have all records
+        below the high watermark.
+
+        A partition whose topic was deleted meanwhile is left out. Raises `Refused` if its topic was named, and also
+        `CorruptCheckpoint`.
         """
         wanted = [key for key in keys if key in self._replicas]
         if not wanted:
@@ -125,8 +127,8 @@ class LogDirectories:
         return opened
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """See `Origin.missing`. The metadata of the cluster tell it if they are here, and otherwise the checkpoints:
-        these may mention a topic for some seconds after it was deleted.
+        """See `Origin.missing`. The evidence is the metadata of the cluster if a directory has them, and otherwise the
+        checkpoints, which may mention a topic for some seconds after it was deleted.
         """
         self._metadata.refresh(self._directories)
         found: dict[TopicPartition, str] = {}
@@ -182,10 +184,10 @@ class LogDirectories:
         )
 
     def _topic_id(self, key: TopicPartition, replicas: Sequence[Replica]) -> bytes | None:
-        """The topic id of the replicas.
+        """Return the topic id of the replicas.
 
-        Raises `Refused` if replicas are of two topics of one name, or of another one than the metadata of the
-        cluster name: one was deleted while its broker was down.
+        Raises `Refused` if the replicas belong to two topics of the same name, or to another one than the metadata of
+        the cluster have. A topic was then deleted while a broker was down.
         """
         known: dict[bytes, str] = {}
         for replica in replicas:
@@ -211,7 +213,7 @@ class LogDirectories:
         return topic_id
 
     def _other_id(self, topic: str, topic_id: bytes) -> bytes | None:
-        """The id that the metadata of the cluster give a topic, if it is another one."""
+        """The id of a topic in the metadata of the cluster, if it differs from `topic_id`; otherwise None."""
         known = self._metadata.topics().get(topic)
         return None if known is None or known.topic_id == topic_id else known.topic_id
 
@@ -251,8 +253,9 @@ class LogDirectories:
 
 
 def is_partition(fs: FileSystem, path: str) -> bool:
-    """Whether an entry with the name of a partition is one: a directory in which a broker has made a file. Others are
-    foreign, or are being deleted; a reader of another topic must not fail for them."""
+    """Whether an entry with the name of a partition is a partition's directory, in which a broker has made a file.
+    Other entries are foreign, or are being deleted; a read of another topic must not fail because of them.
+    """
     try:
         return fs.is_directory(path) and any(
             name == PARTITION_METADATA or name.endswith(LOG_SUFFIX) for name in fs.list_directory(path)

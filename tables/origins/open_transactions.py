@@ -35,10 +35,11 @@ def last_stable_offset(
 def newest_snapshot(
     fs: FileSystem, directory: str, first_offset: int, high_watermark: int
 ) -> tuple[int, dict[int, int]]:
-    """The newest producer snapshot, as (its offset, the first offset of the open transaction of each producer id).
+    """Return the newest producer snapshot, as (its offset, the first offset of the open transaction of each producer
+    id).
 
-    Without a snapshot between the first offset and the high watermark the result has the first offset and no
-    transactions: a transaction that began before has no record here.
+    If no snapshot is between `first_offset` and the high watermark, return `first_offset` and no transactions: a
+    transaction that began before it has no record here.
     """
     names = [name for name in fs.list_directory(directory) if name.endswith(SNAPSHOT_SUFFIX)]
     for offset in sorted((offset_of_name(name) for name in names), reverse=True):
@@ -57,7 +58,9 @@ def newest_snapshot(
 def read_markers(
     fs: FileSystem, directory: str, segment: StoredSegment, start: int, end: int, opened: dict[int, int]
 ) -> None:
-    """Follow the transactions of the batches with offsets in [start, end) of a segment."""
+    """Apply the transactional batches and markers with offsets in [start, end) of a segment to `opened`, the first
+    offset of the open transaction of each producer id.
+    """
     listed = ListedSegment(directory, segment.start_offset, segment.size, segment.end_offset)
     place = locate(fs, listed, start) if start > segment.start_offset else None
     if start > segment.start_offset and place is None:

@@ -1,6 +1,5 @@
-"""The interface of an origin: a place with records of partitions, such as the log directories of brokers.
-
-The planner uses origins on the driver; only `SegmentSource` and `Slice` are pickled into the tasks.
+"""The interface of an origin: a source of partitions' records, such as the log directories of brokers. The planner uses
+origins on the driver; only `SegmentSource` and `Slice` are pickled into the tasks.
 
 | of the port       | is                                                                  | for log directories        |
 |-------------------|---------------------------------------------------------------------|----------------------------|
@@ -10,8 +9,8 @@ The planner uses origins on the driver; only `SegmentSource` and `Slice` are pic
 | `SegmentSource`   | opens a segment in a task, and refuses one that is not what was listed | a path, a file's stamp  |
 | `Slice`           | whole batches of a segment, and the offsets to take from them       |                            |
 
-A segment is told from one that replaced it: a file by its size, inode and time of modification, an object by the
-segment id in its name. A task compares the offsets of the batches as well (decoding/coverage.py).
+A segment is distinguished from one that replaced it: a file by its size, inode and time of modification, an object by
+the segment id in its name. A task compares the offsets of the batches as well (decoding/coverage.py).
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ class StoredSegment(NamedTuple):
     is_growing: bool
     """Whether a broker may append to it: its size is then a lower bound."""
     batches_start: int = 0
-    """No batch of it has an offset before this one; the segment may be read for a part of its offsets."""
+    """An offset before which the segment has no batch. Of its offsets from here on, only a part may be read."""
     batches_end: int = OFFSET_MAX
-    """No batch of it has this offset or a later one."""
+    """An offset at or past which the segment has no batch."""
     is_dense: bool = False
     """Whether its batches have every offset: no cleaner has removed any."""
     stamp: FileStamp | None = None
-    """The attributes of its file when it was listed."""
+    """The size, inode and modification time of its file when it was listed."""
 
 
 class Cut(NamedTuple):
@@ -83,26 +82,29 @@ class FileInPieces(SegmentFile, Protocol):
     """A file that comes in pieces, each of them a buffer."""
 
     def rest_of_piece(self, position: int) -> int:
-        """The bytes from a position to the end of the piece that has it: `pread` does not copy them."""
+        """The number of bytes from a position to the end of the piece that contains it. `pread` returns such bytes
+        without a copy.
+        """
 
 
 class SegmentSource(Protocol):
     """Opens segments in a task. A small value, which is pickled with every slice."""
 
     def open(self, wanted: Slice) -> SegmentFile:
-        """The segment of a slice, as it was when the read was planned.
+        """Open the segment of a slice, as it was when the read was planned.
 
         Raises `DataLost` if it is gone, `SegmentReplaced` if other bytes have its name, and OSError.
         """
 
 
 FoundBatch: TypeAlias = tuple[int, BatchHeader, BytesLike, int]
-"""(position where it is stored, header, bytes that were read, position in these)."""
+"""(position at which the batch is stored, header, bytes that were read, position of the batch in these bytes)."""
 
 
 def upgraded_batch(found: FoundBatch) -> FoundBatch:
-    """A message of format 0 or 1 as a batch v2 in memory of its own. Raises `MalformedMessage`, also if its checksum
-    does not match."""
+    """Return a message of format 0 or 1 as a batch of format 2, in memory of its own. Raises `MalformedMessage`, also
+    if its checksum does not match.
+    """
     position, header, piece, inside = found
     if not crc_is_valid(piece, inside, header):
         raise MalformedMessage(f"the checksum of the message at position {position} does not match")
@@ -114,7 +116,7 @@ class BatchSource(SegmentSource, Protocol):
     """A source that is read by offsets, not by positions in a file."""
 
     def batches(self, wanted: Slice) -> Iterator[FoundBatch]:
-        """The whole batches that hold offsets of a slice, in order. Under read_committed the batches of aborted
+        """Yield the whole batches that have offsets of a slice, in order. Under read_committed the batches of aborted
         transactions are left out. Raises `DataLost` and `Refused`.
         """
 
@@ -135,14 +137,14 @@ class Slice(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] = ()
     """The aborted transactions whose records are left out."""
     is_dense: bool = False
-    """Whether its batches have every offset of the slice: then a task misses those that are not there."""
+    """Whether the batches have every offset of the slice, so that a task notices missing ones."""
     has_start: bool = False
     """Whether its first batch has `start_offset`; False if the slice begins later in the segment."""
     has_end: bool = False
-    """Whether its last batch has the offset before `end_offset`; False if another slice goes on."""
+    """Whether its last batch has the offset before `end_offset`; False if another slice of the segment follows."""
     finds_markers: bool = False
-    """Whether a task looks for the markers of transactions that `aborted` does not name: it reads committed records,
-    and a transaction index may be missing.
+    """Whether a task searches for the markers of transactions that `aborted` does not name, because it reads committed
+    records and a transaction index may be missing.
     """
 
     @property
@@ -175,7 +177,9 @@ class PartitionOrigin(Protocol):
 
     @property
     def node_id(self) -> int | None:
-        """The broker whose replica it is; None if it is not a replica, or its directory does not say."""
+        """The id of the broker that has the replica; None if the partition is not a replica, or its directory does not
+        name a broker.
+        """
 
     @property
     def tier(self) -> str:
@@ -216,15 +220,17 @@ class PartitionOrigin(Protocol):
         """Whether the high watermark is known; otherwise nothing is read."""
 
     def last_stable_offset(self) -> int:
-        """The first offset of the first transaction that is open at the high watermark, else the high watermark."""
+        """The last stable offset: the first offset of the first transaction that is open at the high watermark, or the
+        high watermark if there is none.
+        """
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in a range of offsets."""
 
     def cuts(self, segment: StoredSegment, start_offset: int, end_offset: int, slice_size: int) -> list[Cut]:
-        """The batches with offsets in [start, end), in slices of about `slice_size` bytes.
+        """Return the batches with offsets in [start_offset, end_offset), in cuts of about `slice_size` bytes.
 
-        The last slice has its last offset set if it ends inside the segment, or if the segment is still growing.
+        The last cut has its last offset set if it ends inside the segment, or if the segment is still growing.
         """
 
     def offset_at(self, timestamp_ms: int) -> int | None:
@@ -238,11 +244,11 @@ class PartitionOrigin(Protocol):
 
 
 class Origin(Protocol):
-    """A place that has records of partitions."""
+    """A place that has records of partitions: log directories, a tiered storage, or brokers."""
 
     @property
     def cost(self) -> int:
-        """The cost of reading here compared with other origins; the planner takes the cheapest."""
+        """The cost of reading an offset here, relative to other origins; the planner takes the cheapest."""
 
     @property
     def cluster_id(self) -> str | None:
@@ -252,11 +258,11 @@ class Origin(Protocol):
         """The partitions that the origin has. Raises `Refused` and OSError."""
 
     def missing(self) -> Mapping[TopicPartition, str]:
-        """The partitions that exist as far as this place tells, and that it does not have, each with the
-        evidence. Raises as `partitions`.
+        """The partitions that should exist according to this place, but that it does not have, each with the evidence.
+        Raises what `partitions` raises.
         """
 
     def open(self, keys: Sequence[TopicPartition]) -> list[PartitionOrigin]:
-        """List the segments of these partitions; partitions that this origin does not have are left out. Raises as
-        `partitions`.
+        """List the segments of these partitions. Partitions that this origin does not have are left out. Raises what
+        `partitions` raises.
         """

@@ -92,7 +92,9 @@ class ReplicaFiles:
 def replica_files(
     fs: FileSystem, directory: str, node_id: int | None, high_watermark: int, *, is_only_one: bool
 ) -> ReplicaFiles:
-    """Read the leader epochs of a replica, and the names of the segments if there are others. Raises OSError."""
+    """Read the leader epochs of a replica, and unless it is the only one the base offsets of its segments. Raises
+    OSError.
+    """
     names = () if is_only_one else fs.list_directory(directory)
     bases = sorted(offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX))
     return ReplicaFiles(fs, directory, node_id, high_watermark, read_epochs(fs, directory), bases)
@@ -107,7 +109,9 @@ def read_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
 
 
 class ReplicaChoice(NamedTuple):
-    """The replicas of one history, the one to read first, and the others with what is to be said of them."""
+    """The replicas with the chosen history, of which the first one is read, and the other replicas, each with a message
+    for the user.
+    """
 
     same: list[ReplicaFiles]
     others: list[tuple[ReplicaFiles, str]]
@@ -170,8 +174,8 @@ def has_same_history(
 
 
 def first_difference(one: ReplicaFiles, other: ReplicaFiles) -> int:
-    """The first offset at which the leader epochs of two replicas differ, as far as their checkpoints tell; otherwise
-    the last offset below the high watermark of the first one.
+    """The first offset below the high watermark of `one` at which the epoch checkpoints of the two replicas name
+    different leader epochs. If there is none, the last offset below that high watermark.
     """
     starts = sorted({each.start_offset for each in (*one.epochs.entries, *other.epochs.entries)})
     for start, _ in pairwise([*starts, one.high_watermark]):

@@ -52,7 +52,7 @@ class TieredListing(NamedTuple):
     """The objects of a partition."""
 
     segments: list[TieredSegment]
-    """The segments that no other one replaces, by start offset."""
+    """The segments that no other segment replaces, by start offset."""
     incomplete: list[SegmentObject]
     """An object of each segment that has no manifest: it is being copied or removed, or its manifest is lost."""
 
@@ -105,9 +105,9 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
 
 
 def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
-    """The offsets to read from each segment, in the order of offsets. `segments` are those of one partition, by start
-    offset. If segments overlap (two leaders copied one range), each offset is read from the segment with the higher
-    leader epoch at that offset.
+    """Return the ranges of offsets that are read from the segments of a partition, in the order of offsets. `segments`
+    is sorted by start offset. If segments overlap (two leaders copied one range), each offset is read from the segment
+    with the higher leader epoch at that offset.
     """
     found: list[SegmentRange] = []
     group: list[TieredSegment] = []
@@ -122,7 +122,7 @@ def stretches_of(segments: Sequence[TieredSegment]) -> list[SegmentRange]:
 
 
 def _chosen(group: Sequence[TieredSegment]) -> list[SegmentRange]:
-    """The offsets to read from each segment of a group whose segments overlap."""
+    """Return the ranges of offsets that are read from the segments of a group, which overlap."""
     if len(group) == 1:
         return [SegmentRange(group[0].start_offset, group[0].last_offset + 1, group[0])]
     bounds: set[int] = set()

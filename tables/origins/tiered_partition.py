@@ -1,5 +1,5 @@
-"""The remote segments of a partition, described by their manifests at the time of the listing; and their indexes as
-the driver reads them: compared with the manifest, and kept in memory.
+"""The remote segments of a partition, as their manifests described them when they were listed. The driver also reads
+their indexes, compares these with the manifests, and keeps them in memory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ WALK_SIZE = 1 << 20
 
 
 class TieredPartition:
-    """A `PartitionOrigin`. It raises FileNotFoundError if an object has gone meanwhile: the planner lists again;
-    `CorruptObject` and other `RemoteStorageError`s otherwise.
+    """The `PartitionOrigin` of a tiered storage. Its methods raise FileNotFoundError if an object was deleted after the
+    listing, so that the planner lists again. They also raise `CorruptObject` and other `RemoteStorageError`s.
     """
 
     def __init__(
@@ -220,7 +220,9 @@ class RemoteOffsetIndex:
         self._positions = array("q", [position for _, position in entries])
 
     def position_at_or_before(self, offset: int) -> int:
-        """The indexed position of the last batch that begins at or before the batch with this offset."""
+        """The position of the last indexed batch that begins at or before the batch with this offset; 0 if there is
+        none.
+        """
         slot = bisect_right(self._offsets, offset)
         return self._positions[slot - 1] if slot else 0
 

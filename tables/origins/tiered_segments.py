@@ -17,7 +17,9 @@ from moldau.tables.refusals import DataLost, SegmentReplaced
 REQUEST_SIZE: Final = 8 << 20
 """Bytes of one request. Larger requests cost both ends less CPU, and a task more memory."""
 REQUESTS_AHEAD: Final = 4
-"""Requests that are under way or unread: what a task holds of an object beside what it decodes."""
+"""The number of requests that are under way or not read. Their bytes are the memory that a task needs for an object,
+besides what it decodes.
+"""
 
 
 class TieredSegments(NamedTuple):
@@ -52,14 +54,14 @@ class TieredFile:
         self._wanted = wanted
         self._end = wanted.end_position
         self._pieces: deque[_Piece] = deque()
-        """What was received and not read, up to the first request."""
+        """The bytes that were received and not read. Those of `_requests` follow them."""
         self._requests: deque[_Request] = deque()
 
     def size(self) -> int:
         return self._wanted.segment.size
 
     def rest_of_piece(self, position: int) -> int:
-        """As of `FileInPieces`; raises as `pread`."""
+        """See `FileInPieces`. Raises what `pread` raises."""
         if position >= self._end:
             return 0
         self._receive(position, position + 1)

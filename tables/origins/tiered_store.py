@@ -24,9 +24,9 @@ from moldau.tables.origins.tiered_segments import TieredSegments
 from moldau.tables.refusals import Refused
 
 COST: Final = 10
-"""Of reading an object, if a local file is 1."""
+"""The cost of reading an offset from an object, if that from a local file is 1."""
 PAST_SEGMENTS: Final = "z"
-"""Greater than what the name of a segment begins with, which is a digit."""
+"""A text that is greater than the name of any segment, which begins with a digit."""
 
 
 class TieredStore:

@@ -26,7 +26,9 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Estimated bytes of its segments: the share of its offsets in those of the partition."""
+        """An estimate of the bytes to read: the bytes of the partition's segments, times the share of its offsets that
+        are in the range.
+        """
         view = self.view
         return view.size * (self.end_offset - self.start_offset) // max(1, view.high_watermark - view.log_start_offset)
 
@@ -34,11 +36,11 @@ class OffsetRange(NamedTuple):
 def ranges_of(
     views: Sequence[PartitionView], options: ReadOptions, snapshot: Snapshot | None, keys: Sequence[TopicPartition]
 ) -> list[OffsetRange]:
-    """The range of each partition, never past its high watermark or, read committed, its last stable offset.
+    """Return the range of each partition. It ends at the high watermark at the latest, or if committed records are
+    read, at the last stable offset.
 
-    `keys`: all partitions that the options select, which offsets in JSON have to name.
-
-    Raises `Refused`; OSError and `MalformedMessage` of the files.
+    `keys`: all partitions that the options select, which offsets in JSON have to name. Raises `Refused`, and OSError
+    and `MalformedMessage` of the files.
     """
     for side, choice in (("starting", options.starting), ("ending", options.ending)):
         check_names_all(side, choice, keys)
@@ -46,8 +48,8 @@ def ranges_of(
 
 
 def check_names_all(side: str, choice: OffsetChoice, wanted: Iterable[TopicPartition]) -> None:
-    """Check that offsets or times in JSON are given for every partition and for no other, as Spark's Kafka connector
-    requires.
+    """Raise `Refused` unless offsets or times in JSON are given for every partition and for no other, as Spark's Kafka
+    connector requires.
     """
     name = f"{side}Offsets"
     if isinstance(choice, Timestamps):
@@ -64,7 +66,7 @@ def check_names_all(side: str, choice: OffsetChoice, wanted: Iterable[TopicParti
 
 
 def range_of(view: PartitionView, options: ReadOptions, snapshot: Snapshot | None) -> OffsetRange:
-    """The range of one partition."""
+    """Return the range of one partition. Wanted offsets that the log does not have are reported as data loss."""
     if not view.is_checkpointed and view.has_segments:
         warn(
             f"{view}: the broker has not written down its high watermark yet (it does so every few seconds and when "
@@ -136,8 +138,8 @@ def offset_at(view: PartitionView, timestamp: int, limit: int) -> int | None:
 def report_data_loss(
     options: ReadOptions, message: str, kind: type[DataLost] = DataLost, otherwise: str = "reads what is there"
 ) -> None:
-    """Raise `DataLost`. With failOnDataLoss=false warn instead, and read the records that exist. `otherwise` says what
-    the query does then.
+    """Raise `DataLost`. With failOnDataLoss=false warn instead, so that the query reads the records that exist.
+    `otherwise` says in the message what the query does with failOnDataLoss=false.
     """
     if options.fails_on_data_loss:
         raise kind(f"{message}; failOnDataLoss=false {otherwise}")

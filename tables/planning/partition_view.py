@@ -66,8 +66,8 @@ class PartitionView:
         return max(sum(segment.size for segment in each.segments) for each in self.offers)
 
     def last_stable_offset(self) -> int:
-        """The last stable offset at the high watermark, over all origins: an origin that has the begin of a transaction
-        need not know that it is open.
+        """The last stable offset at the high watermark, according to the origin with the highest high watermark.
+        Another origin may have the beginning of a transaction and not know that it is open.
         """
         return max(self.log_start_offset, self.newest.last_stable_offset())
 
@@ -77,7 +77,7 @@ class PartitionView:
         return min(found, default=None)
 
     def has_offset(self, offset: int) -> bool:
-        """Whether an origin has a segment with an offset."""
+        """Whether an origin has a segment with this offset."""
         for offer in self.offers:
             slot = bisect_right(offer.segments, offset, key=_start_offset)
             if slot and offset < offer.segments[slot - 1].end_offset:
@@ -85,7 +85,7 @@ class PartitionView:
         return False
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[Piece]:
-        """The offsets [start, end) from the cheapest origin that has them, in order.
+        """Yield the offsets [start_offset, end_offset) in pieces, each from the cheapest origin that has it, in order.
 
         A piece ends where a cheaper origin begins. A piece without a segment has offsets that no origin has.
         """
@@ -106,9 +106,9 @@ class PartitionView:
             at = limit
 
     def _end_in(self, offer: PartitionOrigin, segment: StoredSegment) -> int:
-        """The end of the offsets that are read from an origin. Files that lag behind a broker do not show which of
-        their open transactions were aborted later, so a committed read takes records past the last stable offset of the
-        files from the broker.
+        """The end of the offsets that are read from a segment of an origin. Files that lag behind a broker do not show
+        which of their open transactions were aborted later. So a committed read takes records past the last stable
+        offset of the files from the broker.
         """
         if not self._is_capped:
             return segment.end_offset

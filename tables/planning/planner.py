@@ -57,7 +57,7 @@ large read are as large as its tasks: more of them would take more reads of inde
 TASKS_MAX: Final = 20_000
 """The most tasks; with more of them, each task would be larger instead."""
 PLANS_MAX: Final = 10
-"""The most plans in a row: a plan is made again if files changed meanwhile."""
+"""The most times that a plan is made: it is made again if files changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,9 @@ class Planner:
         return self._settled(self._plan)
 
     def plan_of(self, choose: Callable[[list[PartitionView]], list[OffsetRange]]) -> Plan:
-        """Plan the ranges that `choose` returns, instead of those of the options. Raises as `plan`, and as `choose`."""
+        """Plan the ranges that `choose` returns, instead of those of the options. Raises what `plan` and `choose`
+        raise.
+        """
 
         def made(views: list[PartitionView]) -> Plan:
             ranges = choose(views)
@@ -130,7 +132,7 @@ class Planner:
         return self._settled(made)
 
     def refresh(self) -> None:
-        """Look for topics and partitions again. Raises as `__init__`."""
+        """Look for topics and partitions again. Raises what `__init__` raises."""
         self.origins = self._make_origins()
         self.cluster_id = cluster_of(self.origins)
 
@@ -150,11 +152,11 @@ class Planner:
         return sorted(origins, key=lambda each: each.cost)
 
     def snapshot(self) -> Snapshot:
-        """Describe the selected partitions as they are now. Raises as `plan`."""
+        """Describe the selected partitions as they are now. Raises what `plan` raises."""
         return self._settled(lambda views: take_snapshot(self.cluster_id, views))
 
     def views(self) -> list[PartitionView]:
-        """The selected partitions that the pushed filters want, listed now."""
+        """List the selected partitions that the pushed filters accept."""
         found: dict[TopicPartition, None] = {}
         for origin in self.origins:
             found |= dict.fromkeys(origin.partitions())
@@ -185,7 +187,9 @@ class Planner:
         raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
 
     def check_places(self) -> None:
-        """Report the selected partitions that are in none of the places. Raises `DataLost`, and as `plan`."""
+        """Raise `DataLost` if selected partitions should exist but are in none of the places that are read. With
+        failOnDataLoss=false warn instead. Also raises what `plan` raises.
+        """
         missing: dict[TopicPartition, str] = {}
         for origin in self.origins:
             missing |= origin.missing()
@@ -229,7 +233,7 @@ def warn_of_bucket(view: PartitionView) -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Python's cyclic garbage collector pauses inside the `with`: a plan makes values by the million, none of them in a
+    """Pause Python's cyclic garbage collector inside the `with`. A plan makes values by the million, none of them in a
     cycle, and the collector would examine all of them again and again (a quarter of the CPU of a large plan).
     """
     was_enabled = gc.isenabled()
@@ -249,8 +253,9 @@ def topics_of(selection: TopicSelection) -> list[str] | None:
 
 
 def origins_of(fs: FileSystem, options: ReadOptions, metadata: ClusterMetadata | None = None) -> list[Origin]:
-    """The places that the options name: a directory with the manifest of a cluster is a tiered storage. `metadata` of
-    the cluster are kept by the caller, and otherwise read anew. Raises `Refused`, `RemoteStorageError` and OSError.
+    """Open the log directories and tiered storages that the options name. A directory with the manifest of a cluster is
+    a tiered storage. `metadata`: those of the cluster, if the caller keeps them; otherwise they are read anew. Raises
+    `Refused`, `RemoteStorageError` and OSError.
     """
     directories = [each for each in options.directories if not is_tiered_storage(fs, each)]
     tiered = [StoreAddress(each) for each in options.directories if each not in directories]
@@ -273,7 +278,7 @@ def cluster_of(origins: Sequence[Origin]) -> str | None:
 
 
 def plan(fs: FileSystem, options: ReadOptions) -> list[Task]:
-    """The tasks of a read. Raises as `Planner.plan`."""
+    """Return the tasks of a read. Raises what `Planner.plan` raises."""
     return list(Planner(fs, options).plan().tasks)
 
 
@@ -313,7 +318,7 @@ def groups_of(ranges: Sequence[OffsetRange], records_max: int | None) -> Iterato
 
 
 def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filters: PushedFilters) -> Iterator[Slice]:
-    """The slices with the records of a range."""
+    """Yield the slices with the records of a range. Offsets that no origin has are reported as data loss."""
     view, start_offset, end_offset = wanted
     for place in view.offers if view.may_have_gaps else ():
         for base in place.lost_segments:
@@ -352,8 +357,8 @@ def slices_of(wanted: OffsetRange, options: ReadOptions, slice_size: int, filter
 
 
 def check_end(view: PartitionView, piece: Piece, cuts: Sequence[Cut], options: ReadOptions, *, is_dense: bool) -> None:
-    """Report data loss if a segment ends before the offsets that are to be read from it. If the last offset of the last
-    cut is not known, its task finds out (decoding/coverage.py).
+    """Report data loss if a segment ends before the last offset that is to be read from it. If the last offset of the
+    last cut is not known, its task finds out (decoding/coverage.py).
     """
     offer, segment, start_offset, end_offset = piece
     assert offer is not None and segment is not None
@@ -419,7 +424,7 @@ MADE_FOR_THE_FIRST: Final = {
     "__consumer_offsets": "group, so that there is none yet, or its partitions are in other places",
     "__transaction_state": "transactional id, so that there is none yet, or its partitions are in other places",
 }
-"""What an internal topic is for, in a message about one that is missing."""
+"""The end of a message about a missing internal topic: the event at which a cluster makes this topic."""
 
 
 def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
@@ -461,8 +466,8 @@ def _missing_text(topic: str, topics: set[str]) -> str:
 
 
 def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """The partitions whose topic the selection names or whose name it matches. `assign` names partitions one by one,
-    and those have to exist already.
+    """Return the partitions of topics that the selection names, or whose names its pattern matches. None are returned
+    if it selects everything, or if it names single partitions (`assign`), which have to exist already.
     """
     if selection.is_everything or selection.partitions:
         return []
@@ -473,7 +478,7 @@ def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[
 
 
 def warn_of_gaps(chosen: Iterable[TopicPartition]) -> None:
-    """Warn if partition numbers have a gap: the missing partitions may be in another directory."""
+    """Warn if the partition numbers of a topic have a gap: the missing partitions may be in another directory."""
     there: dict[str, set[int]] = {}
     for topic, partition in chosen:
         there.setdefault(topic, set()).add(partition)

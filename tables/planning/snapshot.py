@@ -47,8 +47,8 @@ class PartitionSnapshot:
     """The list of segments; None if only the digest was kept."""
 
     def changes(self, segments: SegmentList, start_offset: int) -> str | None:
-        """How these segments differ from those of the snapshot, at or past the offset from which a query reads; None
-        if they do not.
+        """Return how these segments differ from those of the snapshot, at or past the offset from which a query reads.
+        Return None if they do not.
         """
         if digest_of(segments) == self.digest:
             return None
@@ -132,15 +132,17 @@ def digest_of(segments: SegmentList) -> str:
 
 
 def from_offset(segments: SegmentList, offset: int) -> SegmentList:
-    """The segments from the one on that holds an offset."""
+    """The segments from the one that holds `offset` on."""
     following = [*(start for start, _ in segments[1:]), WHOLE]
     return tuple(pair for pair, end_offset in zip(segments, following, strict=bool(segments)) if end_offset > offset)
 
 
 def check_unchanged(snapshot: Snapshot, view: PartitionView, start_offset: int) -> str | None:
-    """How a partition differs from a snapshot, for a query that reads from an offset on; None if it does not.
+    """Return how a partition differs from a snapshot, for a query that reads from an offset on. Return None if it does
+    not.
 
-    Raises `Refused` if the snapshot does not have the partition, or it is of another topic of that name.
+    Raises `Refused` if the snapshot does not have the partition, and `SnapshotChanged` if it has another topic of that
+    name.
     """
     known = partition_in(snapshot, view)
     if view.log_start_offset > known.log_start_offset and start_offset < view.log_start_offset:

@@ -28,8 +28,8 @@ TopicIds = Mapping[str, str]
 
 
 class StreamPlanner:
-    """Plans the triggers of one query. It remembers the ids of topics, and takes those of the checkpoint: a topic that
-    was deleted and created again is lost data. With failOnDataLoss=false the new topic is read from its beginning.
+    """Plans the triggers of one query. It remembers the ids of topics, also those in the checkpoint: a topic that was
+    deleted and created again is lost data. With failOnDataLoss=false the new topic is read from its beginning.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class StreamPlanner:
         return self._ends_of(self._list())
 
     def checked_ends(self, started: Offsets, topic_ids: TopicIds | None = None) -> dict[TopicPartition, int]:
-        """The current ends of the partitions, none of them before its start. `topic_ids` are those whose offsets were
-        read.
+        """Return the current ends of the partitions, none of them before its start. `topic_ids`: the ids that the
+        topics had when the offsets of `started` were read.
 
-        Raises `DataLost` if a partition does not exist any more, or still ends before its start after `wait_s`
-        seconds, and `TopicRecreated`.
+        Raises `DataLost` if a partition does not exist any more, or still ends before its start after `wait_s` seconds,
+        and `TopicRecreated`.
         """
         known = topic_ids or {}
         self.topic_ids |= known
@@ -96,7 +96,7 @@ class StreamPlanner:
         return ends
 
     def carried(self, offsets: Offsets, topic_ids: TopicIds) -> dict[TopicPartition, int]:
-        """The offsets of topics that are, as far as known, still those of these ids."""
+        """Return the offsets, without those of topics that are now known to have another id than in `topic_ids`."""
         gone = {topic for topic, known in topic_ids.items() if self.topic_ids.get(topic, known) != known}
         return {key: offset for key, offset in offsets.items() if key[0] not in gone}
 
@@ -107,10 +107,10 @@ class StreamPlanner:
     def tasks(
         self, starts: Offsets, ends: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
     ) -> Sequence[Task]:
-        """The tasks that read [start, end) of each partition; one that is not in `starts`, or whose topic had another
-        id there, is read from its log start.
+        """Return the tasks that read [start, end) of each partition. A partition that is not in `starts`, or whose
+        topic had another id there, is read from its log start.
 
-        Raises `Refused`, `DataLost`; OSError and `MalformedMessage` of the files.
+        Raises `Refused`, `DataLost`, and OSError and `MalformedMessage` of the files.
         """
         before, known = start_ids or {}, end_ids or {}
         begun = {key: start for key, start in starts.items() if not differs(before, known, key[0])}
@@ -127,7 +127,7 @@ class StreamPlanner:
         return self._planner.plan_of(ranges).tasks
 
     def _ends_when(self, is_enough: Callable[[Offsets], bool]) -> dict[TopicPartition, int]:
-        """The ends, as soon as they satisfy a condition, or after `wait_s` seconds."""
+        """Return the ends as soon as `is_enough` accepts them, at the latest after `wait_s` seconds."""
         for _ in range(int(self._wait_s / ASK_S)):
             ends = self.ends()
             if is_enough(ends):
@@ -195,5 +195,5 @@ class StreamPlanner:
 
 
 def differs(before: TopicIds, now: TopicIds, topic: str) -> bool:
-    """Whether both ids of a topic are known, and are not the same."""
+    """Whether both ids of a topic are known, and differ."""
     return topic in before and topic in now and before[topic] != now[topic]

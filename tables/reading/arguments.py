@@ -31,7 +31,7 @@ text separated by commas.
 """
 Topic: TypeAlias = "str | Sequence[str] | None"
 Bound: TypeAlias = "int | datetime | Mapping[int, int] | Literal['earliest', 'latest'] | None"
-"""Where a read starts or ends:
+"""The start or the end of a read:
 
 | given             | as the start                             | as the end (exclusive)                           |
 |-------------------|------------------------------------------|--------------------------------------------------|
@@ -69,8 +69,8 @@ def source_options(
 
 
 def options_of_places(place: Place) -> ReadOptions:
-    """Options that say only what is read from. What looks like host:port and is not a directory is an address. Raises
-    `Refused`.
+    """Return options that name only the places of a read. A name of the form host:port that is not a directory is the
+    address of a broker. Raises `Refused`.
     """
     given: Iterable[str | os.PathLike[str]] = [place] if isinstance(place, os.PathLike) else place
     if isinstance(place, str):
@@ -85,7 +85,9 @@ def options_of_places(place: Place) -> ReadOptions:
 
 
 def with_bounds(options: ReadOptions, start: Bound, end: Bound) -> ReadOptions:
-    """The options with start and end. An int is not among them: see `offset_bounds`. Raises `Refused` and OSError."""
+    """Return the options with start and end. A bound that is an int is left out: see `offset_bounds`. Raises `Refused`
+    and OSError.
+    """
     keys: list[TopicPartition] = []
     if isinstance(start, Mapping) or isinstance(end, Mapping):
         planner = Planner(LocalFiles(), options)
@@ -139,7 +141,9 @@ def milliseconds_of(name: str, time: datetime) -> int:
 
 
 def offset_bounds(start: Bound, end: Bound) -> tuple[int | None, int | None]:
-    """The offsets that hold for every partition. Raises `Refused`."""
+    """Return the start and the end as offsets that hold for every partition; None for a bound that is not an int.
+    Raises `Refused`.
+    """
     found = [bound if isinstance(bound, int) and not isinstance(bound, bool) else None for bound in (start, end)]
     for name, offset in zip(("start", "end"), found, strict=True):
         if offset is not None and offset < 0:

@@ -33,7 +33,7 @@ TASKS_AHEAD: Final = 4
 
 @dataclass(slots=True)
 class _TaskState:
-    """A task that was begun, or will be."""
+    """The state of one task."""
 
     task: Any
     batches: Iterator[pa.RecordBatch] | None = None
@@ -62,13 +62,13 @@ class DecodingThreads:
         self._held_size = 0
         self._threads_count = 0
         self._first = 0
-        """The task whose batches the caller takes."""
+        """The index of the task whose batches the caller takes."""
         self._is_stopped = False
         self._changed = Condition()
 
     def batches(self, finished: Callable[[Any], None] | None = None) -> Iterator[pa.RecordBatch]:
-        """The batches of all tasks. `finished` is called after the last batch of each. Raises what a task raises, after
-        the batches before it. Closing the iterator ends the threads.
+        """Yield the batches of all tasks. `finished` is called with a task after its last batch. Raises what a task
+        raises, after the batches before it. Closing the iterator ends the threads.
         """
         try:
             for number, state in enumerate(self._states):
@@ -82,7 +82,7 @@ class DecodingThreads:
             self.stop()
 
     def stop(self) -> None:
-        """Compute nothing more. A thread that is computing a batch ends after it."""
+        """Stop computing. A thread that is computing a batch ends after it."""
         with self._changed:
             self._is_stopped = True
             for state in self._states:
@@ -138,7 +138,7 @@ class DecodingThreads:
         return None
 
     def _compute(self, state: _TaskState) -> None:
-        """Compute one batch of a task that is marked as running, without the lock."""
+        """Compute one batch of a task that is marked as running. The lock is released meanwhile."""
         batch, error = None, None
         self._changed.release()
         try:

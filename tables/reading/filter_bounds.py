@@ -1,9 +1,9 @@
-"""What a filter of PyArrow says about partition, offset and timestamp, for the plan of a read.
+"""The bounds that a filter of PyArrow sets for partition, offset and timestamp, for the plan of a read.
 
-An expression cannot be taken apart from Python. But PyArrow answers whether an expression can be true of rows for
-which another one, a guarantee, is known to hold: that is how a dataset leaves out fragments. So a bound is found by
+An expression cannot be taken apart from Python. But PyArrow answers whether an expression can be true of rows for which
+another expression, a guarantee, is known to hold: in this way a dataset leaves out fragments. So a bound is found by
 bisection: the largest x for which no row with an offset up to x can satisfy the filter. Each answer is on the safe
-side: a filter that PyArrow does not understand can be true of any row, and so can one for which it raises an error, as
+side. A filter that PyArrow does not understand can be true of any row. So can a filter for which it raises an error, as
 for a float beside an integer that the float cannot hold. The filter is evaluated on the rows in any case.
 """
 
@@ -20,13 +20,15 @@ from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
 from moldau.tables.refusals import Refused
 
 BOUNDED: Final = {"partition": (0, (1 << 31) - 1), "offset": (0, (1 << 63) - 1), "timestamp": (0, (1 << 63) - 1)}
-"""The columns whose bounds prune a read, with the lowest and the highest value that is looked at."""
+"""The columns whose bounds leave out a part of a read, with the lowest and the highest value that is tried."""
 LISTED_MAX: Final = 1024
-"""The longest range of partitions in which each one is compared with a filter."""
+"""The longest range of partition numbers in which each one is compared with the filter."""
 
 
 class FilterBounds:
-    """Asks PyArrow about one filter over rows with a schema. Raises `Refused` if the filter does not fit it."""
+    """Finds the bounds of one filter over rows with a schema, by asking PyArrow. Raises `Refused` if the filter does
+    not fit the schema.
+    """
 
     def __init__(self, wanted: pc.Expression, schema: pa.Schema) -> None:
         self._filter = wanted
@@ -55,7 +57,7 @@ class FilterBounds:
         return found
 
     def _range_of(self, name: str) -> tuple[int, int]:
-        """The half-open range of the values of a column."""
+        """Return the half-open range of the values of a column for which the filter can be true."""
         low, high = BOUNDED[name]
         column = pc.field(name)
         kind = self._schema.field(name).type
@@ -81,7 +83,7 @@ class FilterBounds:
         return start, end
 
     def _can_hold(self, guarantee: pc.Expression) -> bool:
-        """Whether the filter can be true of a row for which the guarantee is."""
+        """Whether the filter can be true of a row of which the guarantee is true."""
         try:
             return bool(self._fragments(self._schema, guarantee))
         except pa.ArrowException:
@@ -96,7 +98,7 @@ class FilterBounds:
         return True
 
     def _fragments(self, schema: pa.Schema, guarantee: pc.Expression) -> list[Any]:
-        """The fragments that are left of a dataset with one file, which is never opened."""
+        """Return the fragments that the filter leaves of a dataset with one file, which is never opened."""
         fragment = self._format.make_fragment("/", self._files, partition_expression=guarantee)
         dataset = ds.FileSystemDataset([fragment], schema, self._format, self._files)
         return list(dataset.get_fragments(self._filter))

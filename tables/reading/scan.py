@@ -1,5 +1,5 @@
-"""A scan: columns, a filter and bounds over something with rows, planned when a reader is made, and the reader of Arrow
-batches over its threads.
+"""A scan has columns, a filter and bounds over a table. It is planned when its reader is made, which reads Arrow
+batches by several threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COUNTED: Final = "partition"
 
 
 class Progress(NamedTuple):
-    """How far a read is, when a batch is handed out."""
+    """The progress of a read, at the time when a batch is handed out."""
 
     rows: int
     """Rows that were handed out."""
@@ -40,14 +40,14 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan(ABC):
-    """What is read, and how. Nothing is opened before `reader`."""
+    """The choice of what is read, and how. Nothing is opened before `reader`."""
 
     columns: tuple[str, ...]
-    """Names of columns; without one a scan still counts its rows."""
+    """The names of the columns. A scan without columns still counts its rows."""
     filter: pc.Expression | None = None
-    """Rows for which it is true are kept."""
+    """A filter: rows for which it is true are kept. None keeps all rows."""
     pushed: PushedFilters = NOTHING_PUSHED
-    """Further bounds, if the scan takes them, which hold exactly."""
+    """Further bounds, if the scan takes bounds. They are applied exactly."""
     batch_rows: int = BATCH_ROWS
     threads: int | None = None
     progress: Callable[[Progress], None] | None = None
@@ -59,11 +59,13 @@ class Scan(ABC):
     @property
     @abstractmethod
     def takes_bounds(self) -> bool:
-        """Whether `planned` takes bounds of partition, offset and timestamp."""
+        """Whether `planned` accepts bounds of partition, offset and timestamp."""
 
     @abstractmethod
     def planned(self, columns: tuple[str, ...], pushed: PushedFilters | None) -> TableReader:
-        """The reader that plans and reads these columns. Its batches may have further columns. Raises `Refused`."""
+        """Return the reader that plans and reads these columns. Its batches may have further columns. Raises
+        `Refused`.
+        """
 
     @property
     def schema(self) -> pa.Schema:
@@ -76,15 +78,15 @@ class Scan(ABC):
         return pa.schema([known[name] for name in self.columns])
 
     def restricted(self, columns: tuple[str, ...] | None, wanted: pc.Expression | None) -> Self:
-        """The scan with fewer columns, and with a further filter."""
+        """Return the scan with fewer columns, and with a further filter."""
         both = wanted if self.filter is None else self.filter if wanted is None else self.filter & wanted
         return replace(self, columns=self.columns if columns is None else columns, filter=both)
 
     def reader(self) -> pa.RecordBatchReader:
         """Plan the read, and return a reader of its batches. The reader raises what a task raises.
 
-        Raises `Refused`, `DataLost`; `CorruptCheckpoint`, `RemoteStorageError`, `MalformedMessage` and OSError of the
-        places.
+        Raises `Refused`, `DataLost`, and `CorruptCheckpoint`, `RemoteStorageError`, `MalformedMessage` and OSError of
+        the places.
         """
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
@@ -105,8 +107,8 @@ class Scan(ABC):
         return self._counted(threads, tasks)
 
     def _counted_column(self) -> str:
-        """The column that is read to count rows: one that is made, not decoded, if the table has it. Tables that are
-        not of partitions are made in Python as a whole.
+        """Return the column that is read to count rows. It is `partition` if the table has it, which is not decoded
+        from the records. The rows of other tables are made in Python as a whole.
         """
         names = self.every_field().names
         return COUNTED if COUNTED in names else names[0]
@@ -119,7 +121,7 @@ class Scan(ABC):
         return self.threads
 
     def _counted(self, threads: DecodingThreads, tasks: Any) -> Iterator[pa.RecordBatch]:
-        """The batches, none of them with more than `batch_rows` rows, and the reports of progress."""
+        """Yield the batches, none of them with more than `batch_rows` rows, and report the progress."""
         sizes = {id(task): size_of(task) for task in tasks}
         done = Progress(0, 0, len(tasks), 0, sum(sizes.values()))
 
@@ -147,7 +149,7 @@ class FilteredTasks:
         self._wanted = wanted
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a task. Raises as `TableReader.read_task`."""
+        """Yield the batches of a task. Raises what `TableReader.read_task` raises."""
         for batch in self._reader.read_task(task):
             kept = batch if self._wanted is None else filtered(batch, self._wanted)
             if kept.num_rows:
@@ -167,7 +169,7 @@ def filtered(batch: pa.RecordBatch, wanted: pc.Expression) -> pa.RecordBatch:
 
 
 def joined(first: PushedFilters, second: PushedFilters) -> PushedFilters:
-    """Both filters at once."""
+    """Return the intersection of two bounds."""
     both = first if second.partitions is None else first.with_partitions(second.partitions)
     return replace(
         both,

@@ -18,22 +18,24 @@ from moldau.tables.views.readers import TableReader, table_reader
 from moldau.tables.views.schemas import arrow_schema, every_column
 
 TASK_SIZE: Final = 16 << 20
-"""Bytes of segments for one task: threads take tasks, and their batches are handed out in the order of the tasks."""
+"""Bytes of segments for one task. Several threads read tasks at the same time, and their batches are handed out in the
+order of the tasks.
+"""
 VALUE: Final = "value"
 """The column that is decoded by schemas."""
 SAMPLE_SLICES: Final = 16
-"""How many parts of a read a sample is taken of at most, each from its start: the first records of a topic do not say
-what its last ones are.
+"""The most parts of a read from which a sample is taken, each time from the beginning of the part. The first records of
+a topic alone do not show what its last ones are.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicScan(Scan):
-    """What is read of a table, and how."""
+    """A scan of one table. It decodes the column `value` if it has a decoding."""
 
     options: ReadOptions
     decoding: ColumnDecoding | None = None
-    """What decodes the column `value`; None leaves it as it is."""
+    """The decoding of the column `value`; None leaves the column as it is."""
 
     @property
     def takes_bounds(self) -> bool:
@@ -55,13 +57,13 @@ class TopicScan(Scan):
         return schema.insert(at + 1, pa.field(MISFIT, pa.binary())) if self.decoding.keeps_misfits else schema
 
     def check_values(self, argument: str) -> None:
-        """Raises `Refused` if the table has no values, which the argument is about."""
+        """Raise `Refused` if the table has no column of values, which the argument is about."""
         if VALUE not in (column.name for column in every_column(self.options)):
             raise Refused(f"{argument}: table={self.options.table} has no values")
 
     def sample(self, rows_max: int) -> Iterator[bytes]:
-        """About `rows_max` of the values, from the starts of segments all over the read. Raises as `reader` and
-        `TableReader.read_task`.
+        """Yield about `rows_max` values, from the starts of segments all over the read. Raises what `reader` and
+        `TableReader.read_task` raise.
         """
         reader = table_reader(self.options, (VALUE,), None if self.pushed == NOTHING_PUSHED else self.pushed, TASK_SIZE)
         slices = [part for task in reader.tasks() for part in task]
@@ -87,13 +89,15 @@ class DecodingReader:
         return self._reader.tasks()
 
     def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a task. Raises as `TableReader.read_task` and `ColumnDecoding.decode`."""
+        """Yield the batches of a task. Raises what `TableReader.read_task` and `ColumnDecoding.decode` raise."""
         for batch in self._reader.read_task(task):
             yield with_decoded(batch, self._decoding)
 
 
 def with_decoded(batch: pa.RecordBatch, decoding: ColumnDecoding) -> pa.RecordBatch:
-    """A batch with its values decoded, and with the bytes of those that could not be, if they are kept."""
+    """Return a batch with its values decoded. If misfits are kept, it has a column with the bytes of the values that
+    could not be decoded.
+    """
     values = batch.column(VALUE)
     decoded = decoding.decode(values, *(batch.column(name) for name in PLACE))
     batch = batch.set_column(batch.schema.get_field_index(VALUE), decoding.field, decoded.column)

@@ -1,4 +1,6 @@
-"""`read_topic`, and a function for each other table: a topic as a reader of Arrow batches."""
+"""Topics and the other tables as readers of Arrow batches: `read_topic`, and a function for each table besides the
+records.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ def topic_scan(
     sample_rows: int = SAMPLE_ROWS,
     on_error: OnError = "fail",
 ) -> TopicScan:
-    """The scan of the arguments of `read_topic`. Raises `Refused`; OSError if bounds by partition are given; as a read
-    if a sample is taken.
+    """Make the scan for the arguments of `read_topic`. Raises `Refused`, OSError if bounds by partition are given, and
+    if a sample is taken, what a read raises.
     """
     given = source_options(place, topic, table=table, isolation=isolation, snapshot=snapshot, further=options)
     first, last = offset_bounds(start, end)
@@ -86,8 +88,8 @@ def topic_scan(
 def decoding_of(
     scan: TopicScan, registry: str | None, schema: GivenSchema | None, sample_rows: int, on_error: OnError
 ) -> ColumnDecoding | None:
-    """What decodes the values of a scan, and names one that it cannot decode by its place; None if they stay as they
-    are. Raises as `topic_scan`.
+    """Return the decoding of the values of a scan, which names a value that it cannot decode by topic, partition and
+    offset. Return None if the values stay as they are. Raises what `topic_scan` raises.
     """
     check_on_error(on_error)
     if registry is None and schema is None:
@@ -108,15 +110,15 @@ def decoding_of(
 
 
 def sample_of(scan: TopicScan, rows: int) -> Iterator[bytes]:
-    """A sample of the values. Raises `Refused` for a number of rows below 1, and as a read."""
+    """Return a sample of the values. Raises `Refused` for a number of rows below 1, and what a read raises."""
     if rows < 1:
         raise Refused(f"sample_rows: {rows} is below 1")
     return scan.sample(rows)
 
 
 def json_schema(place: Place, topic: Topic, *, sample_rows: int = SAMPLE_ROWS, **arguments: Any) -> dict[str, Any]:
-    """The JSON Schema that a sample of the values of a topic fits, for `schema` of `read_topic`, whose arguments and
-    errors it has. Raises `NoSample` besides, if no value is JSON.
+    """Return a JSON Schema that fits a sample of the values of a topic, for the argument `schema` of `read_topic`. It
+    takes the arguments of `read_topic`, and raises the same errors. Raises `NoSample` if no value is JSON.
     """
     scan = topic_scan(place, topic, **arguments)
     scan.check_values("json_schema")
@@ -124,8 +126,8 @@ def json_schema(place: Place, topic: Topic, *, sample_rows: int = SAMPLE_ROWS, *
 
 
 def scan_of_every_column(place: Place, topic: Topic = None, **arguments: Any) -> TopicScan:
-    """The scan for an engine that chooses columns itself: if none are named, it has all that may be. Raises as
-    `topic_scan`.
+    """Make the scan for an engine that chooses columns itself. If no columns are named, it has all that the table may
+    have. Raises what `topic_scan` raises.
     """
     scan = topic_scan(place, topic, **arguments)
     if arguments.get("columns") is not None or scan.options.columns:
@@ -199,8 +201,8 @@ def read_topic(
 
 
 async def read_topic_async(place: Place, topic: Topic = None, **arguments: Any) -> AsyncIterator[pa.RecordBatch]:
-    """The batches of `read_topic`, which takes the same arguments, without blocking the event loop. Raises as
-    `read_topic`.
+    """Yield the batches of `read_topic`, which takes the same arguments, without blocking the event loop. Raises what
+    `read_topic` raises.
     """
     reader = await asyncio.to_thread(read_topic, place, topic, **arguments)
     batches = iter(reader)

@@ -1,1 +1,1 @@
-"""Values that a schema registry has framed, decoded: JSON, Avro, Protobuf."""
+"""Decoding of values that a schema registry has framed: JSON, Avro, Protobuf."""

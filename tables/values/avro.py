@@ -42,7 +42,7 @@ from moldau.tables.values.bounds import (
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 DIGITS_MAX: Final = 38
-"""Digits of a decimal in a column of Arrow and Iceberg."""
+"""The most digits of a decimal in a column of Arrow and Iceberg."""
 UUID_TEXT: Final = "moldau-uuid"
 DURATION: Final = "moldau-duration"
 TIME_MILLIS: Final = "moldau-time-millis"
@@ -59,7 +59,9 @@ _LOGICAL: Final = {
     ("fixed", "uuid", 16): UUID_TEXT,
     ("fixed", "duration", 12): DURATION,
 }
-"""The logical types besides decimals, by the base and its size. fastavro reads dates and timestamps rightly."""
+"""The logical types besides decimals, by base, name, and for a base of fixed size its size. fastavro reads dates and
+timestamps rightly.
+"""
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _DURATION: Final = Struct("<III")
@@ -85,7 +87,7 @@ def avro_schema(schema: Schema) -> AvroSchema:
 
 
 def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """A function that decodes payloads of a schema. Raises as `avro_schema`."""
+    """Return a function that decodes payloads of a schema. Raises what `avro_schema` raises."""
     from fastavro import schemaless_reader  # type: ignore[import-not-found,import-untyped,unused-ignore]
     from fastavro.read import LOGICAL_READERS  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
@@ -106,16 +108,18 @@ def avro_decoder(schema: Schema) -> Callable[[memoryview], object]:
 
 
 class _Readable:
-    """Schemas as fastavro is given them. Named types get the names `T0`, `T1`, …: what a name refers to is found here,
-    and fastavro has no namespaces to resolve.
+    """Makes the schemas that fastavro is given. Named types get the names `T0`, `T1`, …: the type that a name refers to
+    is found here, so fastavro has no namespaces to resolve.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        """By full name."""
+        """The names for fastavro, by full name."""
 
     def schema(self, given: Any, namespace: str) -> Any:
-        """A schema within a namespace. Raises `ValueNotDecoded`."""
+        """Rewrite a parsed schema for fastavro: with the names of this module for named types, without attributes that
+        decoding does not need. `namespace`: the enclosing namespace. Raises `ValueNotDecoded`.
+        """
         if isinstance(given, list):
             return [self.schema(each, namespace) for each in given]
         if isinstance(given, str):
@@ -142,8 +146,8 @@ class _Readable:
         return {"fields": fields}
 
     def _declared(self, given: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-        """The name of a type for fastavro, and the namespace within it. In a name with dots a namespace beside it is
-        ignored.
+        """Give a type its name for fastavro. Returns this name, and the namespace within the type. If the type's own
+        name has dots, its attribute `namespace` is ignored.
         """
         before, _, short = given["name"].rpartition(".")
         if not before:
@@ -155,7 +159,9 @@ class _Readable:
         return self._names[full], before
 
     def _referred(self, name: str, namespace: str) -> str:
-        """The type of a name: within the namespace, or without any, as Avro's own libraries look it up."""
+        """Return the type that a name refers to. It is looked up in the namespace, then without a namespace, as Avro's
+        own libraries do. Raises `ValueNotDecoded`.
+        """
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         found = self._names.get(full) or self._names.get(name)
         if found is None:
@@ -164,7 +170,7 @@ class _Readable:
 
 
 def _logical_type(given: Mapping[str, Any], base: str) -> dict[str, Any]:
-    """The attributes for the logical type of a schema; none if it is to be ignored."""
+    """Return the attributes for the logical type of a schema; an empty dict if the logical type is to be ignored."""
     name, size = given.get("logicalType"), given.get("size")
     if name == "decimal" and base in ("bytes", "fixed"):
         precision, scale = given.get("precision"), given.get("scale", 0)

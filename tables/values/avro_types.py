@@ -39,7 +39,7 @@ _LOGICAL: Final = {
 
 
 def avro_type(schema: Schema) -> ColumnType:
-    """The type of the values of a schema. Raises as `avro_schema`."""
+    """Return the type of the values of a schema. Raises what `avro_schema` raises."""
     builder = _Builder(avro_schema(schema))
     return ColumnType(builder.built, builder.has_empty)
 
@@ -79,6 +79,6 @@ class _Builder:
         return _LOGICAL[logical] if logical in _LOGICAL else _TYPES[kind]
 
     def _is_null(self, schema: Any) -> bool:
-        """Whether each value of a field is null: no column says more."""
+        """Whether each value of a field is null, so that no column is made for it."""
         kind, schema = type_of(schema, self._named)
         return kind == "null" or schema == ["null"]

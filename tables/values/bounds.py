@@ -1,4 +1,4 @@
-"""What a value may claim, checked before a library decodes it: its depth, and how many values it makes of its bytes.
+"""The limits of a value, checked before a library decodes it: its depth, and how many values it makes of its bytes.
 
 | bound | value | why |
 |---|---|---|
@@ -9,9 +9,9 @@
 A record, a map and an array count as several values (`WEIGHTS`): a value stands for about 32 bytes of memory, and those
 of a megabyte for 64 MB.
 
-What goes beyond is refused by every reader: the console, lake, `moldau.values`, Spark. The memory of a value is then in
-proportion to its bytes, which have the limits of batches. A payload is walked through only if its schema and its
-size allow too much: of most schemas none is.
+Every reader refuses a value beyond these limits: the console, lake, `moldau.values`, Spark. The memory of a value is
+then in proportion to its bytes, which have the limits of batches. A payload is only examined byte by byte if its schema
+and its size would allow a value beyond the limits. With most schemas no payload is.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from typing import Any, Final, NamedTuple
 from moldau.tables.values.registry import ValueNotDecoded
 
 DEPTH_MAX: Final = 100
-"""Also the limit of Protobuf's libraries."""
+"""The deepest nesting of a value, which is also the limit of Protobuf's libraries."""
 VALUES_MAX: Final = 500_000
 DECIMAL_SIZE_MAX: Final = 1024
-"""Bytes of a decimal, 2,466 digits: Python takes a time that is quadratic in them, half a second for 40,000."""
+"""The most bytes of a decimal, which then has 2,466 digits. Python takes a time that is quadratic in the digits, half a
+second for 40,000.
+"""
 _DECODER: Final = json.JSONDecoder()
 _NOT_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -43,7 +45,7 @@ class HostileValue(ValueNotDecoded):
 
 
 def values_max(size: int) -> int:
-    """How many values there may be within one of `size` bytes."""
+    """The most values that may be within a value of `size` bytes."""
     return max(VALUES_MAX, 2 * size)
 
 
@@ -59,9 +61,9 @@ def too_many(size: int) -> HostileValue:
 
 
 def parse_json(data: bytes | memoryview) -> Any:
-    """Parse JSON that is not nested too deeply. Raises `HostileValue`, and ValueError for what is not JSON.
+    """Parse JSON that is not nested too deeply. Raises `HostileValue`, and ValueError for a text that is not JSON.
 
-    JSON claims nothing: each value within it takes two bytes.
+    The number of values need not be checked: each value within a JSON value takes two bytes.
     """
     data = bytes(data)
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and json_depth(data) > DEPTH_MAX:
@@ -80,7 +82,7 @@ def parse_json(data: bytes | memoryview) -> Any:
 
 
 def json_depth(data: bytes) -> int:
-    """How deeply the arrays and objects of a text of JSON are nested. Brackets within strings do not count."""
+    """The depth to which the arrays and objects of a JSON text are nested. Brackets within strings do not count."""
     brackets = re.sub(_STRING, b"", data, flags=re.DOTALL) if b'"' in data else data
     steps = array("b", brackets.translate(_STEPS, _NOT_BRACKETS))
     return max(accumulate(steps, initial=0))
@@ -99,7 +101,7 @@ _SIZES: Final = {
     "string": 1,
     "enum": 1,
 }
-"""The fewest bytes of a value."""
+"""The fewest bytes of a value, by type."""
 _RECORDS: Final = ("record", "error")
 DECIMAL: Final = "moldau-decimal"
 LONG_DECIMAL: Final = "moldau-long-decimal"
@@ -107,22 +109,23 @@ BIG_DECIMAL: Final = "moldau-big-decimal"
 DECIMALS: Final = (DECIMAL, LONG_DECIMAL, BIG_DECIMAL)
 """The logical types of decimals, as `avro.py` names them for fastavro."""
 WEIGHTS: Final = {"record": 8, "error": 8, "map": 8, "array": 3}
-"""How many values such a value counts as, besides those in it: Python takes about 210 bytes for a record of one field.
+"""The number of values that a value of these types counts as, besides the values within it. Python takes about 210
+bytes for a record of one field.
 """
 _Named = Mapping[str, Any]
 """Named types as fastavro has parsed them."""
 
 
 class _Shape(NamedTuple):
-    """What a type of Avro may become."""
+    """The bounds of the values of a type of Avro."""
 
     depth: float
     size: int
     """The fewest bytes of a value."""
     values: int
-    """How many values are within one, besides those of its arrays and maps."""
+    """The most values that are within a value, besides those of its arrays and maps."""
     per_byte: float
-    """How many values a byte of its arrays and maps may claim."""
+    """The most values that a byte of its arrays and maps may claim."""
 
 
 class AvroBounds:
@@ -139,7 +142,7 @@ class AvroBounds:
         self._per_byte = shape.per_byte
 
     def check(self, payload: bytes | memoryview) -> None:
-        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short."""
+        """Raise `HostileValue` if a payload is beyond the limits, and `ValueNotDecoded` if it is cut short."""
         is_small = self._per_byte * len(payload) <= values_max(len(payload))
         if self._is_shallow and is_small and not (self._has_decimals and len(payload) > DECIMAL_SIZE_MAX):
             return
@@ -226,7 +229,7 @@ class _AvroWalk:
                     raise too_deep()
 
     def _inner(self, schema: Any) -> Iterator[Any] | None:
-        """The types of what is within a value; None for a scalar, which is skipped."""
+        """Return the types of the values within a value. Return None for a scalar, which is skipped."""
         name, schema = type_of(schema, self._named)
         while isinstance(schema, list):
             index = self._long()
@@ -317,7 +320,7 @@ class ProtobufBounds:
         self._fields_max = max(max(len(each), 1) for each in self._fields.values())
 
     def check(self, payload: bytes | memoryview) -> None:
-        """Raises `HostileValue`, and `ValueNotDecoded` for a payload that is cut short."""
+        """Raise `HostileValue` if a payload is beyond the limits, and `ValueNotDecoded` if it is cut short."""
         # Two bytes of the payload can be a nested message, which is decoded with a value for each field of its type.
         if len(payload) // 2 * self._fields_max <= VALUES_MAX:
             return
@@ -361,7 +364,7 @@ class ProtobufBounds:
 
 
 def _fields_by_number(descriptor: Any, extensions: Callable[[Any], Iterable[Any]]) -> dict[str, dict[int, Any]]:
-    """The fields of each message type that may be within a message, by its name."""
+    """The fields of each message type that may be within a message, as {full name: {number: field}}."""
     found: dict[str, dict[int, Any]] = {}
     left = [descriptor]
     while left:

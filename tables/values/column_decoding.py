@@ -1,4 +1,6 @@
-"""Columns of values, decoded batch after batch: framed ones by their schemas, or plain JSON."""
+"""Columns of values, decoded batch after batch. The values are framed, and decoded by their schemas, or they are plain
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,15 @@ def values(
     column: str = "value",
     on_error: OnError = "fail",
 ) -> pa.ChunkedArray:
-    """Values that a schema registry has framed, decoded by the schemas that their frames name: Avro, Protobuf, JSON.
+    """Decode values that a schema registry has framed (Avro, Protobuf, JSON) by the schemas that their frames name.
 
-    `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is a struct,
-    whose fields are matched by name; a record of Avro or Protobuf that has none of them is of another type, and cannot
-    be decoded; None gives JSON. A null value gives null. A value that cannot be decoded raises
-    `ValueNotDecoded`, which names its topic, partition and offset if the rows have them; with on_error="null" it
-    becomes null. A registry that does not answer is `RegistryNotReached` in both cases, and a library that is not
-    installed `Refused`: no value is known to be wrong then.
+    `rows` are rows with the column, or the column itself. `registry` is a URL or a directory. `returns` is the type of
+    the result, a struct whose fields are matched by name. A record of Avro or Protobuf that has none of these fields is
+    of another type, and cannot be decoded. If `returns` is None, the result is JSON. A null value gives null.
+
+    A value that cannot be decoded raises `ValueNotDecoded`, which names its topic, partition and offset if the rows
+    have them; with on_error="null" it becomes null. In both cases a registry that does not answer raises
+    `RegistryNotReached`, and a library that is not installed raises `Refused`: no value is known to be wrong then.
     """
     import pyarrow as pa
 
@@ -56,7 +59,9 @@ def values(
 
 
 def check_on_error(on_error: str, *, keeps: bool = True) -> None:
-    """Raises `Refused` for what is none of `OnError`, and for `keep` if there is no column to keep a value in."""
+    """Raise `Refused` if `on_error` is none of `OnError`, or if it is `keep` and there is no column to keep a value
+    in.
+    """
     if on_error == "keep" and not keeps:
         raise Refused("on_error: keep needs the rows of a read (read_topic), which get a column for such values")
     if on_error not in ("fail", "null", "keep"):
@@ -85,7 +90,8 @@ class ColumnDecoding:
         is_strict: bool = False,
     ) -> None:
         """`source`: the schemas of framed values; None decodes plain JSON. `is_strict`: a value with properties that
-        the type does not name is a misfit. Otherwise they are left out, and a result of texts is JSON.
+        the type does not name cannot be decoded. Without `is_strict` such properties are left out, and a result of type
+        string is JSON.
         """
         self._source = source
         self._type = arrow_type
@@ -113,12 +119,14 @@ class ColumnDecoding:
         return not self._is_strict and bool(pa.types.is_string(self._type))
 
     def decode_column(self, values: Any, *places: Any) -> Any:
-        """An Arrow array of the type of the result. Raises `ValueNotDecoded`, and as `FramedValues.decoder`."""
+        """Return the decoded values as an Arrow array of the type of the result. Raises `ValueNotDecoded`, and what
+        `FramedValues.decoder` raises.
+        """
         return self.decode(values, *places).column
 
     def decode(self, values: Any, *places: Any) -> Decoded:
-        """Decode a column of bytes; `places` are the columns that name a value in an error. Raises as
-        `decode_column`.
+        """Decode a column of bytes. `places` are the columns that name a value in an error. Raises what `decode_column`
+        raises.
         """
         import pyarrow as pa
 
@@ -145,7 +153,9 @@ class ColumnDecoding:
             return None
 
     def _decoder(self) -> Callable[[bytes], object]:
-        """What decodes a value, into JSON or into what the type of the result holds."""
+        """Return the function that decodes a value, into JSON or into a Python object that the type of the result
+        holds.
+        """
         import pyarrow as pa
 
         from moldau.tables.values.decoders import FramedValues, as_text, plain_json
@@ -159,7 +169,9 @@ class ColumnDecoding:
         return lambda value: form(decode(value))
 
     def _fitting(self, value: object, row: int, places: Sequence[Any], misfits: list[int]) -> object:
-        """The value, if it fits the columns of the result. Raises `ValueNotDecoded` otherwise."""
+        """Return the value if it fits the columns of the result. Otherwise raise `ValueNotDecoded`, or return None if
+        misfits do not end the read.
+        """
         import pyarrow as pa
 
         from moldau.tables.values.decoders import NOT_HELD

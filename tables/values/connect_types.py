@@ -38,7 +38,7 @@ Shape = Callable[[Any], Any]
 
 
 class ConnectType(NamedTuple):
-    """The type of the values of a schema, and what gives a payload the form that Arrow takes."""
+    """The type of the values of a schema, and the function that converts a payload into the form that Arrow takes."""
 
     type: pa.DataType
     shape: Shape
@@ -129,7 +129,7 @@ def _refuse(value: Any, path: str) -> Any:
 
 
 def _of(*kinds: type) -> Shape:
-    """A conversion that takes only values of exactly these types: `True` is not an int."""
+    """Return a conversion that accepts only values of exactly these types: `True` is not an int."""
 
     def convert(value: Any) -> Any:
         if type(value) not in kinds:

@@ -19,11 +19,11 @@ from moldau.tables.values.registry import MAGIC, Schema, SchemaSource, ValueNotD
 Decode: TypeAlias = Callable[[memoryview], object]
 INSTALL: Final = "pip install 'moldau[schemas]'"
 SCHEMAS_MAX: Final = 500
-"""The most schemas that are kept; beyond, all are fetched again."""
+"""The most schemas that are kept in memory. When there are more, all are dropped and fetched again."""
 NAMED_MAX: Final = 10
 """The most fields that an error names."""
 NOT_HELD: Final = (TypeError, ValueError, OverflowError)
-"""What `pa.array` raises, besides the exceptions of Arrow, for a decoded value that its type does not hold."""
+"""The exceptions besides those of Arrow that `pa.array` raises for a decoded value that its type does not hold."""
 
 
 class Decoder(NamedTuple):
@@ -34,17 +34,19 @@ class Decoder(NamedTuple):
 
 
 class FramedValues:
-    """Decodes framed values. Each schema is fetched once, as long as there are not too many."""
+    """Decodes framed values. Each schema is fetched once, unless there are more than `SCHEMAS_MAX`."""
 
     def __init__(self, source: SchemaSource) -> None:
         self._source = source
         self._decoders: dict[int, Decoder | str] = {}
-        """The decoders by the id of the schema, or why there is none."""
+        """By the id of the schema: the decoder, or the reason why there is none."""
 
     def decode(self, value: bytes, wanted: Set[str] = frozenset()) -> object:
-        """Decode one framed value. A record of Avro or Protobuf without any of the `wanted` fields is of another type:
-        its frame names another schema, or another message of one. Raises `ValueNotDecoded` for it, and as `decoder` and
-        `decoded`.
+        """Decode one framed value.
+
+        A record of Avro or Protobuf without any of the `wanted` fields is of another type: its frame names another
+        schema, or another message of the schema. `ValueNotDecoded` is raised for it. Also raises what `decoder` and the
+        function `decoded` raise.
         """
         schema_id, payload = unframed(value)
         decoder = self.decoder(schema_id)
@@ -55,7 +57,9 @@ class FramedValues:
         return found
 
     def decoder(self, schema_id: int) -> Decoder:
-        """The decoder of a schema. Raises `ValueNotDecoded`, `RegistryNotReached`, and as `decoder_of`."""
+        """Return the decoder of a schema. Raises `ValueNotDecoded`, `RegistryNotReached`, and what `decoder_of`
+        raises.
+        """
         found = self._decoders.get(schema_id)
         if found is None:
             if len(self._decoders) >= SCHEMAS_MAX:
@@ -86,7 +90,7 @@ def decoded(decoder: Decoder, payload: memoryview, schema_id: int) -> object:
 
 
 def decoder_of(schema: Schema, schema_id: int) -> Decode:
-    """A function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
+    """Return a function that decodes payloads of a schema. Raises `ValueNotDecoded` if the schema cannot be read, and
     `Refused` if its library is not installed, which says nothing about the value.
     """
     kinds = {"AVRO": avro_decoder, "PROTOBUF": protobuf_decoder, "JSON": json_decoder}
@@ -112,13 +116,13 @@ def plain_json(value: bytes) -> object:
 
 
 def json_decoder(schema: Schema) -> Decode:
-    """A function that parses JSON. The schema is not used, because JSON describes itself."""
+    """Return a function that parses JSON. The schema is not used, because JSON describes itself."""
     return parse_json
 
 
 def as_text(value: object) -> str:
-    """JSON of a decoded value: bytes in base64, times in ISO 8601, decimals as text, and as text the numbers that JSON
-    does not have (NaN, Infinity).
+    """Return a decoded value as JSON text. Bytes become base64, times ISO 8601. Decimals become texts, and so do the
+    numbers that JSON does not have (NaN, Infinity).
     """
     try:
         text = json.dumps(value, default=_other, allow_nan=False, ensure_ascii=False)

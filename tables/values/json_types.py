@@ -38,7 +38,7 @@ from moldau.tables.values.value_types import (
 )
 
 OTHERS: Final = "_additional_properties"
-"""The column of a struct with the JSON of all other properties of the object; null if there are none."""
+"""The name of a struct's column with the JSON of all other properties of the object; null if there are none."""
 _TYPES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
 _OBJECT_WORDS: Final = ("properties", "additionalProperties", "patternProperties", "required")
 
@@ -55,11 +55,13 @@ def json_type(schema: Schema) -> ColumnType:
 class _Builder:
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
-        """By the name of the reference; the schema itself by an empty one."""
+        """The documents by the name of the reference; the schema itself has an empty name."""
         self._count = TypeCount()
 
     def type(self, part: Any, document: str, above: tuple[tuple[str, str], ...], depth: int = 0) -> pa.DataType | None:
-        """The type of a part of a document; None if there is no single one. `above` are the `$ref`s that led here."""
+        """Return the type of a part of a document. Return None if it has no single type. `above`: the `$ref`s that lead
+        to this part.
+        """
         self._count.take()
         if not isinstance(part, Mapping) or depth > DEPTH_MAX:
             return None
@@ -79,7 +81,7 @@ class _Builder:
         return _joined(each for each in found if each is not None)
 
     def _own(self, part: Mapping[str, Any], document: str, above: Any, depth: int) -> pa.DataType | None:
-        """What a part says itself, without those that it refers to."""
+        """Return the type that the part states itself, without the parts that it refers to."""
         kind = part.get("type")
         if isinstance(kind, list):
             kinds = [each for each in kind if each != "null"]
@@ -126,7 +128,9 @@ class _Builder:
         return name, unquote(fragment)
 
     def _referred(self, document: str, fragment: str) -> Any:
-        """The part of a document at a fragment: a JSON pointer, or an anchor. Raises `ValueNotDecoded`."""
+        """Return the part of a document at a fragment, which is a JSON pointer or an anchor. Raises
+        `ValueNotDecoded`.
+        """
         found = self._documents[document]
         if fragment and not fragment.startswith("/"):
             return _anchored(found, fragment)
@@ -168,7 +172,7 @@ def _is_null(part: Any) -> bool:
 
 
 def _type_of_values(values: Any) -> pa.DataType | None:
-    """The type of values of JSON besides null."""
+    """Return the type of some JSON values, of which null is ignored. Return None if they have no single type."""
     kinds = {type(each) for each in values if each is not None} if isinstance(values, list) else set()
     if kinds == {int, float}:
         kinds = {float}
@@ -178,7 +182,7 @@ def _type_of_values(values: Any) -> pa.DataType | None:
 
 
 def _joined(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
-    """The type that holds the values of all; None if there is none."""
+    """Return the type that holds the values of all these types. Return None if there is no such type."""
     joined = None
     for kind in kinds:
         try:

@@ -18,23 +18,24 @@ from moldau.protocol.record_builder import Record, RecordHeader
 
 PARTS: Final = ("key", "value", "headers")
 HIDDEN: Final = "***"
-"""What stands in place of a hidden value."""
+"""The text in place of a hidden value."""
 DROPPED: Final = object()
-"""What a change returns for a value that is to be left out: a whole key or value is empty then."""
+"""The result of a change if the value is to be left out. A whole key or value then becomes empty."""
 INTERNAL: Final = "__"
 
 Change: TypeAlias = Callable[[Any], object]
-"""Makes the new value of a field of JSON; of a header, or of a whole key or value, given as bytes, bytes or `DROPPED`.
+"""A change of a value. For a field of JSON it gets the decoded value and returns the new one. For a header, or a whole
+key or value, it gets bytes and returns bytes or `DROPPED`.
 """
 
 
 def hidden(value: object) -> object:
-    """The change that shows nothing."""
+    """The change that replaces a value by `HIDDEN`."""
     return HIDDEN.encode() if isinstance(value, bytes) else HIDDEN
 
 
 class MaskRule(NamedTuple):
-    """A rule: which parts of which topics it changes, and how."""
+    """A rule: the topics and the part of their records that it changes, and the change."""
 
     topics: str
     part: str
@@ -42,12 +43,12 @@ class MaskRule(NamedTuple):
     change: Change = hidden
 
     def means(self, topic: str) -> bool:
-        """Whether the topic is one of the rule's."""
+        """Whether the rule applies to a topic."""
         return fnmatchcase(topic, self.topics) and topic.startswith(INTERNAL) <= self.topics.startswith(INTERNAL)
 
 
 def mask_rule(text: str, change: Change = hidden) -> MaskRule:
-    """A rule such as `orders*:value.card.number`. Raises ValueError."""
+    """Parse a rule such as `orders*:value.card.number`. Raises ValueError."""
     topics, _, place = text.partition(":")
     part, *path = place.split(".")
     if not topics or part not in PARTS or not all(path):
@@ -70,7 +71,7 @@ class Masks:
         return bool(self._rules)
 
     def applied(self, record: Record) -> Record:
-        """The record as it may be shown."""
+        """Return the record with all changes of the rules, as it may be shown."""
         rules = self._rules.get("headers", [])
         headers = record.headers
         if rules:
@@ -113,7 +114,11 @@ def _whole(change: Change, data: bytes) -> bytes:
 
 
 def _changed(value: Any, path: Sequence[str], change: Change) -> Any:
-    """A value of JSON with what is at a path changed; the path is not empty."""
+    """A copy of a decoded JSON value in which `change` is applied to every field that `path` names.
+
+    `path` is not empty. `*` names every field, and a list applies the path to each element. A field whose change
+    returns `DROPPED` is removed.
+    """
     if isinstance(value, list):
         return [_changed(each, path, change) for each in value]
     if not isinstance(value, dict):

@@ -24,7 +24,7 @@ from moldau.tables.values.bounds import ProtobufBounds
 from moldau.tables.values.registry import Schema, ValueNotDecoded, message_path
 
 PATHS_MAX: Final = 1_000
-"""The most messages of a schema that are remembered: a frame can name any path."""
+"""The most paths of messages that are remembered for a schema: a frame can name any path."""
 JSON_TYPES: Final = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 """Messages that hold JSON, and contain themselves."""
 _IN_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
@@ -34,18 +34,18 @@ _Read = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value that is JSON by itself: its schema says no more of it."""
+    """A value that is JSON by itself, because its schema does not describe its type."""
 
     value: object
 
 
 class ProtobufSchema:
-    """The files of a schema, in two pools. In the second enums are integers: a library of proto2 would put a number
-    without a name among the unknown fields, and out of its place in a list.
+    """The files of a schema, in two descriptor pools. In the second pool enums are integers. With the enums of proto2
+    the library would put a number without a name among the unknown fields, and out of its place in a list.
     """
 
     def __init__(self, schema: Schema) -> None:
-        """Raises `ValueNotDecoded`, ImportError, and TypeError of the library for files that do not fit together."""
+        """Raises `ValueNotDecoded`, ImportError, and TypeError of the library if the files do not fit together."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped,unused-ignore]
         from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped,unused-ignore]
 
@@ -60,7 +60,9 @@ class ProtobufSchema:
         self._file: Any = self._pool.FindFileByName(files[-1].name)
 
     def message(self, path: Sequence[int]) -> Any:
-        """The descriptor of the message at a path: an index among the messages of the file, then of each one inside.
+        """Return the descriptor of the message at a path. The path is an index among the messages of the file, then an
+        index among the messages nested in each one.
+
         Raises `ValueNotDecoded`.
         """
         found, inside = None, list(self._file.message_types_by_name.values())
@@ -76,7 +78,7 @@ class ProtobufSchema:
         return sorted(self._pool.FindAllExtensions(message), key=lambda each: int(each.number))
 
     def reader(self, message: Any) -> tuple[Any, _Read]:
-        """The class of a message, and a function that gives the values of its fields."""
+        """Return the class of a message, and a function that returns the values of its fields."""
         from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped,unused-ignore]
 
         found = self._decoding.FindMessageTypeByName(message.full_name)
@@ -120,7 +122,7 @@ class ProtobufSchema:
         return lambda message: _given(message.Extensions[found], of_one) if message.HasExtension(found) else None
 
     def _one(self, field: Any, known: dict[str, _Read]) -> _Read | None:
-        """What is done with one value of a field; None if it is taken as it is."""
+        """Return the conversion of one value of a field. Return None if the value is taken as it is."""
         if field.message_type is not None:
             return self._fields_of(field.message_type, known)
         if field.enum_type is not None:
@@ -138,7 +140,7 @@ def _each(values: Any, of_one: _Read | None) -> list[object]:
 
 
 def json_value(message: Any) -> JsonValue:
-    """What a message of `JSON_TYPES` holds."""
+    """The JSON that a message of `JSON_TYPES` holds."""
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped,unused-ignore]
 
     return JsonValue(MessageToDict(message))
@@ -155,7 +157,9 @@ def extension_name(field: Any) -> str:
 
 
 def protobuf_decoder(schema: Schema) -> Callable[[memoryview], object]:
-    """A function that decodes payloads of a schema, each of the message that it names. Raises as `ProtobufSchema`."""
+    """Return a function that decodes payloads of a schema, each as the message that it names. Raises what
+    `ProtobufSchema` raises.
+    """
     files = ProtobufSchema(schema)
     found: dict[tuple[int, ...], tuple[ProtobufBounds, Any, _Read]] = {}
 
@@ -178,7 +182,9 @@ def protobuf_decoder(schema: Schema) -> Callable[[memoryview], object]:
 
 
 def protobuf_files(schema: Schema) -> list[Any]:
-    """The FileDescriptorProtos of a schema, its own last. A file that others import has the name by which they do.
+    """Return the FileDescriptorProtos of a schema, its own last. A file that others import gets the name by which they
+    import it.
+
     Raises `ValueNotDecoded`.
     """
     from google.protobuf.descriptor_pb2 import (  # type: ignore[import-untyped,unused-ignore]
@@ -205,7 +211,7 @@ def protobuf_files(schema: Schema) -> list[Any]:
 
 
 def in_order(files: Sequence[Any]) -> Iterator[Any]:
-    """The files and those that they import, each after its imports."""
+    """Yield the files and those that they import, each after its imports."""
     given = {each.name: each for each in files}
     met: set[str] = set()
 
@@ -222,7 +228,7 @@ def in_order(files: Sequence[Any]) -> Iterator[Any]:
 
 
 def library_file(name: str) -> Any:
-    """A file that a schema imports and does not bring along; an empty one if no library has it."""
+    """Return a file that a schema imports and does not contain. It is empty if no library has it."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped,unused-ignore]
 
     file = FileDescriptorProto(name=name)
@@ -241,7 +247,7 @@ def library_file(name: str) -> Any:
 
 
 def with_numbers(file: Any) -> None:
-    """Make each field of an enum one of integers, in a file whose types are resolved."""
+    """Turn the enum fields of a file whose types are resolved into integer fields."""
     fields, messages = list(file.extension), list(file.message_type)
     while messages:
         message = messages.pop()

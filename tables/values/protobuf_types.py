@@ -21,11 +21,11 @@ _TYPES: Final = {
     7: pa.bool_(),
     8: pa.string(),
 }
-"""By the `cpp_type` of a field: the kinds of integers (the fourth is uint64), double, float, bool, enum."""
+"""The types by the `cpp_type` of a field: the kinds of integers (the fourth is uint64), double, float, bool, enum."""
 
 
 def protobuf_type(schema: Schema, path: Sequence[int]) -> ColumnType:
-    """The type of the message of a schema at a path. Raises as `ProtobufSchema`."""
+    """Return the type of the message of a schema at a path. Raises what `ProtobufSchema` raises."""
     builder = _Builder(ProtobufSchema(schema), path)
     return ColumnType(builder.built, builder.needs_shaping)
 

@@ -35,11 +35,11 @@ from moldau.tables.refusals import Refused
 TIMEOUT_S: Final = 30
 REFERENCES_MAX: Final = 100
 ANSWER_SIZE_MAX: Final = 16 << 20
-"""Bytes of one answer of a registry."""
+"""The most bytes of one answer of a registry."""
 PAUSES_S: Final = (0.1, 0.4)
-"""Before a registry is asked again."""
+"""The pauses (seconds) before a request is repeated."""
 AGAIN: Final = (429, 500, 502, 503, 504)
-"""The answers of a registry that may answer otherwise in a moment."""
+"""The HTTP statuses after which a request is repeated."""
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 TRUST: Final = "the file that SSL_CERT_FILE names has the authorities that are trusted"
 _NO_URL: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -49,12 +49,12 @@ class Reference(NamedTuple):
     """A schema that another one refers to."""
 
     name: str
-    """By which it is referred to: of Protobuf the name of a file that is imported."""
+    """The name by which the other schema refers to this one. For Protobuf it is the name of a file that is imported."""
     text: bytes
 
 
 class Schema(NamedTuple):
-    """A schema, preceded by the schemas that it refers to."""
+    """A schema, together with the schemas that it refers to."""
 
     kind: str
     """AVRO, PROTOBUF or JSON."""
@@ -69,18 +69,18 @@ class SchemaSource(NamedTuple):
 
     place: str
     timeout_s: float = TIMEOUT_S
-    """How long a registry is waited for, for a schema with all schemas that it refers to."""
+    """The seconds within which a registry has to answer, for a schema with all schemas that it refers to."""
 
     def check(self) -> None:
-        """Raises `Refused` if the place is neither a URL of HTTP nor a directory."""
+        """Raise `Refused` if the place is neither a URL of HTTP nor a directory."""
         if self._is_url():
             RegistryAddress.of(self.place)
         elif not self._directory().is_dir():
             raise Refused(f"{self._directory()} is neither the URL of a schema registry (http://…) nor a directory")
 
     def schema(self, schema_id: int) -> Schema:
-        """The schema with an id. Raises `ValueNotDecoded` if it does not exist, `RegistryNotReached`, and `Refused`
-        for a URL that is none.
+        """Return the schema with an id. Raises `ValueNotDecoded` if it does not exist, `RegistryNotReached`, and
+        `Refused` for an invalid URL.
         """
         if self._is_url():
             address = RegistryAddress.of(self.place)
@@ -109,18 +109,20 @@ class SchemaSource(NamedTuple):
 
 
 class RegistryAddress(NamedTuple):
-    """Where a registry is, and the login that it is given."""
+    """The address of a registry, and the login for it."""
 
     base: str
     """The URL without the login, and without a slash at its end."""
     host: str
     """Host and port, as messages name the registry."""
     login: str | None
-    """The header Authorization."""
+    """The value of the header Authorization; None if the URL has no login."""
 
     @classmethod
     def of(cls, place: str) -> RegistryAddress:
-        """Take a URL apart. User and password are percent-encoded in it. Raises `Refused`, without the password."""
+        """Parse the URL of a registry. User and password are percent-encoded in it. Raises `Refused`, with a message
+        without the password.
+        """
         try:
             parts = urlsplit(place)
             parts.hostname and parts.hostname.encode("idna")
@@ -189,7 +191,7 @@ class _Registry:
         return [Reference(name, text) for (name, _), text in found.items()]
 
     def _references(self, answer: Mapping[str, object]) -> list[tuple[str, str]]:
-        """The names and the paths of references. A version that was deleted is still referred to."""
+        """Return (name, path) of each reference. The paths also find versions that were deleted."""
         given = answer.get("references") or []
         try:
             assert isinstance(given, list)
@@ -204,7 +206,9 @@ class _Registry:
             raise ValueNotDecoded(f"{self._told} gives references that are none") from None
 
     def _get(self, path: str) -> dict[str, object]:
-        """Ask, again if the registry may answer in a moment. Raises `ValueNotDecoded` and `RegistryNotReached`."""
+        """Request a path, and repeat the request if the registry may answer in a moment. Raises `ValueNotDecoded` and
+        `RegistryNotReached`.
+        """
         for pause_s in PAUSES_S:
             try:
                 return self._answer(path)
@@ -258,7 +262,9 @@ class _AskAgain(Exception):
 
 
 class _NoRedirection(HTTPRedirectHandler):
-    """Refuses a redirection: another host would be given the password, or chosen by the one that answers."""
+    """Raises ValueError for a redirection. The host that answers could otherwise choose another one, which would get
+    the request.
+    """
 
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> NoReturn:
         place = urlsplit(newurl)
@@ -283,7 +289,7 @@ class _LimitedHttp(HTTPHandler):
 
 
 class _LimitedHttps(HTTPSHandler):
-    """The same under TLS."""
+    """Opens TLS connections whose answers are under limits."""
 
     def __init__(self, limits: AnswerLimits) -> None:
         super().__init__()
@@ -299,8 +305,8 @@ class _LimitedHttps(HTTPSHandler):
 
 
 def says_unknown(answer: HTTPError) -> bool:
-    """Whether a registry answers that it has no such schema. Its answer has a code of its own; a 404 without one is
-    that of another server, or of a wrong path.
+    """Whether the answer of a registry says that it has no such schema. A registry puts an `error_code` into its
+    answer. A 404 without one is from another server, or for a wrong path.
     """
     if answer.code != HTTPStatus.NOT_FOUND:
         return False
@@ -314,7 +320,7 @@ def says_unknown(answer: HTTPError) -> bool:
 MAGIC: Final = 0
 HEAD: Final = Struct(">bi")
 INDEXES_MAX: Final = 64
-"""How deeply message types may be nested."""
+"""The most levels of nested message types."""
 VARINT_SIZE_MAX: Final = 5
 
 
@@ -323,8 +329,8 @@ class ValueNotDecoded(Refused):
 
 
 class RegistryNotReached(Refused):
-    """The registry does not answer, or not as one, or the directory cannot be read: whether the value has a schema is
-    not known.
+    """The registry does not answer, its answer is not that of a registry, or the directory cannot be read. Whether the
+    value has a schema is not known.
     """
 
 

@@ -1,4 +1,4 @@
-"""Decoded values as those of a column of Arrow.
+"""The conversion of decoded values into the objects that a column of Arrow takes.
 
 `pyarrow.array` takes more than it can hold: it makes 1 of 1.5 for a column of integers, 1.0 of true, and a list of
 letters of a string (findings/pyarrow_array_of_another_type.sh). Here a value of another type is refused, with the path
@@ -21,8 +21,10 @@ Shape = Callable[[Any], Any]
 
 
 def shape_of(kind: pa.DataType, path: str = "value", *, selects: bool = False) -> Shape:
-    """A function that gives a decoded value the form that `pyarrow.array` takes for a type. It raises `ValueNotDecoded`
-    for a value that the type does not hold, and for properties that no field holds. If it `selects`, it omits these.
+    """Return a function that converts a decoded value into the form that `pyarrow.array` takes for a type.
+
+    The function raises `ValueNotDecoded` for a value that the type does not hold, and for properties that no field
+    holds. With `selects` it omits such properties.
     """
     if pa.types.is_struct(kind):
         return _struct(kind, path, selects)
@@ -38,7 +40,9 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def _leaf_types(kind: pa.DataType) -> Set[type]:
-    """The types of Python whose values a type without others in it takes as they are; none if it takes all."""
+    """Return the Python types whose values a column of a scalar type takes unchanged. The set is empty if it takes all
+    values.
+    """
     if pa.types.is_boolean(kind):
         return {bool, type(None)}
     if pa.types.is_integer(kind):
@@ -60,7 +64,9 @@ def _leaf(kind: pa.DataType, path: str) -> Shape:
 
 
 def _other_form(value: Any, taken: Set[type], path: str) -> Any:
-    """What a column of these types takes for a value of another one. Raises `ValueNotDecoded`."""
+    """Convert a value for a column that takes these Python types, but not the type of the value. Raises
+    `ValueNotDecoded`.
+    """
     if isinstance(value, JsonValue):
         if str in taken:
             return json.dumps(value.value, ensure_ascii=False)
@@ -105,7 +111,7 @@ def _struct(kind: pa.DataType, path: str, selects: bool) -> Shape:
 
 
 def _refuse_others(value: Mapping[str, Any], names: Set[str], path: str) -> None:
-    """A property that is null says no more than a column that is not there."""
+    """Raise `ValueNotDecoded` for a property without a field. A property that is null is ignored."""
     for name, each in value.items():
         if name not in names and each is not None:
             raise ValueNotDecoded(f"{path}.{name} is a property that the schema does not allow")
@@ -144,7 +150,9 @@ def _list(kind: pa.DataType, path: str, selects: bool) -> Shape:
 
 
 def _held(value: Any, path: str, *kinds: type) -> Any:
-    """A value of one of these types, or the JSON that it holds. Raises `ValueNotDecoded`."""
+    """Return a value of one of these types. A `JsonValue` is replaced by its content before. Raises
+    `ValueNotDecoded`.
+    """
     value = value.value if isinstance(value, JsonValue) else value
     if type(value) not in kinds:
         _refuse(value, path)

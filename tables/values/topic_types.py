@@ -38,16 +38,18 @@ GivenSchema: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | pa.DataTy
 SAMPLE: Final = "sample"
 SAMPLE_ROWS: Final = 10_000
 PROPERTIES_MAX: Final = 200
-"""The most properties of an object; of more the names are taken for keys."""
+"""The most names of properties that the objects at one place of a sample have. If they have more, the names are taken
+for the keys of a map.
+"""
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class NoSample(Refused):
-    """The sample has no value that tells a type."""
+    """The values of a sample do not show a type."""
 
 
 def given_type(schema: GivenSchema) -> pa.DataType:
-    """The type that the caller gives. Raises `Refused`."""
+    """Return the type for a schema that the caller gives. Raises `Refused`."""
     if isinstance(schema, pa.DataType):
         return schema
     name, text = "schema", b""
@@ -66,14 +68,16 @@ def given_type(schema: GivenSchema) -> pa.DataType:
 
 
 def sampled_type(values: Iterable[bytes], source: SchemaSource | None) -> pa.DataType:
-    """The type of a sample; `source` has the schemas of framed values, None is for plain JSON. A value that cannot be
-    decoded tells nothing. Raises `NoSample`, `Refused`, and as `FramedValues.decoder`.
+    """Return the type of a sample. `source` has the schemas of framed values; None stands for plain JSON. A value that
+    cannot be decoded is ignored. Raises `NoSample`, `Refused`, and what `FramedValues.decoder` raises.
     """
     return given_type(json_schema_of(values)) if source is None else _type_of_framed(values, source)
 
 
 def json_schema_of(values: Iterable[bytes]) -> dict[str, Any]:
-    """A JSON Schema that the values of a sample fit, as the table above says. Raises `NoSample`."""
+    """Return a JSON Schema that the values of a sample fit, by the table in the docstring of the module. Raises
+    `NoSample`.
+    """
     seen, count, last = Seen(), 0, b""
     for value in values:
         count += 1
@@ -120,7 +124,9 @@ def _type_of_framed(values: Iterable[bytes], source: SchemaSource) -> pa.DataTyp
 
 
 class Seen:
-    """What was met at one place of the values of a sample."""
+    """A summary of the values that a sample has at one place: the whole value, a property, or the elements of an
+    array.
+    """
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
@@ -133,7 +139,7 @@ class Seen:
         """Whether a double holds each integer."""
 
     def add(self, value: Any) -> None:
-        """Take a value into account."""
+        """Add a value to the summary."""
         if isinstance(value, dict):
             self.kinds.add("object")
             self._add_object(value)
@@ -165,7 +171,7 @@ class Seen:
             self._elements.add(each)
 
     def joined(self, other: Seen) -> Seen:
-        """What was met at either place."""
+        """Return a summary of the values of both places."""
         both = Seen()
         both.kinds = self.kinds | other.kinds
         both._fits_double = self._fits_double and other._fits_double
@@ -183,7 +189,7 @@ class Seen:
         return both
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what was met; {} if it has no single type."""
+        """Return the JSON Schema of the values that were added; {} if they have no single type."""
         kinds = self.kinds - {"null"}
         if kinds == {"integer", "number"} and self._fits_double:
             kinds = {"number"}

@@ -1,7 +1,7 @@
 """The Arrow type of values by their schema (Avro, Protobuf, JSON), and the type that holds the values of two schemas.
 
-What types evolve into is what Apache Iceberg lets a column become without writing files anew: fields are added, int
-becomes long, float becomes double, the precision of a decimal grows. Every other difference is `TypesDiffer`.
+Types are merged as Apache Iceberg lets a column change without writing files anew: fields are added, int becomes long,
+float becomes double, the precision of a decimal grows. Every other difference is `TypesDiffer`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.registry import Schema, ValueNotDecoded
 
 DEPTH_MAX: Final = 32
-"""How deeply types may be nested; a type that contains itself is refused there."""
+"""The most levels of nested types. A type that contains itself is refused at this depth."""
 INSTALL: Final = "pip install 'moldau[schemas]'"
 TYPES_MAX: Final = 10_000
-"""How many types may be within one: a schema of some lines can repeat a type in a type in a type."""
+"""The most types within one type: a schema of some lines can repeat a type in a type in a type."""
 EMPTY: Final = pa.bool_()
 """The type for a record without fields: true if there is one."""
 
@@ -34,7 +34,7 @@ class TypeCount:
         self._left = TYPES_MAX
 
     def take(self) -> None:
-        """Count one more. Raises `ValueNotDecoded`."""
+        """Count one more type. Raises `ValueNotDecoded` if there are too many."""
         self._left -= 1
         if self._left < 0:
             raise ValueNotDecoded(f"the schema has more than {TYPES_MAX:,} types within one another")
@@ -45,13 +45,13 @@ class ColumnType(NamedTuple):
 
     type: pa.DataType
     needs_shaping: bool = True
-    """Whether decoded values become those of the column by `shapes.py` only."""
+    """Whether decoded values fit the column only after their conversion by `shapes.py`."""
 
 
 def type_of(schema: Schema, path: Sequence[int] = (0,)) -> ColumnType:
-    """The type of the values of a schema; of Protobuf that of the message at the `path` in the frame of a value. Raises
-    `ValueNotDecoded` if the schema cannot be read or a table cannot have such a column, and `Refused` if the library
-    of the schema is not installed.
+    """Return the type of the values of a schema. For Protobuf it is the type of the message at the `path` in the frame
+    of a value. Raises `ValueNotDecoded` if the schema cannot be read or a table cannot have such a column, and
+    `Refused` if the library of the schema is not installed.
     """
     from moldau.tables.values.avro_types import avro_type
     from moldau.tables.values.json_types import json_type
@@ -72,7 +72,7 @@ def type_of(schema: Schema, path: Sequence[int] = (0,)) -> ColumnType:
 
 
 def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa.DataType:
-    """The type that holds the values of both: the fields of the first in their order, then those that the other adds.
+    """Return the type that holds the values of both: the fields of `one` in their order, then those that `other` adds.
     Raises `TypesDiffer`.
     """
     if one.equals(other):
@@ -102,7 +102,7 @@ def merged_type(one: pa.DataType, other: pa.DataType, path: str = "value") -> pa
 
 
 def holds(stored: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether the columns of a table are there for columns, with types that hold their values."""
+    """Whether a table has all wanted columns, with types that hold their values."""
     for each in wanted:
         if each.name not in stored.names:
             return False
@@ -126,7 +126,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def same_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that differ by case alone, for which engines of SQL have one column; None if there are none."""
+    """Two names that differ by case alone, which SQL engines take for the same column; None if there are none."""
     met: dict[str, str] = {}
     for name in names:
         other = met.setdefault(name.casefold(), name)
@@ -173,12 +173,14 @@ def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
 
 
 def list_of(of_one: pa.DataType) -> pa.DataType:
-    """A list as Iceberg names its elements."""
+    """A list type whose element has the name that Iceberg gives it."""
     return pa.list_(pa.field("element", of_one))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column as the decoders make it, from the type that a table's schema gives: with 32-bit offsets."""
+    """Return the type with which the decoders make a column, for the type in the schema of a stored table: that with
+    32-bit offsets.
+    """
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):

@@ -83,7 +83,7 @@ class BatchesReader(RecordsReader):
 
 
 def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
-    """(positions, headers back to back) of the batches of a slice, some thousands at a time.
+    """Yield (positions, headers back to back) of the batches of a slice, some thousands at a time.
 
     Raises `MalformedMessage`, which names file and position, `DataLost` and OSError.
     """
@@ -124,8 +124,9 @@ def headers_of(wanted: Slice) -> Iterator[tuple[list[int], bytes]]:
 
 
 def upgraded_header(file: SegmentFile, wanted: Slice, position: int) -> bytes:
-    """The header of a message of format 0 or 1 as that of a batch, with the message's own length, magic, checksum and
-    codec. Raises `MalformedMessage` and OSError."""
+    """Convert the header of a message of format 0 or 1 into that of a batch. It keeps the message's own length, magic,
+    checksum and codec. Raises `MalformedMessage` and OSError.
+    """
     try:
         stored = parse_header(file.pread(HEADER_SIZE, position), 0, True)
         newer = upgraded_batch((position, stored, file.pread(stored.size, position), 0))[1]
@@ -179,8 +180,9 @@ def batch_rows(wanted: Slice, positions: list[int], headers: bytes) -> pa.Record
 
 
 def codec_names(numbers: NDArray[np.int32]) -> pa.Array:
-    """The names of codecs. Most slices have one codec, and then Arrow's compute functions, whose import takes longer
-    than all headers of a segment, are not needed."""
+    """The names of codecs. A slice with a single codec does without Arrow's compute functions, whose import takes
+    longer than the reading of all headers of a segment.
+    """
     import pyarrow as pa
 
     names = [codec.name.lower() for codec in Codec] + ["unknown"] * (CODEC_MASK + 1 - len(Codec))

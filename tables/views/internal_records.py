@@ -78,8 +78,10 @@ class OffsetsReader(InternalReader):
         return row_batches(rows, arrow_schema(table_columns(self._options)), self._columns)
 
     def _share_slices(self) -> list[Slice]:
-        """All slices of the topic with the state of share groups; none if no share group has read, and if the
-        options choose other ends than the current ones, because the topic has offsets of its own.
+        """Return all slices of the topic with the state of share groups.
+
+        Return none if no share group has read, so that there is no such topic. Return none also if the options choose a
+        start, an end or a snapshot: their offsets are those of another topic.
         """
         options = self._options
         if options.snapshot is not None or options.starting != "earliest" or options.ending != "latest":
@@ -102,7 +104,7 @@ GROUP_KEY: Final = 2
 
 
 def offset_row(key: bytes, value: bytes) -> Row | None:
-    """A row of the table `offsets`; None for a key of another type. Raises `MalformedMessage`."""
+    """Make a row of the table `offsets`. Return None for a key of another type. Raises `MalformedMessage`."""
     if read_prefix(key) not in OFFSET_KEYS:
         return None
     whose = decode(OffsetCommitKey, memoryview(key)[PREFIX_SIZE:], 0)
@@ -133,9 +135,9 @@ class _Group:
     """A group of one of the newer kinds, as its records describe it."""
 
     type: str
-    """Also its protocol type in ListGroups."""
+    """The type of the group, which is also its protocol type in ListGroups."""
     epoch: int | None = None
-    """None: there are members' records, and no record of the group."""
+    """The group epoch. None if there are records of members, and no record of the group."""
     members: list[dict[str, str | None]] = field(default_factory=list)
 
 
@@ -164,7 +166,7 @@ def group_rows(last: Mapping[bytes, bytes]) -> Iterator[Row]:
 
 
 def _describe(groups: dict[str, _Group], declared: DeclaredRecord, key: bytes, value: bytes) -> None:
-    """Add to `groups` what the record of a group or of a member says."""
+    """Add the record of a group or of a member to `groups`."""
     whose: Any = decode(declared.key, memoryview(key)[PREFIX_SIZE:], 0)
     read: Any = decode(declared.value, memoryview(value)[PREFIX_SIZE:], value_version(value, declared.value))
     group = groups.setdefault(whose.group_id, _Group(declared.name.partition("Group")[0].lower()))
@@ -221,7 +223,7 @@ STATES: Final = (
 
 
 def transaction_row(key: bytes, value: bytes) -> Row | None:
-    """A row of the table `transactions`; None for a key of another type. Raises `MalformedMessage`."""
+    """Make a row of the table `transactions`. Return None for a key of another type. Raises `MalformedMessage`."""
     if read_prefix(key) != TRANSACTION_KEY:
         return None
     transactional_id = decode(TransactionLogKey, memoryview(key)[PREFIX_SIZE:], 0).transactional_id
@@ -244,7 +246,7 @@ def transaction_row(key: bytes, value: bytes) -> Row | None:
 
 
 def rows_of_each(row_of: Callable[[bytes, bytes], Row | None], last: Mapping[bytes, bytes]) -> Iterator[Row]:
-    """The rows of a table whose rows are one record each."""
+    """Yield the rows of a table in which one record makes one row."""
     found = (row_of(key, value) for key, value in last.items())
     return (row for row in found if row is not None)
 

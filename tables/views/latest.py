@@ -38,7 +38,7 @@ class LatestReader(RecordsReader):
         return self._from_chosen_records(task) if is_map_compiled() else self._from_all_records(task)
 
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """The rows if the map of keys is compiled: it chooses records before they are decoded."""
+        """Yield the rows, if the map of keys is compiled: it chooses records before they are decoded."""
         from moldau.tables.decoding.newest_records import SeenKeys, newest_chunks
         from moldau.tables.decoding.record_columns import arrow_batch, best_decoder, decoded
 
@@ -50,7 +50,7 @@ class LatestReader(RecordsReader):
                 yield arrow_batch(decoded(chunk, each, self._columns, decode), each, self._columns)
 
     def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
-        """The same rows, chosen among decoded records."""
+        """Yield the same rows, chosen among decoded records."""
         from moldau.tables.decoding.newest_records import newest_chunks
         from moldau.tables.decoding.record_columns import arrow_batch, best_decoder, decoded
 
@@ -66,7 +66,7 @@ class LatestReader(RecordsReader):
                     yield rows.select(self._columns)
 
     def _stored(self, wanted: Slice) -> list[FoundBatch]:
-        """The batches of a slice as they are stored, with records in them."""
+        """Return the stored batches of a slice that have records."""
         from moldau.tables.decoding.segment_batches import batches_with_records
 
         stored: list[FoundBatch] = []
@@ -79,7 +79,7 @@ class LatestReader(RecordsReader):
 
 
 def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
-    """The slice; if a source is read by offsets, its parts of about `size_max` bytes."""
+    """Yield the slice. If its source is read by offsets, yield its parts of about `size_max` bytes instead."""
     from moldau.tables.origins.port import BatchSource
 
     if wanted.size <= size_max or not isinstance(wanted.source, BatchSource):
@@ -94,7 +94,7 @@ def parts_of(wanted: Slice, size_max: int) -> Iterator[Slice]:
 
 
 DIGEST_SIZE: Final = 16
-"""Keys with more bytes are remembered by a digest."""
+"""The size in bytes above which a digest of a key is remembered instead of the key."""
 
 
 def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -115,7 +115,7 @@ def last_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def first_of_keys(rows: pa.RecordBatch, met: set[bytes]) -> pa.RecordBatch:
-    """The rows whose keys were not met before; after that they are. A key takes about 100 bytes in the set."""
+    """Return the rows whose keys are not in `met`, and add these keys to it. A key takes about 100 bytes in the set."""
     import numpy as np
 
     is_new = np.zeros(rows.num_rows, np.bool_)

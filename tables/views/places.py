@@ -1,4 +1,4 @@
-"""The tables `topics` and `segments`: where partitions and segments are stored."""
+"""The tables `topics` and `segments`: the places in which partitions and segments are stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlacesReader:
         return row_batches(task, arrow_schema(table_columns(self._options)), self._columns)
 
     def rows(self) -> Iterator[Row]:
-        """The rows. Raises as `Planner.views`."""
+        """Yield the rows. Raises what `Planner.views` raises."""
         from moldau.storage.files.local_files import LocalFiles
         from moldau.tables.planning.planner import Planner
 

@@ -25,7 +25,7 @@ class TableReader(Protocol):
     """Plans the read of a table, and reads its tasks. Reader and tasks can be pickled."""
 
     def tasks(self) -> Sequence[Any]:
-        """The tasks: only the reader knows what they are. Raises `Refused`; OSError and `CorruptCheckpoint`."""
+        """Return the tasks, which only this reader can read. Raises `Refused`, OSError and `CorruptCheckpoint`."""
 
     def read_task(self, task: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a task. Raises `MalformedMessage`, `DataLost` and OSError."""
@@ -37,8 +37,8 @@ def table_reader(
     filters: PushedFilters | None = None,
     task_size: int | None = None,
 ) -> TableReader:
-    """The reader of the table that the options name. Only `records` takes filters, and a size of its tasks (bytes of
-    segments; None chooses it for Spark). Raises `Refused`.
+    """Make the reader of the table that the options name. Only `records` takes filters, and a size of its tasks (bytes
+    of segments; None chooses it for Spark). Raises `Refused`.
     """
     table = options.table
     if table == "records":

@@ -1,4 +1,4 @@
-"""The table `records`: planned from options, read task by task; what other tables of batches and records share."""
+"""The reader of the table `records`. The readers of other tables of batches and records are derived from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecordsReader:
         self._task_size = task_size
 
     def tasks(self) -> Sequence[Task]:
-        """The tasks of the read. Raises as `plan`."""
+        """Return the tasks of the read. Raises what `plan` raises."""
         return self.plan(self._task_size).tasks
 
     def plan(self, task_size: int | None = None) -> Plan:
@@ -65,7 +65,7 @@ class RecordsReader:
             self.report(gone)
 
     def report(self, gone: DataLost) -> None:
-        """Raise the error, or with failOnDataLoss=false warn."""
+        """Raise `gone`. With failOnDataLoss=false warn instead."""
         if self._options.fails_on_data_loss:
             raise type(gone)(f"{gone}; failOnDataLoss=false reads what is there") from None
         warn(f"{gone}: skipped")

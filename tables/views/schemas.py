@@ -1,4 +1,6 @@
-"""The columns of each table, as words that Arrow and Spark translate. Every column may be null."""
+"""The columns of each table, declared in words that are translated into types of Arrow and of Spark. Every column may
+be null.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +87,8 @@ def every_column(options: ReadOptions) -> Columns:
 
 
 def chosen_columns(options: ReadOptions) -> Columns:
-    """The columns that are read: those that the option `columns` names in any case, else those of the table. Raises
-    `Refused`.
+    """The columns that are read: those that the option `columns` names, in upper or lower case, or else those of the
+    table. Raises `Refused`.
     """
     if not options.columns:
         return table_columns(options)

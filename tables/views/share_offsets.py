@@ -27,7 +27,7 @@ from moldau.tables.views.rows import Row, time_of
 SHARE_STATE: Final = "__share_group_state"
 SNAPSHOT_KEY, UPDATE_KEY, TOPICS_KEY = 0, 1, 15
 NO_OFFSET: Final = -1
-"""In a snapshot: no consumer has read yet. In an update: the start offset stays."""
+"""The start offset in a snapshot if no consumer has read yet, and in an update if it does not change."""
 
 
 class StoredRecord(NamedTuple):
@@ -61,7 +61,7 @@ def share_offset_rows(states: Iterable[StoredRecord], groups: Iterable[StoredRec
 
 
 def _apply(starts: dict[tuple[str, bytes, int], _Start], record: StoredRecord) -> None:
-    """What one record changes. A snapshot without a value deletes the state."""
+    """Apply one record to `starts`. A snapshot without a value deletes the state."""
     body, number = memoryview(record.key)[PREFIX_SIZE:], read_prefix(record.key)
     if number == SNAPSHOT_KEY:
         whose = decode(ShareSnapshotKey, body, 0)
