@@ -22,7 +22,7 @@ from moldau.lake.compaction import compact
 from moldau.lake.dead_letters import DeadLetters
 from moldau.lake.ledger import Ledger
 from moldau.lake.reading import TopicReading
-from moldau.lake.round_rows import SUSPEND, Misfits, RoundRows
+from moldau.lake.round_rows import SUSPEND, CountedMisfits, RoundRows
 from moldau.lake.sink import Attempt, CommitConflict, LakeTable
 from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_older
 from moldau.tables.refusals import Refused
@@ -161,7 +161,9 @@ class Follower:
         attempt = self._table.begin()
         reached, tasks = self._reading.round(attempt.ledger.offsets, ends, self._settings.round_size)
         names = read_columns(has_headers=self._settings.has_headers)
-        misfits = Misfits(self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets)
+        misfits = CountedMisfits(
+            self._reading.topic, self._settings.misfits, self._dead_letters, attempt.ledger.offsets
+        )
         round_rows = RoundRows(self._columns, misfits, attempt.evolve)
         changes = Changes() if attempt.ledger.mode == "upsert" else None
         try:
@@ -198,7 +200,7 @@ class Follower:
             for stays in rows_that_stay(metadata, io, task, target, keys):
                 attempt.add(stays)
 
-    def _note_commit(self, attempt: Attempt, misfits: Misfits) -> None:
+    def _note_commit(self, attempt: Attempt, misfits: CountedMisfits) -> None:
         progress, self._conflicts = self.progress, 0
         progress.offsets = dict(self._ledger.offsets)
         progress.rows_count += attempt.files.rows_count

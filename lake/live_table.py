@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -28,15 +28,15 @@ from pyiceberg.table.metadata import TableMetadata
 
 from moldau.lake.columns import PLACE, TIMES_US, Columns, DecodedColumns, RawColumns, read_columns
 from moldau.lake.data_files import aligned
-from moldau.lake.keys import Keys, key_names
+from moldau.lake.keys import NO_KEYS, Keys
 from moldau.lake.ledger import Ledger
 from moldau.lake.opening import columns_of, loaded, opened_catalog
 from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SKIP, SUSPEND, Misfits, RoundRows
 from moldau.lake.sink import ledger_of
-from moldau.lake.stored_rows import in_order, stored_rows
+from moldau.lake.stored_rows import in_order
 from moldau.lake.table_form import GivenForms
-from moldau.lake.upsert import Changes, stored_keys, without_older
+from moldau.lake.upsert import Changes, rows_that_stay, stored_keys, without_older
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.engines.topic_dataset import TopicDataset
 from moldau.tables.planning.pushed_filters import EVERYTHING, PushedFilters
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from polars import LazyFrame
 
     from moldau.tables.origins.port import Slice
-
-KEYED_ROWS: Final = 1 << 20
-"""Rows of a batch of a table by key, at most those of a row group: each batch is compared with all keys of the tail."""
 
 
 class Tail:
@@ -84,7 +81,7 @@ class Tail:
         is_raw = not isinstance(self._columns, DecodedColumns)
         read = [name for name in self._names if not is_raw or name in {*names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
-        making = RoundRows(columns, Misfits(self._reading.topic, self._misfits, None, {}))
+        making = RoundRows(columns, Misfits(self._reading.topic, self._misfits))
         for batch in self._reading.batches([(wanted,)], read):
             yield making.rows(batch)
 
@@ -94,7 +91,7 @@ class Tail:
         """
         if self._settled is None:
             changes = Changes()
-            making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits, None, {}))
+            making = RoundRows(self._columns, Misfits(self._reading.topic, self._misfits))
             for batch in self._reading.batches([self.slices], self._names):
                 making.collect(changes, batch)
             rows, keys = changes.rows_and_keys(source.target)
@@ -147,7 +144,7 @@ class LiveReader:
         self._source = source
         self._columns = tuple(columns)
         self._pushed = pushed
-        self._keys: Keys | None = None
+        self._keys = NO_KEYS
 
     def tasks(self) -> Sequence[LiveTask]:
         """The files, then the tail. Raises as `Tail.changes`."""
@@ -157,8 +154,7 @@ class LiveReader:
             return tasks
         if tail.is_upsert:
             is_whole = self._pushed == NOTHING_PUSHED
-            rows, keys = tail.changes(self._source, files if is_whole else self._source.files(NOTHING_PUSHED))
-            self._keys = keys if len(keys) else None
+            rows, self._keys = tail.changes(self._source, files if is_whole else self._source.files(NOTHING_PUSHED))
             return [*tasks, (rows,)]
         return [*tasks, *((each,) for each in tail.slices if may_have(self._pushed, each))]
 
@@ -167,24 +163,15 @@ class LiveReader:
         fields = pa.schema([field for field in self._source.fields if field.name in self._columns])
         (part,) = task
         if isinstance(part, StoredFile):
-            for batch in self._rows_of_file(part.planned):
+            source = self._source
+            batches = rows_that_stay(source.metadata, source.io, part.planned, source.target, self._keys, self._columns)
+            for batch in batches:
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in fields.names], schema=fields)
             return
         assert self._source.tail is not None
         batches = part.to_batches() if isinstance(part, pa.Table) else self._source.tail.rows(part, fields.names)
         for batch in batches:
             yield aligned(batch, fields)
-
-    def _rows_of_file(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
-        source, keys = self._source, self._keys
-        names = self._columns if keys is None else (*self._columns, *key_names(source.target.names))
-        size = None if keys is None else KEYED_ROWS
-        for batch in stored_rows(source.metadata, source.io, task, source.target, names, size):
-            is_changed = None if keys is None else keys.has(batch)
-            if is_changed is None or not pc.any(is_changed).as_py():
-                yield batch
-            else:
-                yield batch.filter(pc.invert(is_changed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

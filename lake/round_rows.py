@@ -37,21 +37,46 @@ class Letters(Protocol):
 class Misfits:
     """The records of a round that do not fit."""
 
-    def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
+    def __init__(self, topic: str, action: str) -> None:
         self._topic = topic
         self._action = action
+        self.count = 0
+
+    def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take a batch of the round. Returns the records of it that are looked at."""
+        return batch
+
+    def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
+        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
+        if not misfits:
+            return
+        self.count += len(misfits)
+        if self._action == SUSPEND:
+            row, reason = misfits[0]
+            place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
+            raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
+        self._left_out(batch.take(pa.array([each.row for each in misfits])), misfits)
+
+    def _left_out(self, rows: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
+        """Take the records that are left out."""
+
+
+class CountedMisfits(Misfits):
+    """Those of a round that is committed: its records are counted, and may become dead letters."""
+
+    def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
+        super().__init__(topic, action)
         self._letters = letters
         self._stored = set() if letters is None else letters.stored_since(offsets)
         self._read: dict[int, Tally] = {}
         self._unfit: dict[int, Tally] = {}
-        self.count = 0
 
     @property
     def taken(self) -> dict[int, Taken]:
         """What was read of each partition in the round."""
         return {each: Taken(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
 
-    def without_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Count the records of a batch. Returns those that are not dead letters already: a crash came between the two
         commits.
         """
@@ -63,16 +88,7 @@ class Misfits:
         self._unfit = added(self._unfit, tallies(batch.filter(pc.invert(is_new))))
         return batch.filter(is_new)
 
-    def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
-        if not misfits:
-            return
-        self.count += len(misfits)
-        if self._action == SUSPEND:
-            row, reason = misfits[0]
-            place = f"{self._topic}-{batch.column('partition')[row]}, offset {batch.column('offset')[row]}"
-            raise ValueNotDecoded(f"{place}: {reason}; --misfits skip and --misfits dead-letter go on")
-        rows = batch.take(pa.array([each.row for each in misfits]))
+    def _left_out(self, rows: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
         self._unfit = added(self._unfit, tallies(rows))
         if self._letters is not None:
             self._letters.add(rows, [each.reason for each in misfits])
@@ -104,7 +120,7 @@ class RoundRows:
         changes.add(found.batch, found.deletes)
 
     def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._kept(self._misfits.without_stored(batch), undated)
+        return self._kept(self._misfits.begin(batch), undated)
 
     def _kept(self, batch: pa.RecordBatch, find: Callable[[pa.RecordBatch], Sequence[Misfit]]) -> pa.RecordBatch:
         """The records of a batch without the misfits that are found in it."""
@@ -123,4 +139,6 @@ class RoundRows:
 
 def without_key(batch: pa.RecordBatch) -> Sequence[Misfit]:
     """The records that have no key, and so no row in a table by key."""
-    return [Misfit(row, "the record has no key") for row in pc.indices_nonzero(batch.column(KEY).is_null()).to_pylist()]
+    keys = batch.column(KEY)
+    rows = pc.indices_nonzero(keys.is_null()).to_pylist() if keys.null_count else ()
+    return [Misfit(row, "the record has no key") for row in rows]

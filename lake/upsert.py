@@ -10,8 +10,8 @@ round: fewer and larger rounds (`--interval`) cost less.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -31,22 +31,25 @@ IS_DELETION: Final = "$is_deletion"
 """The name of a column beside those of the table, while the changes of a round are collected."""
 FILE_SIZE_MAX: Final = 64 << 20
 """Bytes of rows in memory of a file of a table by key: a file that is replaced is held in memory."""
+KEYED_ROWS: Final = 1 << 20
+"""Rows whose keys are compared at once with all that changed, at most those of a row group."""
 
 
 class Changes:
     """The last change of each key, from the records of a round in any order."""
 
     def __init__(self) -> None:
-        self._kept: list[pa.Table] = []
-        self._settled_size = 0
+        self._kept: list[pa.RecordBatch] = []
+        self._size = self._settled_size = 0
 
     def add(self, rows: pa.RecordBatch, deletes: pa.Array) -> None:
         """Take rows, each with a key; `deletes` says of which the row of the key is deleted."""
         if not rows.num_rows:
             return
-        self._kept.append(pa.Table.from_batches([rows]).append_column(IS_DELETION, deletes))
-        if sum(each.nbytes for each in self._kept) > 2 * max(self._settled_size, FILE_SIZE_MAX // 4):
-            self._settled_size = self._settled().nbytes
+        self._kept.append(rows.append_column(IS_DELETION, deletes))
+        self._size += self._kept[-1].nbytes
+        if self._size > 2 * max(self._settled_size, FILE_SIZE_MAX // 4):
+            self._settle()
 
     def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, Keys]:
         """The last row of each key that was not deleted after it, and all keys, the deleted ones too. The keys are of
@@ -54,38 +57,75 @@ class Changes:
         """
         if not self._kept:
             return pa.table({}), NO_KEYS
-        last = self._settled()
-        rows = last.filter(pc.invert(last[IS_DELETION])).drop_columns([IS_DELETION])
-        return rows, Keys.of(last if target is None else keyed(last, target))
+        self._keep(_last_of_keys)
+        last = joined(self._kept)
+        rows = last.filter(pc.invert(last[IS_DELETION])) if pc.any(last[IS_DELETION]).as_py() else last
+        return rows.drop_columns([IS_DELETION]), Keys.of(last if target is None else keyed(last, target))
 
-    def _settled(self) -> pa.Table:
-        """The last change of each key; of those in several partitions that with the latest timestamp, then the highest
-        partition.
-        """
-        # Only now all keys are of one type, the widest: a key has another identity if a schema has a field more.
-        joined = pa.concat_tables(self._kept, promote_options="permissive").combine_chunks()
-        last = _last_of_keys(joined)
-        self._kept = [joined if len(last) == len(joined) else joined.take(pa.array(last))]
-        return self._kept[0]
+    def _settle(self) -> None:
+        """Leave the last change of each key in each partition. Which of them counts is known once all are there."""
+        self._keep(_last_in_partitions)
+        self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
-
-def _last_of_keys(rows: pa.Table) -> NDArray[np.int64]:
-    """The positions of the rows that count, ascending."""
-    keys = np.asarray(identities(rows).dictionary_encode().indices)
-    partitions, offsets, times_us = (
-        rows[name].combine_chunks().to_numpy() for name in ("partition", "offset", "timestamp")
-    )
-    in_partition = np.lexsort((offsets, partitions, keys))
-    last = in_partition[_ends_of_runs(keys[in_partition], partitions[in_partition])]
-    ordered = last[np.lexsort((partitions[last], times_us[last], keys[last]))]
-    return np.sort(ordered[_ends_of_runs(keys[ordered])])
+    def _keep(self, choose: Callable[[Places], NDArray[np.int64]]) -> None:
+        """Leave the changes that are chosen by their positions."""
+        places = Places.of(joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept]))
+        is_chosen, start = np.zeros(len(places.keys), np.bool_), 0
+        is_chosen[choose(places)] = True
+        before, self._kept = self._kept, []
+        for batch in before:
+            stays, start = is_chosen[start : start + len(batch)], start + len(batch)
+            if stays.any():
+                self._kept.append(batch if stays.all() else batch.filter(pa.array(stays)))
 
 
-def _ends_of_runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each row is the last of a run of equal ones."""
-    is_end = np.ones(len(columns[0]), np.bool_)
-    is_end[:-1] = np.logical_or.reduce([each[1:] != each[:-1] for each in columns])
-    return is_end
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Rows in one piece and in the widest types: a key has another identity if its schema has a field more."""
+    tables = [pa.Table.from_batches([each]) for each in batches]
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+
+
+class Places(NamedTuple):
+    """Which key each row has, as a number, and its place."""
+
+    keys: NDArray[np.int64]
+    partitions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    times_us: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Places:
+        columns = (rows[name].combine_chunks().to_numpy().astype(np.int64, copy=False) for name in PLACE)
+        return cls(_numbered(identities(rows)), *columns)
+
+
+def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
+    """The positions of the last row of each key in each partition."""
+    in_partition = _numbered(pa.array(rows.keys * (1 + rows.partitions.max()) + rows.partitions))
+    return np.flatnonzero(_is_greatest(in_partition, rows.offsets))
+
+
+def _last_of_keys(rows: Places) -> NDArray[np.int64]:
+    """The positions of the rows that count: of those of a key in several partitions that with the latest timestamp,
+    then the highest partition.
+    """
+    last = _last_in_partitions(rows)
+    for values in (rows.times_us, rows.partitions):
+        last = last[_is_greatest(rows.keys[last], values[last])]
+    return last
+
+
+def _numbered(values: pa.Array) -> NDArray[np.int64]:
+    """Numbers from 0 on, equal for equal values."""
+    return np.asarray(values.dictionary_encode().indices).astype(np.int64)
+
+
+def _is_greatest(groups: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each value is the greatest of its group."""
+    greatest = np.full(groups.max() + 1, np.iinfo(np.int64).min)
+    np.maximum.at(greatest, groups, values)
+    is_greatest: NDArray[np.bool_] = values == greatest[groups]
+    return is_greatest
 
 
 def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
@@ -117,7 +157,7 @@ def stored_keys(
         if not keys.may_be_in(task.file, metadata.schema()):
             continue
         is_replaced = False
-        for rows in stored_rows(metadata, io, task, target, names):
+        for rows in stored_rows(metadata, io, task, target, names, KEYED_ROWS):
             found = rows.filter(keys.has(rows))
             are_older = keys.are_older(found)
             older.append(identities(found.filter(are_older)))
@@ -135,8 +175,35 @@ def without_older(rows: pa.Table, keys: Keys, older: pa.Array, target: pa.Schema
 
 
 def rows_that_stay(
-    metadata: TableMetadata, io: FileIO, task: FileScanTask, target: pa.Schema, keys: Keys
+    metadata: TableMetadata,
+    io: FileIO,
+    task: FileScanTask,
+    target: pa.Schema,
+    keys: Keys,
+    names: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file whose keys did not change, in the columns of `target`. Raises OSError."""
-    for batch in stored_rows(metadata, io, task, target):
-        yield batch.filter(pc.invert(keys.has(batch)))
+    """The rows of a file whose keys did not change, in the columns of `target`; `names` are those that are read, None:
+    all. Raises OSError.
+    """
+    is_changed, start = _are_changed(metadata, io, task, target, keys), 0
+    for batch in stored_rows(metadata, io, task, target, names):
+        stays, start = ~is_changed[start : start + len(batch)], start + len(batch)
+        if stays.all():  # also if nothing is known of the rows, because none is changed
+            yield batch
+        elif stays.any():
+            first, last = np.flatnonzero(stays)[[0, -1]]
+            within, stays = batch.slice(first, last + 1 - first), stays[first : last + 1]
+            yield within if stays.all() else within.filter(pa.array(stays))
+
+
+def _are_changed(
+    metadata: TableMetadata, io: FileIO, task: FileScanTask, target: pa.Schema, keys: Keys
+) -> NDArray[np.bool_]:
+    """Whether the key of each row of a file is one of some keys; empty if the bounds of its columns say that none is.
+    Raises OSError.
+    """
+    found = [np.zeros(0, np.bool_)]
+    if len(keys) and keys.may_be_in(task.file, metadata.schema()):
+        for rows in stored_rows(metadata, io, task, target, key_names(target.names), KEYED_ROWS):
+            found.append(keys.has(rows).to_numpy(zero_copy_only=False))
+    return np.concatenate(found)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra moldau[iceberg] is not installed")
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 import moldau
-from moldau.lake import upsert
+from moldau.lake import stored_rows, upsert
 from moldau.lake.keys import NO_KEYS, Keys
-from moldau.lake.upsert import Changes, StoredKeys, stored_keys
+from moldau.lake.upsert import Changes, StoredKeys, rows_that_stay, stored_keys
 from moldau.protocol.record_builder import Record
 from tests.support.lake_stage import START_MS, LakeStage
 
@@ -72,6 +75,45 @@ def test_replaced_records_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
         changes.add(batch, kept_all(batch))
         assert sum(each.nbytes for each in changes._kept) < 20_000
     assert sorted(changes.rows_and_keys()[0]["offset"].to_pylist()) == [19_993 + each for each in range(7)]
+
+
+CHANGE = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 2), st.integers(0, 3))
+"""The key, the partition and the time of a change. Its offset is its position: a round has each once."""
+
+
+@given(st.lists(st.lists(CHANGE, max_size=5), max_size=5), st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_of_each_key_the_last_change_counts_in_whatever_batches(
+    batches: list[list[tuple[bytes, int, int]]], dice: Random, settles: bool
+) -> None:
+    made = [[(*each[:2], 10 * number + at, each[2]) for at, each in enumerate(of)] for number, of in enumerate(batches)]
+    dice.shuffle(made)
+    by_offset = sorted((each for of in made for each in of), key=lambda each: each[2])
+    in_partition = {(each[0], each[1]): each for each in by_offset}
+    last = {each[0]: each for each in sorted(in_partition.values(), key=lambda each: (each[3], each[1]))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upsert, "FILE_SIZE_MAX", 4 if settles else 64 << 20)
+        assert kept(*map(rows, made)) == {each[:3] for each in last.values()}
+
+
+@pytest.mark.parametrize("changed", ["", "a", "ab", "l", "kl", "e", "adgj", "bcdefghijk", "abcdefghijkl", "x"])
+@pytest.mark.parametrize("keyed_rows", [5, 1 << 20])
+def test_the_rows_that_stay_are_those_of_the_other_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, keyed_rows: int
+) -> None:
+    monkeypatch.setattr(upsert, "KEYED_ROWS", keyed_rows)
+    monkeypatch.setattr(stored_rows, "BATCH_ROWS", 4)
+    stage = LakeStage(tmp_path)
+    stage.append([Record(each.encode(), each.encode(), START_MS) for each in "abcdefghijkl"])
+    stage.follow(mode="upsert")
+    table = stage.table()
+    (task,) = table.scan().plan_files()
+    keys = keys_of(*(each.encode() for each in changed)) if changed else NO_KEYS
+    target = schema_to_pyarrow(table.schema(), include_field_ids=True)
+    stays = [*rows_that_stay(table.metadata, table.io, task, target, keys, ["value"])]
+    assert "".join(b"".join(each["value"].to_pylist()).decode() for each in stays) == "".join(
+        each for each in "abcdefghijkl" if each not in changed
+    )
 
 
 def test_nothing_changes_nothing() -> None:
