@@ -15,11 +15,11 @@ from moldau.broker.config.catalogue import (
     topic_catalogue,
 )
 from moldau.broker.config.config import Config
-from moldau.broker.config.describing import describe_topic
+from moldau.broker.config.describing import ConfigEntry, describe_topic
 from moldau.broker.config.group_rules import group_refusal
 from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.setting import Catalogue, ValueType
-from moldau.broker.config.topics import topic_defaults, topic_refusal
+from moldau.broker.config.topics import topic_refusal
 from moldau.broker.config.values import InvalidValue, linear_match, parse
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType
@@ -48,6 +48,10 @@ class SettingsInForce(Protocol):
     @property
     def layers(self) -> BrokerLayers:
         """The layers from which the configuration is merged."""
+
+    @property
+    def topic_entries(self) -> Sequence[ConfigEntry]:
+        """Every setting of a topic without overrides."""
 
 
 class CatalogueRules:
@@ -100,7 +104,7 @@ class CatalogueRules:
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""
-        described = describe_topic(topic_defaults(self._in_force.config), self._in_force.layers, settings)
+        described = describe_topic(self._in_force.topic_entries, settings)
         return [
             CreatableTopicConfigs(
                 name=each.name,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from moldau.broker.config.catalogue import OWN_PREFIX, base_name, broker_catalogue, topic_catalogue
 from moldau.broker.config.config import Config
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym, known_setting
 from moldau.broker.config.setting import Catalogue, Scope, ValueType
+from moldau.broker.config.topics import topic_defaults
 from moldau.broker.config.values import InvalidValue, parse, text_of
 from moldau.protocol.late_dataclass import dataclass
 
@@ -91,23 +93,18 @@ def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
     )
 
 
-def describe_topic(
-    defaults: Mapping[str, str | None], layers: BrokerLayers, overrides: Mapping[str, str]
-) -> list[ConfigEntry]:
-    """Every setting of a topic. `defaults`: the values that the broker gives it (`topic_defaults`)."""
+def topic_entries(config: Config, layers: BrokerLayers) -> tuple[ConfigEntry, ...]:
+    """Every setting of a topic without overrides: the same for all topics of a broker with this configuration."""
+    defaults = topic_defaults(config)
     entries = []
     for name, setting in topic_catalogue().items():
         if setting.is_internal:
             continue
         synonyms = layers.synonyms(setting.defaults_from[0], setting.defaults_from) if setting.defaults_from else []
-        value = defaults[name]
-        if name in overrides:
-            value = _text_as_kafka_writes_it(topic_catalogue(), name, overrides[name])
-            synonyms = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms]
         entries.append(
             ConfigEntry(
                 name=name,
-                value=value,
+                value=defaults[name],
                 source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 is_sensitive=False,
                 is_read_only=False,
@@ -116,7 +113,22 @@ def describe_topic(
                 synonyms=tuple(synonyms),
             )
         )
-    return entries
+    return tuple(entries)
+
+
+def describe_topic(below: Iterable[ConfigEntry], overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a topic. `below`: those of a topic without overrides (`topic_entries`)."""
+    return [_overridden(each, overrides[each.name]) if each.name in overrides else each for each in below]
+
+
+def _overridden(below: ConfigEntry, text: str) -> ConfigEntry:
+    source = ConfigSource.DYNAMIC_TOPIC
+    return replace(
+        below,
+        value=_text_as_kafka_writes_it(topic_catalogue(), below.name, text),
+        source=source,
+        synonyms=(Synonym(below.name, text, source), *below.synonyms),
+    )
 
 
 def describe_resource(

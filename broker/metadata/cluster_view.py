@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from moldau.broker.config.altering import effective
 from moldau.broker.config.config import Config
+from moldau.broker.config.describing import ConfigEntry, topic_entries
 from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.topics import log_config
 from moldau.kraft.image.configs import ResourceType
@@ -103,6 +104,7 @@ class DynamicConfig:
 
         Most topics share a configuration, and a log keeps only a reference.
         """
+        self._topic_entries: tuple[ConfigEntry, ...] = ()
 
     def subscribe(self, listener: Callable[[Config], None]) -> None:
         """Call the listener with the settings in force, now and after each change."""
@@ -120,8 +122,16 @@ class DynamicConfig:
         self.layers = BrokerLayers.of(self.started_with, default, own)
         self.config = effective(self.layers)
         self._log_configs.clear()
+        self._topic_entries = ()
         for listener in self._listeners:
             listener(self.config)
+
+    @property
+    def topic_entries(self) -> tuple[ConfigEntry, ...]:
+        """Every setting of a topic without overrides, as the settings in force give it."""
+        if not self._topic_entries:
+            self._topic_entries = topic_entries(self.config, self.layers)
+        return self._topic_entries
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The log settings of a topic with these overrides."""

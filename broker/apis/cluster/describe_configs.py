@@ -28,7 +28,6 @@ from moldau.broker.config.describing import (
 )
 from moldau.broker.config.layers import ConfigSource
 from moldau.broker.config.log_levels import LOGGERS, describe_loggers
-from moldau.broker.config.topics import topic_defaults
 from moldau.broker.coordinators.group_history import told_history
 from moldau.broker.coordinators.lag_history import LAG_SETTING
 from moldau.broker.coordinators.node_status import STATUS_MEANS, STATUS_SETTING
@@ -171,10 +170,8 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
         return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, invalid)
     if services.cluster.image.topics.by_name(name) is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    settings = services.settings
-    entries = describe_topic(
-        topic_defaults(settings.config), settings.layers, services.cluster.image.configs.of(ResourceType.TOPIC, name)
-    )
+    overrides = services.cluster.image.configs.of(ResourceType.TOPIC, name)
+    entries = describe_topic(services.settings.topic_entries, overrides)
     named = [each for each in resource.configuration_keys or () if each.startswith(RECEIPT_PREFIX)]
     if named:
         from moldau.broker.apis.records.erasure import receipt_entries

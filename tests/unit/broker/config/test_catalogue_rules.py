@@ -11,7 +11,7 @@ from moldau.broker.apis.cluster import telemetry
 from moldau.broker.config.altering import effective
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.catalogue_rules import CatalogueRules, client_metrics_refusal
-from moldau.broker.config.describing import describe_resource
+from moldau.broker.config.describing import ConfigEntry, describe_resource, topic_entries
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import ValueType
@@ -30,6 +30,10 @@ class InForce:
         started_with = checked_config(single_node_defaults("./data"))
         self.layers = BrokerLayers.of(started_with, dynamic_default)
         self.config = effective(self.layers)
+
+    @property
+    def topic_entries(self) -> tuple[ConfigEntry, ...]:
+        return topic_entries(self.config, self.layers)
 
 
 RULES = CatalogueRules(InForce())

@@ -13,10 +13,11 @@ from moldau.broker.config.describing import (
     describe_broker_defaults,
     describe_resource,
     describe_topic,
+    topic_entries,
 )
 from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from moldau.broker.config.loading import checked_config
-from moldau.broker.config.topics import log_config, topic_defaults, topic_refusal, topic_warnings
+from moldau.broker.config.topics import log_config, topic_refusal, topic_warnings
 from moldau.protocol.compression import Codec
 from moldau.protocol.record_batch import TimestampType
 
@@ -40,7 +41,7 @@ def broker_entry(name: str, layers: BrokerLayers = LAYERS) -> ConfigEntry:
 
 
 def topic_entry(name: str, overrides: dict[str, str], layers: BrokerLayers = LAYERS) -> ConfigEntry:
-    entries = describe_topic(topic_defaults(effective(layers)), layers, overrides)
+    entries = describe_topic(topic_entries(effective(layers), layers), overrides)
     (entry,) = [each for each in entries if each.name == name]
     return entry
 
@@ -121,7 +122,7 @@ def test_internal_settings_are_not_described() -> None:
     theirs = [s for s in broker_catalogue().values() if not s.name.startswith(OWN_PREFIX)]
     assert len(names) == len([s for s in theirs if not s.is_internal]) - len(AUTHORIZER_SETTINGS)
     assert names.isdisjoint(AUTHORIZER_SETTINGS)
-    assert "internal.segment.bytes" not in {each.name for each in describe_topic(topic_defaults(CONFIG), LAYERS, {})}
+    assert "internal.segment.bytes" not in {each.name for each in topic_entries(CONFIG, LAYERS)}
 
 
 def test_a_topic_shows_its_own_value_before_the_brokers() -> None:

@@ -43,6 +43,20 @@ def test_an_image_without_news_for_this_broker_changes_nothing() -> None:
     assert settings.config is before
 
 
+def test_what_topics_share_is_described_once_and_again_after_a_change() -> None:
+    settings = DynamicConfig(checked_config(PROPERTIES))
+
+    def retention() -> str | None:
+        return next(each.value for each in settings.topic_entries if each.name == "retention.ms")
+
+    first = settings.topic_entries
+    assert retention() == "604800000" and settings.topic_entries is first
+    settings.follow(image({ALL: {"log.retention.ms": "2000"}}))
+    assert retention() == "2000"
+    settings.follow(image({}))
+    assert settings.topic_entries == first
+
+
 def test_topics_with_the_same_overrides_share_what_their_logs_know_within_a_limit() -> None:
     settings = DynamicConfig(checked_config(PROPERTIES))
     shared = settings.log_config({"retention.ms": "5", "segment.ms": "6"})
