@@ -43,7 +43,7 @@ from moldau.protocol.records.metadata import (
 from moldau.protocol.refusals import refused
 from moldau.security.principal import NODE, Requester
 from moldau.security.quotas.limits import QuotaTags
-from moldau.security.quotas.mutations import MutationQuotas
+from moldau.security.quotas.mutations import MutationQuotas, Mutations
 
 BOOTSTRAP = "Bootstrap records"
 AT_ONCE_MAX: Final = 1_000
@@ -127,10 +127,8 @@ class Controller:
         if type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0:
             return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
-        if mutations.throttle_ms:
-            assert hasattr(decision.reply, "throttle_time_ms"), "mutations are counted where the reply can say so"
-            decision.reply.throttle_time_ms = mutations.throttle_ms
-        return decision
+        tell_throttle(decision.reply, mutations)
+        return decision._replace(further=counted(decision, mutations)) if decision.further else decision
 
     def _end_offset(self) -> int:
         return self.image.provenance.end_offset
@@ -221,3 +219,15 @@ class Controller:
                 | BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=1)
             ):
                 self._forget(broker_id)
+
+
+def counted(decision: Decision, mutations: Mutations) -> Iterator[Sequence[object]]:
+    """The further batches of a decision whose reply then tells what all of them have cost."""
+    yield from decision.further
+    tell_throttle(decision.reply, mutations)
+
+
+def tell_throttle(reply: object, mutations: Mutations) -> None:
+    if mutations.throttle_ms:
+        assert hasattr(reply, "throttle_time_ms"), "mutations are counted where the reply can say so"
+        reply.throttle_time_ms = mutations.throttle_ms

@@ -20,7 +20,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.metadata import PartitionRecord
 
 NEW_PARTITIONS_MAX = 10_000
-"""The most partitions that one request may create: their records are one atomic batch."""
+"""The most partitions that one request may create: the records of a topic are one atomic batch."""
 TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 APART = "moldau.replicas.share.rack=false keeps the replicas of a partition in different racks"
 

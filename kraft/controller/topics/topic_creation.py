@@ -1,9 +1,10 @@
-"""CreateTopics: each topic is created or refused by itself; the records of a request are one atomic batch."""
+"""CreateTopics: each topic is created or refused by itself; the records of a topic are in one batch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from moldau.kraft.controller.context import THROTTLED, DecisionContext
 from moldau.kraft.controller.decision import ApiError, Decision
@@ -23,6 +24,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -31,6 +33,10 @@ from moldau.protocol.records.metadata import ConfigRecord, TopicRecord
 
 RESERVED_IDS_COUNT = 100
 """Ids below this number are reserved, among them the id of the metadata topic."""
+PARTITIONS_AT_ONCE: Final = 16
+"""The new partitions after which other work has its turn: a topic of one partition takes about 100 µs, each further
+partition 20 µs. A broker makes so many logs in an executor thread (`broker/replicas/partition_work.py`).
+"""
 DEFAULT = -1
 """The value of a count in a request that leaves the count to the broker's settings."""
 
@@ -46,29 +52,69 @@ class NewTopic(NamedTuple):
     settings: dict[str, str]
 
 
+class SeenTopics:
+    """What a request's topics so far tell about the next ones: most of them have the same settings."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self.metric_names: dict[str, str] = {}
+        """The topics that the request creates, by metric name."""
+        self._rules = settings.config_rules
+        self._described: dict[tuple[tuple[str, str], ...], Sequence[CreatableTopicConfigs]] = {}
+        """By settings that are not refused."""
+
+    def refusal_of_configs(self, name: str, overrides: Mapping[str, str | None]) -> ApiError | None:
+        nulls = [key for key, value in overrides.items() if value is None]
+        if nulls:
+            return ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        values = {key: value for key, value in overrides.items() if value is not None}
+        if tuple(values.items()) in self._described:
+            return None
+        return self._rules.refusal(ConfigResource(ResourceType.TOPIC, name), values, NO_SETTINGS)
+
+    def described(self, values: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
+        """All settings of a topic with these overrides."""
+        key = tuple(values.items())
+        if key not in self._described:
+            self._described[key] = self._rules.describe_topic(values)
+        return self._described[key]
+
+
 def create_topics(context: DecisionContext, request: CreateTopicsRequest) -> Decision:
+    results: list[CreatableTopicResult] = []
+    return Decision.of_batches(new_topics(context, request, results), CreateTopicsResponse(topics=results))
+
+
+def new_topics(
+    context: DecisionContext, request: CreateTopicsRequest, results: list[CreatableTopicResult]
+) -> Iterator[Sequence[object]]:
+    """The records of the new topics, those of a topic in one batch; their results are appended to `results`."""
     view = context.view
     settings = view.settings
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     is_too_much = sum(new_partitions_count(topic, settings) for topic in once) > NEW_PARTITIONS_MAX
-    metric_names: dict[str, str] = {}
+    seen = SeenTopics(settings)
     records: list[object] = []
-    results = []
+    looked_at = 0
     for topic in once:
-        made = TOO_MANY if is_too_much else create_topic(view, topic, metric_names)
+        if looked_at >= PARTITIONS_AT_ONCE:
+            yield records
+            records, looked_at = [], 0
+        made = TOO_MANY if is_too_much else create_topic(view, topic, seen)
         if isinstance(made, NewTopic) and not context.mutations.spend(made.partitions_count):
             made = THROTTLED
         if isinstance(made, ApiError):
+            looked_at += 1
             results.append(refused(topic.name, made))
             continue
-        metric_names[metric_name(made.name)] = made.name
+        looked_at += made.partitions_count
+        seen.metric_names[metric_name(made.name)] = made.name
         if not request.validate_only:
             records.extend(made.records)
-        results.append(created(made, settings))
+        results.append(created(made, seen))
     repeated = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(refused(name, repeated) for name, count in counts.items() if count > 1)
-    return Decision(records, CreateTopicsResponse(topics=results))
+    yield records
 
 
 def new_partitions_count(topic: CreatableTopic, settings: ControllerSettings) -> int:
@@ -81,24 +127,24 @@ def refused(name: str, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def created(topic: NewTopic, settings: ControllerSettings) -> CreatableTopicResult:
+def created(topic: NewTopic, seen: SeenTopics) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=topic.partitions_count,
         replication_factor=topic.replication_factor,
-        configs=list(settings.config_rules.describe_topic(topic.settings)),
+        configs=list(seen.described(topic.settings)),
     )
 
 
-def create_topic(view: View, topic: CreatableTopic, metric_names: dict[str, str]) -> NewTopic | ApiError:
-    """Decide on one topic. `metric_names`: the metric names of the topics that the same request creates."""
+def create_topic(view: View, topic: CreatableTopic, seen: SeenTopics) -> NewTopic | ApiError:
+    """Decide on one topic."""
     image, settings = view.image, view.settings
     overrides = {config.name: config.value for config in topic.configs}
     refusal = (
-        refusal_of_topic(image, topic.name, metric_names)
-        or refusal_of_configs(topic.name, overrides, settings)
+        refusal_of_topic(image, topic.name, seen.metric_names)
+        or seen.refusal_of_configs(topic.name, overrides)
         or refusal_of_counts(topic)
         or refusal_of_assignments(view, topic)
     )
@@ -143,14 +189,6 @@ def refusal_of_topic(image: MetadataImage, name: str, metric_names: dict[str, st
         message = f"Topic '{name}' collides with existing topic: {holder}"
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     return None
-
-
-def refusal_of_configs(name: str, overrides: dict[str, str | None], settings: ControllerSettings) -> ApiError | None:
-    nulls = [key for key, value in overrides.items() if value is None]
-    if nulls:
-        return ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
-    values = {key: value for key, value in overrides.items() if value is not None}
-    return settings.config_rules.refusal(ConfigResource(ResourceType.TOPIC, name), values, NO_SETTINGS)
 
 
 def refusal_of_counts(topic: CreatableTopic) -> ApiError | None:
