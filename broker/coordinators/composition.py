@@ -103,6 +103,6 @@ class BrokerCoordinators:
         )
 
     def topics_deleted(self, topics: Collection[Topic]) -> None:
-        """These topics are not in the published image any more."""
+        """Have the coordinators delete what they keep of topics that are not in the published image any more."""
         self.groups.topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
         self.share_coordinator.topics_deleted(topic.id for topic in topics)

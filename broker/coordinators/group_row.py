@@ -1,4 +1,4 @@
-"""The coordinator of groups, as a row: `__consumer_offsets` → `GroupShard`."""
+"""The row of the group coordinator: a `GroupShard` for each partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def new_reader() -> RecordReader[LoadedChange]:
 
 
 def group_config(config: Config) -> GroupConfig:
-    """The group settings in a node's configuration."""
+    """The settings of the group coordinator in a node's configuration."""
     return by_field(
         GroupConfig,
         config.settings,

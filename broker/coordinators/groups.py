@@ -55,7 +55,7 @@ class Groups:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def configure(self, config: GroupConfig) -> None:
-        """Settings have changed at run time: the next step of each machine reads them."""
+        """Apply settings that have changed at run time. The next step of each machine uses them."""
         self.config = config
         self.shards.replace_row(group_row(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
@@ -90,14 +90,16 @@ class Groups:
             runner.submit(event)
 
     def look_at_topic(self, name: str) -> None:
-        """Compute the hash of a topic, which is remembered, before the machine of a group does that reads the topic."""
+        """Compute and remember the hash of a topic, so that no step of a group's machine has to compute it."""
         image = self._current_image()
         topic = image.topic_of_name(name)
         if topic is not None:
             image.topic_hash(topic)
 
     def compile_regex(self, regex: str, then: Callable[[], None]) -> None:
-        """Compile a regular expression, before the machine of a group does that a member subscribes with it."""
+        """Compile a regular expression in a thread, so that no step of a group's machine has to compile it; then call
+        `then`.
+        """
         from moldau.broker.coordinators.regex_resolution import compile_regex
 
         self._spawn(compile_regex(self._environment, regex, then))
@@ -115,7 +117,7 @@ class Groups:
         return self.shards.partition_of(group_id)
 
     def runner_of(self, group_id: str) -> GroupRunner | ErrorCode:
-        """The loaded shard of a group, or the error of the request."""
+        """The loaded shard of a group, or the error with which requests about the group are refused."""
         return self.shards.runner_of(group_id)
 
     @property

@@ -42,7 +42,7 @@ class ImageTopic(NamedTuple):
 
 
 class HashedTopic(NamedTuple):
-    """The hash of a topic, and what it was computed from."""
+    """The hash of a topic, and the objects from which it was computed."""
 
     topic: Topic
     cluster: object
@@ -89,8 +89,8 @@ class GroupsImage(NamedTuple):
 
 
 class CurrentImage:
-    """Gives the published image to the machines of groups. The result is the same object until something that they may
-    read has changed; a change of leaders or in-sync replicas counts too.
+    """Gives the published image to the machines of groups. It is the same object until a part of the metadata changes
+    that machines may read. Changes of leaders or in-sync replicas count too.
     """
 
     def __init__(self, published: PublishedMetadata) -> None:

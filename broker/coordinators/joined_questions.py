@@ -1,4 +1,4 @@
-"""Questions to coordinators on other brokers: what is asked while a request is under way shares the next one.
+"""Questions to coordinators on other brokers. Those that arrive while a request is in progress share the next request.
 
 question ──▶ gathered by destination ──▶ a request, each key once ──▶ answered
                    ▲                           │ under way
@@ -31,7 +31,9 @@ QuestionT = TypeVar("QuestionT")
 
 
 class JoinedQuestions(Generic[DestinationT, QuestionT]):
-    """The questions of one purpose. `answered` gets those of a request, with its response or the `NoResponse`."""
+    """Sends the questions of one purpose. `answered` gets the questions of a request, with its response or the
+    `NoResponse`.
+    """
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
         request_of: Callable[[Sequence[QuestionT]], object],
         answered: Callable[[Sequence[QuestionT], object], None],
     ) -> None:
-        """`key_of`: by what a response tells the answers apart, so that a request has it once."""
+        """`key_of` gives the key by which a response distinguishes its answers. A request has each key at most once."""
         self._loop = loop
         self._brokers = brokers
         self._purpose = purpose
@@ -50,7 +52,9 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
         self._request_of = request_of
         self._answered = answered
         self._gathered: dict[DestinationT, list[QuestionT]] = {}
-        """What waits for a request. A destination in this table has one under way, or one that leaves soon."""
+        """The questions that wait for the next request, by destination. A destination in this table has a request in
+        progress, or one that will be sent soon.
+        """
 
     def add(self, destination: DestinationT, question: QuestionT) -> None:
         if destination not in self._gathered:
@@ -80,5 +84,5 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
 
 
 def error_without(response: object) -> ErrorCode:
-    """The answer to a question whose request has no response, for its `NoResponse`."""
+    """The error that answers questions whose request has no response. `response` is the `NoResponse`."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponse.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION

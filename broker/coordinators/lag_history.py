@@ -1,7 +1,7 @@
 """The lag of groups in the last hour: a point each minute, from the start of the node on.
 
-The lag exporter adds the points of the groups that this broker coordinates. The rings of at most `GROUPS_MAX` groups
-are kept, 8 bytes a point: 300 kB in all.
+The lag exporter adds the points of the groups that this broker coordinates. At most `GROUPS_MAX` groups have a ring of
+points, with 8 bytes a point: 300 kB in all.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ UNKNOWN: Final = -1
 
 
 class LagHistory:
-    """The points of all groups."""
+    """The points of all groups. A point is the number of records that a group had not read."""
 
     def __init__(self) -> None:
         self._rings: dict[str, array[int]] = {}
         self._minute = 0
 
     def add(self, now_ms: int, lags: Mapping[str, int | None]) -> None:
-        """Take the records of each group as the point of this minute (`now_ms`: monotonic clock); None if they are not
-        known. Groups that are gone are dropped.
+        """Set the point of this minute for each group in `lags`; None if the number of records is not known. `now_ms`
+        is of the monotonic clock. Groups that are not in `lags` are dropped.
         """
         self._pass_to(now_ms // PERIOD_MS)
         kept = {group_id: self._rings[group_id] for group_id in self._rings if group_id in lags}
@@ -41,14 +41,14 @@ class LagHistory:
         self._rings = kept
 
     def _pass_to(self, minute: int) -> None:
-        """Begin a minute. Those without a sample have no points."""
+        """Advance to a minute. Minutes without a sample have no points."""
         for passed in range(max(self._minute + 1, minute - POINTS + 1), minute + 1):
             for ring in self._rings.values():
                 ring[passed % POINTS] = UNKNOWN
         self._minute = minute
 
     def of(self, group_id: str) -> list[int | None]:
-        """The points of a group, the oldest first, from the first known one on; empty for none."""
+        """The points of a group, the oldest first, from the first known one on; empty if no point is known."""
         ring = self._rings.get(group_id)
         if ring is None:
             return []

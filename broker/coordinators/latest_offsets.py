@@ -24,7 +24,7 @@ Answered: TypeAlias = Callable[[int | ErrorCode], None]
 
 
 class LatestOffsets:
-    """Asks the leaders."""
+    """Asks the leaders of partitions for the latest offsets."""
 
     def __init__(self, node_id: int, cluster: ClusterView, brokers: OtherBrokers, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -33,7 +33,7 @@ class LatestOffsets:
         self._replicas = replicas
 
     def ask(self, topic: str, index: int, answered: Answered) -> None:
-        """Give the high watermark of a partition, or the error, at once or later."""
+        """Call `answered` with the high watermark of a partition, or with the error, at once or later."""
         partition = self._cluster.image.topics.partition(topic, index)
         local = self._replicas.get(topic, index)
         if partition is None:

@@ -43,8 +43,8 @@ loop.
 LOCAL_AT_ONCE: Final = 50
 """The most partitions of this broker to which one iteration of the event loop appends."""
 FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""The errors that end the sending: a later marker, or one of a later coordinator, is in the log and ends the
-transaction.
+"""The errors after which a marker is not sent again: a later marker, or a marker of a later coordinator, is in the log
+and ends the transaction.
 """
 
 
@@ -78,8 +78,8 @@ class MarkerQueue:
         self.is_busy = False
 
     def take_markers(self, partitions_max: int) -> list[PendingMarkers]:
-        """The markers of the next request, with each producer at most once, because the response names the producer
-        alone.
+        """The markers of the next request. It has each producer at most once, because the response identifies a marker
+        by its producer alone.
         """
         taken: dict[int, PendingMarkers] = {}
         left: list[PendingMarkers] = []
@@ -100,7 +100,7 @@ class MarkerQueue:
 
 
 class MarkerSender:
-    """Sends markers."""
+    """Sends the markers of this broker's transaction coordinators until every partition has its marker."""
 
     def __init__(
         self,

@@ -17,7 +17,9 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
 Written = Callable[[ErrorCode], None]
-"""Called once: with NONE when the marker is committed, else with an error after which that is not known."""
+"""Called once: with NONE when the marker is committed, otherwise with an error, after which it is not known whether the
+marker is committed.
+"""
 NOT_HERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """The errors of a group shard while this broker does not lead its partition, or is loading it."""
 

@@ -48,11 +48,13 @@ class WorstLag:
 
 @dataclass(frozen=True, slots=True)
 class ToldStatus:
-    """The status of a broker as it tells it. Rates are a second's, and None before the second point."""
+    """The status of a broker, as its DescribeConfigs tells it. Rates are per second, and None before the second
+    point.
+    """
 
     version: str
     started_ms: int
-    """By the wall clock; 0 if it is not known."""
+    """The time of the start (wall clock); 0 if it is not known."""
     records_in: float | None
     bytes_in: float | None
     bytes_out: float | None
@@ -61,7 +63,7 @@ class ToldStatus:
 
     @classmethod
     def from_json(cls, text: str) -> ToldStatus:
-        """Read what a broker has told."""
+        """Read a status from the value of `STATUS_SETTING`."""
         told = json.loads(text)
         return cls(**{**told, "lags": [WorstLag(**each) for each in told["lags"]]})
 
@@ -75,11 +77,11 @@ class NodeStatus:
         self._lags: Sequence[WorstLag] = ()
 
     def add_point(self, point: TrafficPoint) -> None:
-        """Take the totals at a time."""
+        """Add the totals at a time, and drop the oldest point."""
         self._points.append(point)
 
     def set_lags(self, lags: Iterable[WorstLag]) -> None:
-        """Take the lags of a sample: of each group the partition that is furthest behind."""
+        """Replace the lags by those of a sample, which has for each group the partition that is furthest behind."""
         self._lags = sorted((each for each in lags if each.records), key=lambda each: -each.records)
 
     def told_to(self, access: Access) -> str:
@@ -101,7 +103,7 @@ class NodeStatus:
         return json.dumps(asdict(ToldStatus(__version__, self.started_ms, *self._rates(), lags)))
 
     def _rates(self) -> tuple[float | None, float | None, float | None]:
-        """Records in, bytes in and bytes out a second."""
+        """Records in, bytes in and bytes out, per second."""
         if len(self._points) < 2:
             return None, None, None
         first, last = self._points[0], self._points[-1]

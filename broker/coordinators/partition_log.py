@@ -36,7 +36,7 @@ class CoordinatorLog(Protocol):
     def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
         """Append one batch, whole or not at all.
 
-        `transaction`: its role in a producer's transaction. The watcher may be called before this returns.
+        `transaction` says what the batch is in a producer's transaction. Watchers may be called before this returns.
         """
 
     def delete_before(self, offset: int) -> ErrorCode:
@@ -48,10 +48,10 @@ class CoordinatorLog(Protocol):
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
     def damaged(self, reason: str) -> None:
-        """A batch of the log is damaged, so another replica must lead the partition."""
+        """Note that a batch of the log is damaged, so that another replica must lead the partition."""
 
     def failed(self, error: OSError) -> None:
-        """The disk failed to read the log, so another replica must lead the partition."""
+        """Note that the disk failed to read the log, so that another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
         """Stored batches, from the one that holds the offset on: at least one whole batch. None if the log cannot be

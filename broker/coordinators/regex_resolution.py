@@ -1,4 +1,6 @@
-"""The regular expressions of groups: compiled and searched with in a thread, then the ACLs of the client that asked."""
+"""Resolves the regular expressions of groups. They are compiled and matched in a thread; then the ACLs decide which of
+the topics the client that subscribed may describe.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
     from moldau.coordinator.group.events import ShardRequest
 
 LOOKED_AT_ONCE: Final = 64
-"""Topics that are looked at before other tasks of the event loop run."""
+"""The number of topics that are examined before other tasks of the event loop run."""
 
 
 async def resolve(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
     """Find the topics that match and that the client may describe, and report them. The hashes of these topics, which
-    the machine needs, are computed before.
+    the machine needs, are computed before the report.
     """
     begun_ms = environment.wall_ms()
     image, access = command.image, cast("Access", command.client)
@@ -52,13 +54,15 @@ async def resolve(environment: Environment, command: ResolveRegexes, reports: Re
 
 
 def _may_describe(access: Access, name: str) -> bool:
-    """Whether the client may describe a topic. It does not use the topic yet: no line of the audit log."""
+    """Whether the client may describe a topic. The audit log does not get the decision, because the client does not use
+    the topic yet.
+    """
     return access.is_unrestricted or access.allows(
         AclOperation.DESCRIBE, ResourceKind.TOPIC, name, logs_allowed=False, logs_denied=False
     )
 
 
 async def compile_regex(environment: Environment, regex: str, then: Callable[[], None]) -> None:
-    """Compile a regular expression in a thread, ahead of the machine, which finds the outcome remembered."""
+    """Compile a regular expression in a thread, which remembers the result for the machine; then call `then`."""
     await environment.offload(lambda: regex_fault(regex))
     then()

@@ -45,13 +45,17 @@ class CoordinatorRegistry:
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 
     def gained(self, partition: Partition) -> None:
-        """This broker began to lead a partition, of an internal topic or of another topic."""
+        """Tell the coordinator of a topic that this broker began to lead a partition. A topic without a coordinator is
+        ignored.
+        """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
             coordinator.gained(LeaderLog(partition, self._flush, coordinator.required_acks))
 
     def lost(self, partition: Partition) -> None:
-        """This broker does not lead the partition any more, or the partition is deleted."""
+        """Tell the coordinator of a topic that this broker does not lead a partition any more, or that the partition is
+        deleted.
+        """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
             coordinator.lost(partition.index)

@@ -1,4 +1,4 @@
-"""A row of the registry of coordinators: what the shell uses of one kind of machine."""
+"""The row of a coordinator in the registry: everything that the shell uses of one kind of machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def performs_nothing(command: object, reports: Reports[RequestT]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
-    """`ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of the topic."""
+    """What the shell uses of one kind of machine. `ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of
+    the topic.
+    """
 
     topic: InternalTopic
     """The internal topic whose partitions hold the machines' records."""

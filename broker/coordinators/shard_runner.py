@@ -92,7 +92,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
-        """The machine, for readers if it allows reads; only `submit` changes it."""
+        """The machine. Only `submit` changes it; other code may read it if the machine allows reads."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
@@ -293,7 +293,9 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
-        """Report the high watermark. During an append `Appended` reports it, in a step that there is anyway."""
+        """Report the high watermark to the machine. During an append this is not needed, because `Appended`
+        reports it.
+        """
         if self.state is RunnerState.ACTIVE and not self._is_appending:
             self.submit(Committed(self._log.high_watermark))
 
@@ -341,7 +343,7 @@ class Loading:
         self._under_way: set[int] = set()
 
     def begins(self, index: int, records: int) -> None:
-        """A partition with this many records is about to be loaded."""
+        """Note that a partition with this many records is about to be loaded."""
         if not self._under_way:
             self._progress = Progress(self._precise_ns)
             self._totals.clear()
@@ -351,7 +353,7 @@ class Loading:
         self._loaded[index] = 0
 
     def reached(self, index: int, records: int) -> None:
-        """This many records of the partition are loaded."""
+        """Note that this many records of a partition are loaded."""
         self._loaded[index] = records
         done, total = sum(self._loaded.values()), sum(self._totals.values())
         self._progress.reached(
@@ -360,7 +362,7 @@ class Loading:
         )
 
     def ends(self, index: int) -> None:
-        """A partition is loaded, or its loading was given up. A second call has no effect."""
+        """Note that a partition is loaded, or that its loading was given up. A second call has no effect."""
         if index not in self._under_way:
             return
         self._under_way.remove(index)

@@ -20,9 +20,9 @@ ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
 LoadedT = TypeVar("LoadedT")
 REMEMBERED_MAX: Final = 4_096
-"""The most keys whose hash is remembered: one transaction asks for that of its transactional id eight times."""
+"""The most keys whose hash is remembered. A transaction needs the hash of its transactional id eight times."""
 REMEMBERED_LENGTH_MAX: Final = 256
-"""The longest key (characters) that is remembered: a client may send any text of 32 KiB."""
+"""The length (characters) of the longest key whose hash is remembered. A client may send keys of 32 KiB."""
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
@@ -61,21 +61,23 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         return self._row.required_acks
 
     def replace_row(self, row: CoordinatorRow[ShardT, RequestT, LoadedT]) -> None:
-        """Make the machines to come by this row, which is for the same topic."""
+        """Use another row, which is for the same topic, for the machines that are made from now on."""
         assert row.topic == self.topic
         self._row = row
 
     # The partitions
 
     def gained(self, partition_log: CoordinatorLog) -> None:
-        """This broker began to lead the partition: load its machine, again if it was loaded."""
+        """Load the machine of a partition that this broker began to lead. A machine that was loaded before is
+        closed.
+        """
         runner = ShardRunner(self._row, partition_log, self._environment, self._loop, self._loading)
         self.lost(partition_log.index)
         self._runners[partition_log.index] = runner
         self._spawn(runner.load())
 
     def lost(self, index: int) -> None:
-        """This broker does not lead the partition any more, or the partition is deleted."""
+        """Close the machine of a partition that this broker does not lead any more, or that is deleted."""
         runner = self._runners.pop(index, None)
         if runner is not None:
             runner.close()
@@ -95,11 +97,11 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a key, or the error of the request."""
+        """The loaded machine of a key, or the error with which requests about the key are refused."""
         return self.runner_at(self.partition_of(key))
 
     def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a partition, or the error of the request."""
+        """The loaded machine of a partition, or the error with which requests to it are refused."""
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR

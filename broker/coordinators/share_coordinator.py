@@ -1,4 +1,6 @@
-"""The share coordinator: `__share_group_state` → `ShareStateShard`, as a row, and its machines on this broker."""
+"""The share coordinator: its row, by which each partition of `__share_group_state` has a `ShareStateShard`, and its
+machines on this broker.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class ShareCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, key: ShareKey) -> ShareStateRunner | ErrorCode:
-        """The loaded shard of a share partition, or the error of the request."""
+        """The loaded shard of a share partition, or the error with which requests about it are refused."""
         return self.shards.runner_of(coordinator_key(key))
 
     def partition_of(self, key: ShareKey) -> int:
@@ -74,7 +76,7 @@ class ShareCoordinator:
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """The key of FindCoordinator: `group:topic id:partition`."""
+    """The key of a share partition in FindCoordinator: `group:topic id:partition`."""
     topic_id = urlsafe_b64encode(key.topic_id).decode().rstrip("=")
     return f"{key.group_id}:{topic_id}:{key.partition}"
 

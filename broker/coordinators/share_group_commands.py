@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RequestT = TypeVar("RequestT", bound=StateRequest)
 ASKED_AT_ONCE: Final = 16
-"""The most share partitions that are asked for in one step: the share coordinator writes a record for each."""
+"""The most share partitions about which the share coordinator is asked at once. It writes a record for each."""
 
 
 def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
@@ -83,8 +83,8 @@ def read_summaries(
 
 
 def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
-    """Ask for several share partitions of a group; `answered` is called once, with all answers. Between every few of
-    them others have their turn on the event loop.
+    """Ask the share coordinator about several share partitions of a group. `answered` is called once, with all answers.
+    After every few questions other tasks of the event loop run.
     """
     answers: dict[tuple[bytes, int], StateAnswer] = {}
     left = len(requests)

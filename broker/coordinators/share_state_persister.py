@@ -4,8 +4,8 @@ request ──▶ leader of the key's partition ──▶ here: an event of the 
                                           └▶ another broker: gathered by kind and group, a message ──▶ answered
 no topic, no leader, not the coordinator any more, loading: again after a pause, `ATTEMPTS` times
 
-As in Apache Kafka, one message to a broker holds what is asked of one group in one way, and the next one waits for the
-answers: what is asked meanwhile is gathered.
+As in Apache Kafka, one message to a broker holds requests of one kind about one group. The next message waits for the
+answers; requests that arrive meanwhile are gathered.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Answered: TypeAlias = Callable[[StateAnswer], None]
 
 PURPOSE: Final = "share state"
 ATTEMPTS: Final = 20
-"""Their pauses are 15.6 s in all, about as long as Apache Kafka's five attempts: the partition of a coordinator that
-stopped gets another leader meanwhile.
+"""The most attempts of a request. The pauses between them are 15.6 s in all, about as long as those of Apache Kafka's
+five attempts. In that time the partition of a coordinator that stopped gets another leader.
 """
 FIRST_RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 1_000
@@ -71,7 +71,7 @@ class AnswerToken(NamedTuple):
 
 
 class ShareStatePersister:
-    """Asks the share coordinators."""
+    """Asks the share coordinators of share partitions."""
 
     def __init__(
         self,
@@ -96,7 +96,9 @@ class ShareStatePersister:
         self._attempt(request, answered, 1)
 
     def soon(self, go_on: Callable[[], None]) -> None:
-        """Let a caller with many requests go on after others had their turn on the event loop."""
+        """Call `go_on` in the next iteration of the event loop, so that other tasks run between many requests of a
+        caller.
+        """
         self._loop.call_soon(go_on)
 
     def _attempt(self, request: StateRequest, answered: Answered, number: int) -> None:

@@ -38,7 +38,6 @@ Answer: TypeAlias = Mapping[TopicPartition, ErrorCode]
 PURPOSE: Final = "transaction partitions"
 FIRST_RETRY_MS: Final = 1
 """The pause before a question is repeated for the first time."""
-"""The transaction.version from which partitions are added by the leader that gets their first records."""
 
 
 class TransactionQuestion(NamedTuple):
@@ -58,7 +57,7 @@ class TransactionQuestion(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """The coordinators on one broker, to which a request may go."""
+    """A broker whose transaction coordinators get a request."""
 
     broker_id: int
 
@@ -77,7 +76,7 @@ class AnswerToken:
 
 
 class TransactionVerifier:
-    """Asks the coordinators."""
+    """Asks the transaction coordinators about the partitions of transactions."""
 
     def __init__(
         self,
@@ -103,7 +102,8 @@ class TransactionVerifier:
     def ask(self, question: TransactionQuestion) -> None:
         """Ask the coordinator.
 
-        While it is completing the previous transaction, a question that adds is repeated for a limited time.
+        While the coordinator completes the previous transaction, a question that adds partitions is repeated for a
+        limited time.
         """
         if question.adds:
             question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
@@ -151,7 +151,7 @@ class TransactionVerifier:
 class PatientAnswer:
     """Repeats a question while the coordinator completes the producer's last transaction.
 
-    That takes milliseconds, and the client would wait longer before its next attempt
+    The coordinator needs milliseconds for that. The client would wait longer before it repeats its request
     (`add.partitions.to.txn.retry.backoff.max.ms`).
     """
 

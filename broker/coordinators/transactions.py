@@ -1,5 +1,5 @@
-"""The transactions that this broker coordinates, and the row of their coordinator: `__transaction_state` →
-`TransactionShard`.
+"""The transactions that this broker coordinates, and the row of their coordinator, by which each partition of
+`__transaction_state` has a `TransactionShard`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TransactionCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
-        """The loaded shard of a transactional id, or the error of the request."""
+        """The loaded shard of a transactional id, or the error with which requests about it are refused."""
         return self.shards.runner_of(transactional_id)
 
     @property
