@@ -86,7 +86,10 @@ def _value_problem(changed: Mapping[str, str]) -> str | None:
 
 
 def _stance_problem(changed: Mapping[str, str]) -> str | None:
-    """DIVERGES: Apache Kafka applies these at run time; here a change without an effect is refused."""
+    """Why a changed setting is refused because it cannot take effect in this version; None if there is no such setting.
+
+    DIVERGES: Apache Kafka applies these at run time; here a change without an effect is refused.
+    """
     for name, text in changed.items():
         setting = known_setting(name)
         if setting is None:

@@ -1,4 +1,4 @@
-"""What a change at run time may not do although a file may: Apache Kafka's bounds on the step from one value to the
+"""Rules for changes at run time that a file need not keep: Apache Kafka's bounds on the step from one value to the
 next, and on settings that depend on each other while a node runs.
 """
 
@@ -22,12 +22,12 @@ _THREAD_COUNTS: Final = (
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
 _CLEANER_THREAD_BUFFER_SIZE: Final = 1 << 20
-"""A cleaner thread has a larger buffer than this."""
+"""The buffer of a cleaner thread must be larger than this (bytes)."""
 
 
 def broken_change_rules(before: Config, after: Config) -> Iterator[str]:
-    """The rules that a change of the configuration in force breaks, with Apache Kafka's messages. What breaks one and
-    does not change is none of them.
+    """The rules that a change of the configuration in force breaks, with Apache Kafka's messages. A value that breaks a
+    rule and that does not change is not reported.
     """
     if _changed((_CLEANER_THREADS, _CLEANER_BUFFER), before, after):
         yield from _cleaner_buffer(after)
@@ -46,8 +46,10 @@ def _changed(names: tuple[str, ...], before: Config, after: Config) -> bool:
 
 
 def _cleaner_buffer(after: Config) -> Iterator[str]:
-    """DIVERGES: Apache Kafka also refuses to start with a smaller buffer; here such a file is taken, and the cleaner
-    makes more rounds. For log.cleaner.threads=0 Apache Kafka answers "/ by zero", and this broker nothing.
+    """The refusal of a buffer that is too small for the number of cleaner threads.
+
+    DIVERGES: Apache Kafka also refuses to start with a smaller buffer; here such a file is taken, and the cleaner makes
+    more rounds. For log.cleaner.threads=0 Apache Kafka answers "/ by zero", and this broker nothing.
     """
     threads = after.settings.integer(_CLEANER_THREADS)
     if threads > 0 and after.settings.integer(_CLEANER_BUFFER) // threads <= _CLEANER_THREAD_BUFFER_SIZE:
@@ -96,7 +98,7 @@ def _cleaner_threads(before: Config, after: Config) -> Iterator[str]:
 
 
 def _local_retention(before: Config, after: Config) -> Iterator[str]:
-    """A tiered topic keeps no more on this disk than it keeps at all. -2 stands for as much."""
+    """The local retention of tiered topics may not exceed their whole retention, for which -2 stands."""
     for unit, kept, was_kept in (
         ("ms", after.log_retention_ms, before.log_retention_ms),
         ("bytes", after.settings.integer("log.retention.bytes"), before.settings.integer("log.retention.bytes")),

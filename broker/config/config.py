@@ -190,10 +190,11 @@ def _unit_ms(name: str) -> int:
 
 
 def by_field(make: type[T], values: ConfigValues, *prefixes: str, **given: object) -> T:
-    """A class of settings whose fields are named as their settings: `max_size` after the prefix `group.share.` is
-    group.share.max.size. The first prefix counts with which there is such a setting.
+    """Make an object of a class whose fields are named like settings: with the prefix `group.share.` the field
+    `max_size` is the setting group.share.max.size. Of several prefixes the first one counts with which such a setting
+    exists.
 
-    `given`: fields whose values are made of other settings. A field that is neither has the default of the class.
+    `given` has the fields whose values come from other settings. All other fields keep the default of the class.
     """
     made: Any = make
     fields = made._fields if hasattr(made, "_fields") else made.__dataclass_fields__

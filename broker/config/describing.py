@@ -30,7 +30,9 @@ class ConfigEntry:
 
 
 AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Settings of Apache Kafka's authorizer, which are not among those of its brokers: listed if they are set."""
+"""Settings of Apache Kafka's authorizer, which are not settings of its brokers. They are listed only if they
+are set.
+"""
 
 
 def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
@@ -80,7 +82,7 @@ def _broker_entry(name: str, text: str | None, synonyms: list[Synonym]) -> Confi
 
 
 def told_entry(name: str, value: str, documentation: str) -> ConfigEntry:
-    """What a broker tells of a resource in the form of a read-only setting."""
+    """An entry in the form of a read-only setting, by which a broker tells something about a resource."""
     return ConfigEntry(
         name,
         value,
@@ -134,8 +136,8 @@ def _overridden(below: ConfigEntry, text: str) -> ConfigEntry:
 def describe_resource(
     catalogue: Catalogue, overrides: Mapping[str, str], source: ConfigSource, layers: BrokerLayers | None = None
 ) -> list[ConfigEntry]:
-    """Every setting of a group or a client metrics subscription; without layers the values are the broker's
-    defaults.
+    """Every setting of a group or a client metrics subscription. The layers have the values of settings that are not
+    overridden; without layers these are the broker's defaults.
     """
     below = layers or BrokerLayers({})
     entries = []

@@ -150,8 +150,8 @@ _PREFIX = re.compile(r'"([a-z.]+\.)"')
 
 
 def unread_settings(root: Path) -> list[str]:
-    """The honoured broker settings whose names occur in no module outside of the catalogue, with a prefix of names that
-    are read by field or without.
+    """The honoured broker settings that no module outside of the catalogue reads: neither by their name, nor by field
+    with a prefix of their name.
     """
     # A check of a value is not a use of it.
     modules = [path for path in root.rglob("*.py") if "tables" not in path.parts and path.name not in _ONLY_CHECKED]

@@ -33,7 +33,9 @@ _ASSIGNORS: Final = {
     },
     "group.streams.assignors": {"sticky": "sticky"},
 }
-"""The assignors of groups by what names them: their own name, or Apache Kafka's class."""
+"""The assignors of groups by setting, and by the text that stands for an assignor: its own name, or Apache Kafka's
+class.
+"""
 
 
 class SettingsRead(Protocol):
@@ -152,13 +154,17 @@ def group_refusal(config: SettingsRead, settings: Mapping[str, str]) -> str | No
 
 
 def _bounds_of(name: str) -> tuple[str, str]:
-    """The names of the lower and the upper bound of a broker's setting; they need not exist."""
+    """The names of the settings that are the lower and the upper bound of a broker's setting. These settings need not
+    exist.
+    """
     _, kind, rest = name.split(".", 2)
     return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
 
 
 def _refusal(name: str, value: Value, config: SettingsRead, lowest: str, highest: str) -> str | None:
-    """Why a value is refused that lies outside the range of two settings of the broker; None if it does not."""
+    """Why a value is refused because it lies outside the range of two settings of the broker; None if it lies
+    within.
+    """
     if not isinstance(value, int):
         return None
     if lowest in broker_catalogue() and value < config.integer(lowest):

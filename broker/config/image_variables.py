@@ -26,13 +26,15 @@ FILE_NAMES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
 }
-"""Their values are names of files in `SECRETS`."""
+"""Variables whose values are names of files in `SECRETS`. The new variables have the paths of these files."""
 FILES_WITH_PASSWORDS: Final = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
     "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
 }
-"""Their values are names of files in `SECRETS`, each with a password."""
+"""Variables whose values are names of files in `SECRETS`, each with a password. The new variables have the
+passwords.
+"""
 WITHOUT_EFFECT: Final = (
     r"ALLOW_(PLAINTEXT_LISTENER|ANONYMOUS_LOGIN)|BITNAMI_\w+|CONFLUENT_\w+|KAFKA_CONFLUENT_\w+|KAFKA_ENABLE_KRAFT"
     r"|KAFKA_(CLIENT|INTER_BROKER|CONTROLLER)_(USERS?|PASSWORDS?)"

@@ -60,8 +60,8 @@ class BrokerLayers:
         return cls(static, dynamic_default or {}, dynamic_broker or {})
 
     def flattened(self) -> dict[str, str | Password]:
-        """One text for each setting. A value hides those of lower layers, also those of the same setting in another
-        unit.
+        """One text for each setting. A value hides the values of lower layers, also those of the same setting in
+        another unit.
         """
         flat = dict(self.static)
         for layer, is_default in ((self.dynamic_default, True), (self.dynamic_broker, False)):

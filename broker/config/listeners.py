@@ -29,9 +29,10 @@ class InvalidListener(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """One address.
+    """One address of a listener.
 
-    A bound address with an empty host is on every interface; an advertised one stands for this machine's name.
+    A bound address with an empty host is on every interface; an advertised address with an empty host stands for the
+    name of this machine.
     """
 
     name: str

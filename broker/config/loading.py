@@ -27,8 +27,8 @@ OF_ONE_LISTENER = ("max.connections", "max.connection.creation.rate", "connectio
 def checked_config(
     properties: Mapping[str, str], unknown_variables: Sequence[str] = (), warnings: Sequence[str] = ()
 ) -> Config:
-    """The checked configuration of a node, or ConfigError with every problem. `unknown_variables`: environment
-    variables that name no setting, for a warning. `warnings`: further ones, of the sources of the properties.
+    """Return the checked configuration of a node. Raises `ConfigError` with every problem. `unknown_variables` are
+    environment variables that name no setting, for a warning. `warnings` are those of the sources of the properties.
     """
     reading = _Reading()
     reading.warnings += warnings
@@ -166,7 +166,9 @@ class _Reading:
 
 
 def _meant(name: str) -> str:
-    """The known name that is most like an unknown one, as the end of a sentence about that; nothing if none is."""
+    """The question whether a similar known name was meant, as the end of a sentence; empty if no known name is
+    similar.
+    """
     from difflib import get_close_matches  # only a mistake needs it
 
     close = get_close_matches(name, broker_catalogue(), 1, 0.85)

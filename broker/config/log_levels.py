@@ -41,7 +41,7 @@ LOGGERS: Final = (
     "moldau.tiering",
 )
 TRACE: Final = 5
-"""More than DEBUG. No logger writes at this level yet, but DescribeConfigs returns the level that was set."""
+"""The level below DEBUG. No logger writes at this level yet, but DescribeConfigs returns the level that was set."""
 LEVELS: Final = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
@@ -68,7 +68,7 @@ def describe_loggers(names: tuple[str, ...]) -> list[ConfigEntry]:
 def alter_loggers(
     changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    """Apply each (logger, operation, level), or none of them if one is refused."""
+    """Apply each (logger, operation, level), or none of them if one is refused. Returns the error and its message."""
     levels: dict[str, int] = {}
     for name, operation, word in changes:
         if operation in OPERATIONS:

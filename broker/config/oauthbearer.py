@@ -35,7 +35,9 @@ JWKS_BACKOFF: Final = (
 )
 LOGIN_BACKOFF: Final = ("sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
 TIMEOUT_MS: Final = 10_000
-"""Of a connection to the identity provider, and of a pause in what it sends, if the settings name none."""
+"""The most time (ms) for a connection to the identity provider, and for a pause in its response, if the settings name
+none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,10 @@ class _OfMechanism:
             yield f"{self.name(url_name)}: {url} is not among the URLs of {ALLOWED}"
 
     def unverified(self) -> Iterator[str]:
-        """The claims of signed tokens that must be verified, and for which no value is expected.
+        """The problem of each claim of signed tokens that must be verified, and for which no expected value is set.
 
-        DIVERGES: Apache Kafka 4.4 wants the expected values also if nothing says whether they may be missing. Here
-        any issuer and audience are accepted then, as in Apache Kafka 4.3.1, so that its files work.
+        DIVERGES: Apache Kafka 4.4 wants the expected values also if nothing says whether they may be missing. Here any
+        issuer and audience are accepted then, as in Apache Kafka 4.3.1, so that its files work.
         """
         settings = self._config.settings
         for claim, allowing, expecting, is_expected in (

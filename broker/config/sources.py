@@ -38,7 +38,7 @@ class MalformedOverride(Exception):
 
 
 def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. A variable that names no setting is none
+    """The settings in environment variables: KAFKA_LOG_DIRS is log.dirs. Variables that name no setting are left out
     (`unknown_variables`).
     """
     own = without_services(variables)
@@ -47,8 +47,8 @@ def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def unknown_variables(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that begin like those of settings and name none: a mistake, or of another program, such as
-    KAFKA_LIB. Those of a Kubernetes service are known to be of another one.
+    """The variables that begin like those of settings but name no setting. They are a mistake, or belong to another
+    program, such as KAFKA_LIB. Variables of a Kubernetes service are left out, because they do not come from the user.
     """
     own = without_services(variables)
     return tuple(variable for variable in own if _may_be_setting(variable) and not is_setting(setting_name(variable)))

@@ -65,7 +65,7 @@ def _of_metadata_topic(config: Config, name: str) -> int:
 
 
 def local_retention(topic: ConfigValues, unit: Literal["ms", "bytes"]) -> int:
-    """local.retention.ms or .bytes of a topic; if it is not set, that of both tiers."""
+    """local.retention.ms or .bytes of a topic; retention.ms or .bytes if it is not set."""
     local = topic.integer(f"local.retention.{unit}")
     return topic.integer(f"retention.{unit}") if local == AS_OF_BOTH_TIERS else local
 

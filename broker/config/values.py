@@ -12,7 +12,9 @@ from moldau.broker.config.setting import Password, Setting, Value, ValueType
 _INTEGER_BITS: Final = {ValueType.INT: 32, ValueType.SHORT: 16, ValueType.LONG: 64}
 # Patterns are compiled at first use, because most of them are never used.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?[fFdD]?)"
-"""Possessive, because a text of many digits would be tried with each way to divide them."""
+"""The text of a double. The quantifiers are possessive, so that a text of many digits is not tried with every way to
+divide them.
+"""
 _VOTER: Final = r"[0-9]+@.+:[0-9]+"
 _HOST_PORT: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?\[?([0-9A-Za-z\-._%:]*)\]?:([0-9]+)"
 _DURATION: Final = r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
