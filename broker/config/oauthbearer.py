@@ -1,4 +1,6 @@
-"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or"""
+"""Settings of OAUTHBEARER for one listener: with the prefix of listener and mechanism, with that of the listener, or
+without a prefix.
+"""
 
 from __future__ import annotations
 
