@@ -1,7 +1,7 @@
 """The lag of a group from offsets alone: an upper bound for each partition, the difference of two offsets.
 
-There may be 500,000 offsets in a sample, so what is done for each of them is done by functions in C, and a partition is
-looked up by its name once: after that a group knows the positions of its partitions in the lists of `Logs`.
+There may be 500,000 offsets in a sample. So the work for each offset is done by functions in C, and a partition is
+looked up by its name only once: from then on its group knows the position of the partition in the lists of `Logs`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from moldau.broker.console.lag import Ends
 Partition = tuple[str, int]
 Values = tuple[int, ...]
 UNKNOWN: Final = -1 << 62
-"""Stands for the end of a log whose leader does not tell it."""
+"""The value for the end of a log that the leader has not told."""
 PIECE: Final = 2_000
-"""Partitions that are looked at in one step of the event loop."""
+"""The number of partitions that are examined in one iteration of the event loop."""
 
 
 class Logs:
-    """The ends of the logs that groups read in one isolation level."""
+    """The start offsets and the ends of the logs that groups of one isolation level read."""
 
     __slots__ = ("_positions", "first", "is_same", "last")
 
@@ -34,18 +34,18 @@ class Logs:
         """The log start offsets; empty if all of them are 0."""
         self.last: list[int] = []
         self.is_same = False
-        """Whether the ends are those of the sample before."""
+        """Whether the offsets are equal to those of the previous sample."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._positions)
 
     def positions(self, keys: Iterable[Partition]) -> list[int]:
-        """The positions of partitions in the lists; those that are new come last."""
+        """The positions of partitions in the lists. New partitions are added at the end."""
         known = self._positions
         return [known.setdefault(key, len(known)) for key in keys]
 
     async def take(self, ends: Ends) -> None:
-        """Take the ends that were asked for."""
+        """Replace the offsets in both lists by those that `ends` has."""
         first: list[int] = []
         last: list[int] = []
         keys = iter(tuple(self._positions))
@@ -69,10 +69,10 @@ class Offsets:
         self.committed = committed
         self._pieces: list[tuple[slice, Callable[[Sequence[int]], Values]]] = []
         self._before: list[tuple[Values, Values]] | None = None
-        """What was read of `Logs` last."""
+        """The values that the last call of `bounds` read from `Logs`."""
 
     def place(self, logs: Logs) -> None:
-        """Look the partitions up in `logs`."""
+        """Look up the positions of the partitions in `logs`."""
         places = logs.positions(self.keys)
         self._pieces = [
             (slice(begin, begin + PIECE), values_at(places[begin : begin + PIECE]))
@@ -80,11 +80,11 @@ class Offsets:
         ]
 
     def commit(self, committed: Sequence[int]) -> None:
-        """Take other offsets of the same partitions."""
+        """Replace the committed offsets. The partitions are the same."""
         self.committed, self._before = committed, None
 
     async def bounds(self, logs: Logs) -> Bounds | None:
-        """The lags; None if they are those of the sample before."""
+        """The lags of the partitions; None if they have not changed since the last call."""
         read: list[tuple[Values, Values]] = [
             (at(logs.first) if logs.first else (), at(logs.last)) for _, at in self._pieces
         ]
@@ -107,12 +107,14 @@ class Bounds:
     def __init__(self) -> None:
         self.keys: list[Partition] = []
         self.begins = array("q")
-        """The next offset that the group reads of each."""
+        """For each partition: the next offset that the group reads."""
         self.lags = array("q")
-        """The offsets from there to the end of the log."""
+        """For each partition: the number of offsets from `begins` to the end of the log."""
 
     def add(self, keys: Sequence[Partition], offsets: Sequence[int], first: Sequence[int], last: Sequence[int]) -> None:
-        """Add partitions with their committed offsets and the ends of their logs. `first`: empty if all begin at 0."""
+        """Add partitions with their committed offsets and the ends of their logs. `first` is empty if all logs begin at
+        0.
+        """
         lags = array("q", map(sub, last, offsets))
         if min(lags, default=0) >= 0 and not any(map(lt, offsets, first)):
             self.keys += keys
@@ -127,7 +129,9 @@ class Bounds:
                 self.lags.append(max(end - begins, 0))
 
     def furthest(self, most: int) -> list[int]:
-        """The places of the partitions that are furthest behind, `most` of them, the furthest one first."""
+        """The indexes of the `most` partitions that are furthest behind, the furthest one first. Partitions without a
+        lag are left out.
+        """
         lags = self.lags
         largest = sorted(lags, reverse=True)[:most]
         if not any(largest):

@@ -1,8 +1,9 @@
-"""Counts the records that groups have not read, so far as one sample may, and goes on with the next sample.
+"""Counts the records that groups have not read. A sample counts as far as its budget allows, and the next sample goes
+on there.
 
     what a group has not read ──▶ counted before? ──▶ from there on, within the budget ──▶ kept for the next sample
 
-What was counted behind an offset stays true while the log grows, so a group that stands still costs nothing.
+A count from an offset on stays true while the log grows, so a group whose offset does not change costs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from moldau.broker.console.lag import Budget, count_unread
 from moldau.broker.exporter.bounds import Partition
 
 BUDGET: Final = (1 << 21, 1 << 18)
-"""Bytes that one sample reads: in all, of a partition."""
+"""The most bytes that one sample reads: of all partitions together, and of one partition."""
 COUNTED_MAX: Final = 600
 """The most partitions of one sample that are read."""
 
@@ -28,7 +29,7 @@ class Unread(NamedTuple):
     end: int
     isolation: int
     finished: OffsetSet | None = NO_OFFSETS
-    """The offsets of a share group that it has behind it; None if they are not known."""
+    """The offsets in this part that a share group has finished with; None if they are not known."""
 
 
 class Behind(NamedTuple):
@@ -38,11 +39,11 @@ class Behind(NamedTuple):
     is_counted: bool
     """Whether `records` is the number of records; otherwise it is an upper bound."""
     first_ms: int | None
-    """The timestamp of the first record; None if it is not known."""
+    """The timestamp of the first unread record; None if it is not known."""
 
 
 Place = tuple[bytes, int, int, int]
-"""Topic id, partition, isolation and first offset of what was counted."""
+"""The key of a count: topic id, partition, isolation level, and the first offset that was counted."""
 
 
 class Counter:
@@ -54,15 +55,15 @@ class Counter:
         self._budget = Budget(0, 0)
         self._left = 0
         self._topic_ids: dict[str, bytes] = {}
-        """Of this sample, by name."""
+        """The ids of the topics in this sample, by name."""
 
     def begin(self) -> None:
-        """Begin a sample: what the one before it did not ask for is forgotten."""
+        """Begin a sample. Counts that the previous sample did not use are forgotten."""
         self._before, self._now, self._topic_ids = self._now, {}, {}
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
     async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
-        """How far a group is behind."""
+        """How far a group is behind in one partition. Counts records if the budget of the sample allows it."""
         name = unread.key[0]
         topic_id = self._topic_ids.get(name)
         if topic_id is None:

@@ -27,15 +27,15 @@ from moldau.security.access import Unrestricted
 
 log = logging.getLogger("moldau.broker")
 FRESH_MS: Final = 5_000
-"""A sample is not taken if the one before is younger."""
+"""No sample is taken while the last one is younger than this."""
 BEGIN_S: Final = 1.0
-"""From the start of the node to the first sample (s)."""
+"""The time (s) from the start of the node to the first sample."""
 PIECE: Final = 200
-"""Rows that are written in one iteration of the event loop."""
+"""The number of rows that are written in one iteration of the event loop."""
 GROUPS: Final = 20
-"""Groups without rows of their partitions that are written in one iteration of the event loop."""
+"""The number of groups without rows of their partitions that are written in one iteration of the event loop."""
 PARTITIONS: Final = 2_000
-"""Partitions whose traffic is added in one iteration of the event loop."""
+"""The number of partitions whose traffic is added in one iteration of the event loop."""
 NAME: Final = "kafka_consumergroup_group_"
 
 
@@ -47,7 +47,7 @@ class PartitionRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """What a page says of a group."""
+    """What the page of metrics says of a group."""
 
     id: str
     kind: str
@@ -94,13 +94,15 @@ class LagExporter:
             await asyncio.sleep((PERIOD_MS - self._age_ms()) / 1000)
 
     def _age_ms(self) -> int:
-        """The age of the last sample; a period if there is none."""
+        """The age (ms) of the last sample; `PERIOD_MS` if there is no sample yet."""
         if self._sampled_ms is None:
             return PERIOD_MS
         return self._ports.environment.monotonic_ms() - self._sampled_ms
 
     async def _sample(self) -> None:
-        """Take a sample, unless there is one that is young. If it fails, the one before stands."""
+        """Take a sample, unless the last one is younger than `FRESH_MS`. If it fails, the rows of the last one are
+        kept.
+        """
         clock = self._ports.environment.monotonic_ms
         async with self._sampling:
             began_ms = clock()
@@ -197,13 +199,15 @@ def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: i
 
 
 def worst_lag(group: GroupLag) -> WorstLag:
-    """The partition of a group that is furthest behind; without records if none is."""
+    """The partition of a group that is furthest behind; its number of records is 0 if no partition is behind."""
     summary = group.summed()
     return WorstLag(group.id, *(summary.worst or ("", -1)), summary.most)
 
 
 async def traffic_of(ports: ConsolePorts) -> TrafficPoint:
-    """The records and bytes in and out of this broker since its start, with those of replicas that are gone."""
+    """The records and bytes in and out of this broker since its start, including those of replicas that it does not
+    have any more.
+    """
     replicas = ports.services.replicas
     sums = Traffic()
     for number, partition in enumerate(tuple(replicas)):

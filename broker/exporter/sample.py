@@ -30,26 +30,28 @@ from moldau.broker.exporter.counting import Behind, Counter, Unread
 from moldau.protocol.errors import ErrorCode
 
 COUNTED: Final = 200
-"""Partitions whose records are counted, or were, in one iteration of the event loop."""
+"""The number of partitions whose records are counted, or whose earlier count is used, in one iteration of the event
+loop.
+"""
 GROUP_WEIGHT: Final = 100
-"""What a group costs besides its partitions, in partitions."""
+"""The work for a group besides its partitions, as a number of partitions."""
 FURTHEST: Final = (4_000, 4)
-"""Partitions that are counted, or were counted before: of all groups together, and of one group at least. Of each
-group they are those with most offsets to the end.
+"""The number of partitions that are counted: of all groups together, and of one group at least. They are those
+partitions of a group that have the most offsets to the end.
 """
 KEPT_MAX: Final = 1 << 20
-"""The offsets of groups whose bounds are kept for the next sample: about 40 bytes each."""
+"""The most offsets of groups whose bounds are kept for the next sample. Each takes about 40 bytes."""
 KEYS_TURNS: Final = 20
-"""The samples after which the partitions of all groups are collected anew."""
+"""The number of samples after which the partitions of all groups are collected anew."""
 offset_of: Final = itemgetter(0)
-"""The offset of a committed offset."""
+"""The offset out of what is committed for a partition."""
 
 
 class Summary(NamedTuple):
     """The lags of the partitions of a group."""
 
     records: int | None
-    """Of all; None if no end of a log is known."""
+    """The records of all partitions together; None if no end of a log is known."""
     most: int
     worst: Partition | None
     """The partition that is furthest behind; None if none is behind."""
@@ -65,30 +67,32 @@ class GroupLag:
     kind: str
     keys: Sequence[Partition]
     committed: Sequence[tuple[object, ...]]
-    """What is committed for each, the offset first; of a share partition that is the start offset."""
+    """What is committed for each partition, the offset first. For a share partition that is its start offset."""
     isolation: int = READ_COMMITTED
     offsets: Offsets = field(init=False)
     source: object = None
-    """What the offsets were read from, and how often that had changed."""
+    """The object from which the offsets were read, and the number of its changes at that time."""
     is_settled: bool = False
-    """Whether the bounds are those of the offsets."""
+    """Whether `bounds` follow from the current offsets."""
     bounds: Bounds = field(default_factory=Bounds)
     furthest: Sequence[tuple[int, Unread]] = ()
-    """What is counted, with the places in `bounds`, the partition that is furthest behind first."""
+    """The parts of logs that are counted, each with the index of its partition in `bounds`, the partition that is
+    furthest behind first.
+    """
     behind: dict[int, Behind] = field(default_factory=dict)
-    """What was counted, by the place of the partition in `bounds`, whose lag is the same then."""
+    """The results of counting, by the index of the partition in `bounds`, whose lag is set to the result."""
     summary: Summary | None = None
 
     def __post_init__(self) -> None:
         self.offsets = Offsets(self.keys, list(map(offset_of, self.committed)))
 
     def commit(self, committed: Sequence[tuple[object, ...]]) -> None:
-        """Take what is committed now for the same partitions."""
+        """Replace what is committed. The partitions are the same."""
         self.committed, self.is_settled = committed, False
         self.offsets.commit(list(map(offset_of, committed)))
 
     async def look(self, logs: Logs) -> bool:
-        """Look at the ends of the logs. Returns whether the bounds are others than before."""
+        """Compute the bounds from the ends of the logs. Returns whether the bounds have changed."""
         if logs.is_same and self.is_settled:
             return False
         bounds = await self.offsets.bounds(logs)
@@ -98,13 +102,13 @@ class GroupLag:
         return bounds is not None
 
     def note(self, place: int, behind: Behind) -> None:
-        """Note what was counted of a partition."""
+        """Note the result of counting the partition with this index in `bounds`."""
         if self.behind.get(place) != behind:
             self.behind[place], self.bounds.lags[place] = behind, behind.records
             self.summary = None
 
     def summed(self) -> Summary:
-        """The lags of all partitions, added up once as long as they are the same."""
+        """The lags of all partitions together. The sums are kept until a lag changes."""
         if self.summary is None:
             lags, keys = self.bounds.lags, self.bounds.keys
             most = max(lags, default=0)
@@ -134,7 +138,7 @@ class Sampler:
         self._logs: dict[int, Logs] = {}
         """By isolation: the partitions whose ends are asked for, and their ends."""
         self._most = 0
-        """The partitions of a group that are counted."""
+        """The number of partitions of a group that are counted."""
 
     async def take(self) -> list[GroupLag]:
         """The lags of all groups that this broker coordinates, by id. The counting begins with another group each time,
@@ -176,8 +180,8 @@ class Sampler:
                 group.note(place, await self._counter.behind(self._client, unread))
 
     async def _groups(self) -> AsyncIterator[GroupLag]:
-        """The groups that this broker coordinates, with their offsets. One whose partitions are those of the sample
-        before is the same object.
+        """The groups that this broker coordinates, with their offsets. A group with the same partitions as in the
+        previous sample is the same object.
         """
         client = self._client
         shared: list[Group] = []
@@ -213,8 +217,8 @@ class Sampler:
             yield GroupLag(group_id, SHARE, list(known), [(each,) for each in known.values()], told.isolation)
 
     async def _ask_ends(self, groups: Sequence[GroupLag], *, begins_anew: bool) -> None:
-        """Ask for the ends of all partitions of groups. `begins_anew`: those of groups and topics that are gone are
-        forgotten.
+        """Ask for the ends of all partitions of groups. With `begins_anew` the partitions of groups and topics that do
+        not exist any more are forgotten.
         """
         if begins_anew:
             self._logs = {}
@@ -231,7 +235,9 @@ class Sampler:
 
 
 async def _furthest(client: KafkaClient, group: GroupLag, most: int) -> list[tuple[int, Unread]]:
-    """What is counted of a group, with the places in its bounds, the partition that is furthest behind first."""
+    """The parts of logs of a group that are counted, each with the index of its partition in the group's bounds, the
+    partition that is furthest behind first.
+    """
     bounds = group.bounds
     places = bounds.furthest(most)
     finished: Mapping[Partition, OffsetSet | None] = {}
