@@ -30,7 +30,7 @@ Resource = Callable[[HttpRequest], Awaitable[object]]
 
 
 class NotFound(Exception):
-    """There is no such thing; the text says which."""
+    """The resource does not exist; the text says which one."""
 
 
 class Control:
@@ -60,7 +60,7 @@ class Control:
             "/v1/leaders": {"POST": self.move_leader},
         }
         self._names = {"localhost"}
-        """The names under which it is served, besides every address."""
+        """The host names under which the interface is served. It is also served under every IP address."""
         self._server = HttpServer(
             loop,
             {
@@ -72,10 +72,10 @@ class Control:
         )
         self._loop = loop
         self.address = ""
-        """Where it serves: http://127.0.0.1:39741."""
+        """The URL of the interface, such as http://127.0.0.1:39741."""
 
     async def start(self, address: HttpAddress) -> None:
-        """Serve. Raises OSError."""
+        """Serve the interface at an address. Raises OSError."""
         self._names.add(address.host.lower())
         port = await self._server.start(address, OPTION)
         self.address = f"http://{address.host or '127.0.0.1'}:{port}"
@@ -139,7 +139,7 @@ class Control:
         return {"offset_ms": self._faults.clock.offset_ms}
 
     async def advance(self, request: HttpRequest) -> object:
-        """Move the clock, and apply what only a periodic job would notice."""
+        """Move the clock, and run the jobs that would notice this only at their next period."""
         step_ms = object_of(body_of(request), "the body").get("advance_ms")
         if type(step_ms) is not int or not 0 < step_ms <= STEP_MS_MAX:
             raise InvalidFault(f"advance_ms is {step_ms!r}, and must be a number from 1 to {STEP_MS_MAX}")
@@ -178,7 +178,8 @@ def answering(resource: Resource) -> Callable[[HttpRequest], Awaitable[Answer]]:
 def body_of(request: HttpRequest) -> object:
     """The JSON in the body of a request. Raises `InvalidFault`.
 
-    Its type must be named, so that a page of another origin in a browser cannot send it without being asked first.
+    The Content-Type must be that of JSON: a browser sends such a request for a page of another origin only if this node
+    allows it, which it does not.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON_TYPE:
         raise InvalidFault(f"the Content-Type must be {JSON_TYPE}")

@@ -24,7 +24,7 @@ DISK_ERRORS: Final = ("EIO", "ENOSPC", "EROFS")
 
 
 class Subject(NamedTuple):
-    """What a request, or an operation on a file, is about: what scopes ask for."""
+    """What a request, or an operation on a file, is about, as far as scopes ask for it."""
 
     api: str = ""
     client_id: str = ""
@@ -32,7 +32,7 @@ class Subject(NamedTuple):
     """The node that sent the request; -1 for a client."""
     listener: str = ""
     topics: Mapping[str, frozenset[int]] = {}
-    """The topics that it names, each with its partitions; empty if it names the topic alone."""
+    """The topics that the request names, each with its partitions; a topic has none if only its name is there."""
     groups: frozenset[str] = frozenset()
     transactional_ids: frozenset[str] = frozenset()
     disk: str = ""
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The requests, or operations on files, that a fault may meet. None: whatever it is."""
+    """The requests, or operations on files, that a fault may meet. A field that is None restricts nothing."""
 
     api: str | None = None
     topic: str | None = None
@@ -106,20 +106,22 @@ class Scope:
 
     @property
     def names_resource(self) -> bool:
-        """Whether it names a topic, a group or a transactional id, so that a request may be in it in part."""
+        """Whether the scope names a topic, a group or a transactional id, so that it may name only a part of a
+        request.
+        """
         return not (self.topic is None and self.group is None and self.transactional_id is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Which of the requests in the scope a fault meets. Without `on_call` and `times` that is every one."""
+    """Which of the requests in the scope a fault meets. Without `on_call` and `times` it meets every request."""
 
     on_call: int | None = None
-    """Only this one, counted from 1."""
+    """The only request of the scope that the fault meets, counted from 1."""
     times: int | None = None
-    """The number that it meets; then it ends."""
+    """The number of requests that the fault meets; then it ends."""
     probability: float = 1.0
-    """The probability that it meets a request; drawn from a generator of its own with `seed`."""
+    """The probability that the fault meets a request, drawn from a random generator of the fault with `seed`."""
     seed: int = 0
 
     @classmethod
@@ -150,7 +152,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a fault does: one of these."""
+    """What a fault does. One field is set, and `until` only together with `hold`."""
 
     error: ErrorCode | None = None
     """The request has no effect; each element of it that is in the scope is answered with this error."""
@@ -232,9 +234,9 @@ class Fault:
     source: Mapping[str, object]
     """The JSON that described it."""
     calls: int = 0
-    """The number of requests that were in its scope."""
+    """The number of requests that were in the scope of the fault."""
     met: int = 0
-    """The number of requests that it acted on."""
+    """The number of requests that the fault acted on."""
     _random: Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -269,7 +271,7 @@ class Fault:
         return trigger.times is not None and self.met >= trigger.times
 
     def meets(self, subject: Subject) -> bool:
-        """Whether the fault acts on a request or an operation, which is counted."""
+        """Count a request or an operation that is in the scope, and return whether the fault acts on it."""
         if self.is_used_up or not self.scope.has(subject):
             return False
         self.calls += 1
@@ -282,12 +284,12 @@ class Fault:
         return True
 
     def as_json(self) -> dict[str, object]:
-        """What the control interface tells of it."""
+        """The fault as the control interface shows it."""
         return {"id": self.id, "name": self.name, **self.source, "calls": self.calls, "met": self.met}
 
 
 def object_of(value: object, where: str) -> dict[str, Any]:
-    """A JSON object. Raises `InvalidFault`."""
+    """Return a value that has to be a JSON object. Raises `InvalidFault` if it is none."""
     if not isinstance(value, dict):
         raise InvalidFault(f"{where} is {value!r}, and must be an object")
     return value

@@ -14,11 +14,11 @@ from moldau.broker.faults.messages import InvalidFault
 FAULTS_MAX: Final = 1_000
 """The most faults in force; one more is refused."""
 TIMELINE_MAX: Final = 20_000
-"""The most entries of the timeline; the oldest one leaves for one more."""
+"""The most entries of the timeline. A further entry replaces the oldest one."""
 TIMELINE_LENGTH_MAX: Final = 8 << 20
-"""The most characters of the timeline, in the same way."""
+"""The most characters of the timeline. Further entries replace the oldest ones."""
 TEXT_LENGTH_MAX: Final = 2_048
-"""Characters of one entry; the rest is left out."""
+"""The most characters of one entry; the rest is left out."""
 FAULTS_LENGTH_MAX: Final = 32 << 20
 """The most characters of the descriptions of all faults in force; one more fault is refused."""
 
@@ -42,19 +42,19 @@ class Faults:
     `FaultyFiles` calls from any thread, one at a time."""
 
     def __init__(self, apis: Apis, now_ms: Callable[[], int]) -> None:
-        """`apis`: those that the node serves. `now_ms`: the wall clock, for the timeline."""
+        """`apis` are the APIs that the node serves. `now_ms` is the wall clock, for the timeline."""
         self._apis = apis
         self._now_ms = now_ms
         self.clock = MovableClock()
         self._faults: dict[int, Fault] = {}
         self._lengths: dict[int, int] = {}
-        """The characters of their descriptions."""
+        """The number of characters of each fault's description, by the id of the fault."""
         self._next_id = 1
         self._timeline: deque[Entry] = deque()
         self._timeline_length = 0
         self._numbers = count(1)
         self._held: list[tuple[Fault, Callable[[], None]]] = []
-        """The requests that are held, with what handles them."""
+        """For each request that is held: the fault that holds it, and the function that handles it."""
 
     # Adding and ending
 
@@ -83,7 +83,7 @@ class Faults:
         return [self.add(each) for each in listed]
 
     def end(self, fault_id: int) -> Fault | None:
-        """End a fault; what it holds is handled. None if it is not in force."""
+        """End a fault, and handle the requests that it holds. Returns None if no such fault is in force."""
         fault = self._faults.pop(fault_id, None)
         self._lengths.pop(fault_id, None)
         if fault is not None:
@@ -109,7 +109,9 @@ class Faults:
     # Meeting
 
     def meet(self, subject: Subject) -> Fault | None:
-        """The first fault that meets the subject. A fault that is used up ends, except one that holds."""
+        """The first fault that acts on the subject; None if no fault does. A fault that is used up ends, unless it
+        holds requests.
+        """
         for fault in tuple(self._faults.values()):
             if not fault.meets(subject):
                 continue
@@ -124,11 +126,11 @@ class Faults:
         self._held.append((fault, handle))
 
     def drop(self, handle: Callable[[], None]) -> None:
-        """Drop a request that is held: its connection is closed."""
+        """Drop a request that is held, because its connection is closed."""
         self._held = [(fault, each) for fault, each in self._held if each is not handle]
 
     def came(self, subject: Subject) -> None:
-        """A request has come: those that are held until one like it go on."""
+        """Let requests go on that are held until a request like this one has come."""
         self._release(lambda fault: (until := fault.action.until) is not None and until.has(subject))
         for fault in tuple(self._faults.values()):
             if fault.action.hold and fault.is_used_up and not any(held is fault for held, _ in self._held):
@@ -156,7 +158,7 @@ class Faults:
         return [entry for entry in self._timeline if entry.number > after]
 
     def timeline_of_faults(self) -> list[tuple[str, str]]:
-        """What the faults did, without times: the same for the same requests and the same seeds."""
+        """What the faults did, without times. It is the same for the same requests and the same seeds."""
         return [(entry.what, entry.text) for entry in self._timeline if entry.what.startswith("fault")]
 
 

@@ -47,7 +47,7 @@ class FaultyFiles:
 
 
 class FaultyFile:
-    """A file that asks before it appends, reads and syncs."""
+    """A file that asks the faults before it appends, reads and syncs."""
 
     def __init__(self, file: File, path: str, meet: Callable[[str, str], None]) -> None:
         self._file = file
@@ -70,10 +70,10 @@ class FaultyFile:
         self._file.sync()
 
     def fileno(self) -> None:
-        """None: a reply is read from the file, so that a read can be slow or fail."""
+        """None, so that replies are made by reading the file, which a fault can make slow or let fail."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """None: each read is in a thread, if it may be slow."""
+        """None, so that each read is done in a thread, because it may be slow."""
         return None
 
     def is_cached(self, size: int, position: int) -> bool:

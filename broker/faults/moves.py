@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 10.0
 PREFERRED: Final = 0
 KNOWN_S: Final = 2.0
-"""How long a partition may take until this node knows it: another node may have answered its creation."""
+"""The time (s) within which this node has to learn of a partition. Another node may have answered its creation."""
 POLL_S: Final = 0.02
 
 
@@ -92,7 +92,7 @@ class Moves:
         return TRANSACTION_STATE_TOPIC, self._coordinators.transactions.shards.partition_of(given[name])
 
     async def _asked(self, request: object) -> Any:
-        """The answer of the active controller."""
+        """The response of the active controller. Raises `InvalidFault` if there is none within `PATIENCE_S`."""
         answer: asyncio.Future[object] = self._loop.create_future()
         self._quorum.submit(request, lambda response: None if answer.done() else answer.set_result(response))
         try:

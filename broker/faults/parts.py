@@ -1,4 +1,4 @@
-"""A request as two: the part that a fault's scope names, and the other one. Which element names what follows from the
+"""Divides a request into the part that a fault's scope names and the rest. What an element names follows from the
 declaration of the message, as in `subjects.py`.
 """
 
@@ -20,8 +20,8 @@ from moldau.protocol.schema import Field, default_struct, fields_of
 
 
 def part_of(request: Any, scope: Scope, name_of: TopicNames, *, is_named: bool) -> object | None:
-    """A copy of a request, or of an element of it, with the elements that the scope names, or with all others. None if
-    there are none, or if the scope names the request as a whole.
+    """A copy of a request, or of an element of it, with the elements that the scope names (`is_named`), or with all
+    others. None if there are no such elements, or if the scope names the request as a whole.
     """
     if _is_named_whole(request, scope):
         return request if is_named else None
@@ -51,7 +51,9 @@ def _may_name(field: Field) -> bool:
 def _element(
     each: Any, field: Field, holder: object, scope: Scope, name_of: TopicNames, is_named: bool
 ) -> object | None:
-    """An element of a list, or what of it belongs to the part; None if that is nothing."""
+    """The part of a list's element that the scope names (`is_named`), or the rest of the element; None if it is
+    empty.
+    """
     if field.struct is None:
         return each if _names(each, field, holder, scope, name_of) is is_named else None
     if "topic" not in field.name:
@@ -68,7 +70,7 @@ def _element(
 
 
 def _names(each: object, field: Field, holder: object, scope: Scope, name_of: TopicNames) -> bool:
-    """Whether an element that is a name, or the id of a topic, is that of the scope."""
+    """Whether the scope names an element, which is a name or the id of a topic."""
     if isinstance(holder, FindCoordinatorRequest):
         return each == (scope.group if holder.key_type == GROUP_KEY else scope.transactional_id)
     if "topic" in field.name:

@@ -3,9 +3,9 @@
     request ──▶ came ──▶ meet ──▶ no fault ──▶ the handler
                            └──▶ a fault: an error, a given answer, the handler and then no answer, …
 
-An error is given as any request is refused (`protocol/refusals.py`). One for what the fault's scope names divides the
-request (`parts.py`): the part that is named is refused and has no effect, the handler answers the other one, and both
-answers are one. A request whose answer has no place for the error beside the others is refused whole.
+An error is given in the same way as any refusal (`protocol/refusals.py`). If the fault's scope names a resource, the
+request is divided (`parts.py`): the named part is refused and has no effect, the handler answers the rest, and the two
+answers are joined. A request is refused whole if its answer has no errors of single elements.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class FaultyRequests:
 def refused_named(
     scope: Scope, error: ErrorCode, handle: Handler, context: RequestContext, request: object, name_of: TopicNames
 ) -> object:
-    """The answer with the error for what the scope names; for all if that is nothing."""
+    """Answer with the error for what the scope names, or for the whole request if the scope names no resource."""
     if not scope.names_resource:
         return refused(request, context.version, error)
     if isinstance(request, FetchRequest):
@@ -121,7 +121,9 @@ def refused_named(
 
 
 def without_records(response: object, scope: Scope, error: ErrorCode, name_of: TopicNames) -> object:
-    """A fetch has no effect, so the error replaces the records of what the scope names."""
+    """Replace the records of what the scope names by the error. The fetch need not be divided, because it has no
+    effect.
+    """
     assert isinstance(response, FetchResponse), "the response to a fetch"
     for topic in response.responses:
         if topic_name(topic, name_of) == scope.topic:
@@ -132,14 +134,16 @@ def without_records(response: object, scope: Scope, error: ErrorCode, name_of: T
 
 
 def has_elements(response: object) -> bool:
-    """Whether a response, if there is one, has results of single elements."""
+    """Whether a response has results of single elements. False if there is no response."""
     return response is not None and any(
         field.is_array and getattr(response, field.name) for field in fields_of(type(response))
     )
 
 
 def joined(one: object, other: object) -> object:
-    """The answers to two parts of a request as one: their lists one after the other."""
+    """Join the answers to two parts of a request: the lists of the second one are appended to those of the
+    first one.
+    """
     both: Pending[object] = Pending()
 
     def join(first: object, second: object) -> None:

@@ -84,8 +84,8 @@ def _topic(value: object, field: Field, name_of: TopicNames) -> Iterator[tuple[s
 
 
 def give_topic_ids(answer: object, request: object, name_of: TopicNames) -> None:
-    """Give the topics that an answer names the ids that the request has for them: in newer versions an answer has the
-    id alone.
+    """Set the ids of the topics that an answer names to the ids in the request, because answers of newer versions have
+    only ids.
     """
     ids = {}
     for each in _structs(request):
@@ -109,7 +109,7 @@ def _structs(value: object) -> Iterator[object]:
 
 
 def topic_name(value: object, name_of: TopicNames) -> str | None:
-    """The name of the topic that a struct is about; None if it tells none that is known."""
+    """The name of the topic that a struct is about; None if the struct has neither a name nor a known id."""
     for attribute in ("name", "topic", "topic_name"):
         name = getattr(value, attribute, None)
         if isinstance(name, str) and name:
