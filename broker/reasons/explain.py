@@ -19,11 +19,11 @@ WINDOW_MS: Final = 3_600_000
 QUIET_MS: Final = 60_000
 """A member that has lag and has not committed for so long (ms) is said to stand still or to be busy."""
 OFTEN: Final = 3
-"""The number of rebalances within the hour from which on they are told. New members that join are not
-counted for this.
+"""The number of rebalances in the last hour from which on a sentence tells of them. Rebalances that began because a new
+member joined are not counted.
 """
 FAULTS: Final = (Cause.SESSION_EXPIRED, Cause.JOIN_TIMED_OUT, Cause.SYNC_TIMED_OUT, Cause.REVOKE_TIMED_OUT)
-"""How a member goes that did not ask for it."""
+"""The causes for which a member is removed without having asked for it."""
 REMOVALS: Final = (Cause.LEFT, Cause.LEFT_FOR_A_WHILE, *FAULTS)
 POLL_REASON: Final = "poll timeout"
 """What clients write into their reason to leave when the time between two polls is too long."""
@@ -31,7 +31,9 @@ JOIN_REASONS: Final = {
     "need to re-join with the given member-id": "",
     "cached metadata has changed": ", because topics that it reads were created, deleted or got partitions",
 }
-"""How Java's client begins its reason to join, and what it means; the first is said by each new member."""
+"""The beginnings of the reasons to join that Kafka's Java client gives, with their meanings. Every new member gives the
+first one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Sentence:
 
 
 def explain(facts: GroupFacts) -> list[Sentence]:
-    """The findings about a group, what loses records first. A group without a problem has one sentence."""
+    """The findings about a group, losses of records first. A group without a problem has one sentence."""
     explainer = _Explainer(facts)
     found = [each for source in SOURCES for each in source(explainer)]
     if not found:
@@ -278,7 +280,9 @@ class _Explainer:
         yield Sentence("rebalances", text, ADVICE.get(causes.most_common(1)[0][0], ""))
 
     def _because(self, began: GroupEvent) -> str:
-        """Why a rebalance began: its event names the cause, and the event of the cause stands before it."""
+        """Why a rebalance began. Its event names the cause; the last earlier event of the member with that cause tells
+        more.
+        """
         cause = next((each for each in Cause if each.value == began.detail), None)
         events = self.history.events
         before = events[: events.index(began)]
@@ -366,7 +370,9 @@ class _Explainer:
 
 
 def _redelivered(of: _Explainer) -> Iterator[Sentence]:
-    """The records of each partition that come back again and again, those with most deliveries named."""
+    """The records that were delivered more than once, in each partition, and how often the most delivered of
+    them were.
+    """
     for partition in of.facts.partitions:
         for is_given_up in (False, True):
             found = [each for each in partition.redelivered if each.is_given_up is is_given_up]
@@ -391,7 +397,7 @@ def _redelivered(of: _Explainer) -> Iterator[Sentence]:
 
 
 def _share_lag(of: _Explainer) -> Iterator[Sentence]:
-    """How far a share group is behind: each of its members may have any of the records."""
+    """How far a share group is behind. Any of its members may get any of the records."""
     if of.facts.kind != "share" or not of.facts.members:
         return
     readers = plural(len(of.facts.members), "member")
@@ -412,7 +418,7 @@ def _are_often(began: Sequence[GroupEvent]) -> bool:
 
 
 def _how(event: GroupEvent) -> str:
-    """How a member went: a clause whose subject is the member."""
+    """How a member left the group: a clause whose subject is the member."""
     limit = duration_text(event.number)
     if event.cause is Cause.LEFT and POLL_REASON in event.detail:
         return "left because it did not poll within max.poll.interval.ms"

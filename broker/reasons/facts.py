@@ -15,11 +15,15 @@ HISTORY_SETTING: Final = "moldau.history"
 
 AVAILABLE: Final = 0
 ARCHIVED: Final = 4
-"""States of records of a share partition (KIP-932): a member gets it next, and no member gets it again."""
+"""States of records in a share partition (KIP-932): an available record is delivered next, an archived one
+never again.
+"""
 DEAD: Final = "Dead"
-"""The state of a group that is not there any more."""
+"""The state of a group that no longer exists."""
 HELD_MS: Final = 10_000
-"""Every open transaction holds back readers of committed records; one is told only after this time (ms)."""
+"""The time (ms) after which an open transaction is told, because every open transaction holds back readers of committed
+records.
+"""
 
 
 class MemberFacts(NamedTuple):
@@ -53,7 +57,9 @@ class Redelivered(NamedTuple):
 
 
 class PartitionFacts(NamedTuple):
-    """A partition that the group reads or has an offset for. None: not known, or there is none."""
+    """A partition that the group reads or has an offset for. A field is None if its value is not known, or if there is
+    none.
+    """
 
     topic: str
     partition: int
@@ -70,9 +76,9 @@ class PartitionFacts(NamedTuple):
     """The time (ms, wall clock of the coordinator) of the last commit."""
     member_id: str | None = None
     redelivered: Sequence[Redelivered] = ()
-    """By offset; of a share group alone."""
+    """Records that were delivered more than once, by offset; only for share groups."""
     unfinished: int | None = None
-    """The records that a share group has not acknowledged."""
+    """The number of records that a share group has not acknowledged; None for other kinds of groups."""
 
     @property
     def name(self) -> str:
@@ -93,8 +99,8 @@ class PartitionFacts(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """The records from the committed offset to the high watermark, as offsets, or those that are not acknowledged;
-        0 if it is not known.
+        """The number of offsets from the committed offset to the high watermark, or of records that a share group has
+        not acknowledged; 0 if it is not known.
         """
         if self.unfinished is not None:
             return self.unfinished
@@ -180,7 +186,7 @@ _CAUSES: Final = {each.value: each for each in Cause}
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What the sentences about a group follow from."""
+    """What is known about a group, from which its sentences follow."""
 
     name: str
     kind: str
@@ -189,6 +195,6 @@ class GroupFacts:
     members: Sequence[MemberFacts]
     partitions: Sequence[PartitionFacts]
     history: History | None = None
-    """None: the coordinator keeps none, as Apache Kafka's."""
+    """None if the coordinator keeps no history, like those of Apache Kafka."""
     dead_letters: str = ""
-    """The topic to which records go that a share group gives up; empty: there is none, or it is not known."""
+    """The topic that gets the records that a share group gives up; empty if there is none, or if it is not known."""
