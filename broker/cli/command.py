@@ -17,7 +17,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""How a write to an output fails whose disk is full or broken."""
+"""The errors of a write to an output whose disk is full or broken."""
 
 _DESCRIPTION: Final = """\
 A broker that Apache Kafka's clients and tools take for Apache Kafka 4.3.1."""
@@ -173,7 +173,9 @@ class HelpfulParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override] # typeshed has one form for each kind of namespace
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse these words. What a command does not know is said with the usage of this command, not of the whole."""
+        """Parse these words. If a subcommand does not know one of them, its own usage is shown, not that of the whole
+        command.
+        """
         self._words = list(args or ())
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:

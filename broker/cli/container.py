@@ -189,15 +189,15 @@ def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = (), war
 
 
 class ClusterIds(NamedTuple):
-    """The ids that directories may be formatted with; the first one wins that is there."""
+    """The cluster ids with which directories may be formatted. The first one that is set is used."""
 
     variable: str | None
     argument: str | None
-    """For directories without an id."""
+    """The id for directories that have no id yet."""
 
 
 def _format(config: Config, invocation: Invocation, ids: ClusterIds, scram: Sequence[str]) -> None:
-    """Format the directories that are not."""
+    """Format the directories that are not formatted yet."""
     from secrets import token_bytes
     from time import time_ns
 

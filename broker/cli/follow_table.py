@@ -188,7 +188,7 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise `CommandError` if the topics are not named, or a table would be that of several."""
+    """Raise `CommandError` if no topics are named, or if several topics would have one table."""
     names = [] if arguments.topic is None else arguments.topic.split(",")
     if not all(names) or len(set(names)) < len(names):
         raise CommandError(f"--topic {arguments.topic}: give each topic once, with a comma between two")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from moldau.broker.config import Config
 
 IMAGE_EXTRAS: Final = "MOLDAU_IMAGE_EXTRAS"
-"""Set in the image, to the extras with which it was built."""
+"""The environment variable that the image sets to the extras with which it was built."""
 _CODES: Final = {
     "bold": "1",
     "dim": "2",
@@ -117,7 +117,7 @@ def is_checkout() -> bool:
 
 @contextmanager
 def warnings_as_lines(errors: Terminal) -> Iterator[None]:
-    """Warnings of the tables are lines of the command, without the place in the code from which they come."""
+    """Show warnings of the tables as lines of the command, without the place in the code from which they come."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 

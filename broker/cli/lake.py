@@ -87,7 +87,7 @@ def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str
 
 
 def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
-    """What was found, for people."""
+    """The result of a verification as lines of text."""
     unfit = f"{found.misfits_count:,} records that did not fit ({found.letters_count:,} dead letters)"
     lines = [f"{name}: {found.rows_count:,} rows in {found.files_count:,} files, {unfit}"]
     if found.foreign_count:

@@ -1,4 +1,4 @@
-"""The nodes of a local cluster: their settings, directories and ports, and the claim on these."""
+"""The nodes of a local cluster: their settings, directories and ports, and the lock on the directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROPERTIES: Final = "server.properties"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The nodes 1 to `node_count`.
+    """The nodes of a local cluster, with the ids 1 to `node_count`.
 
     Their client listeners have consecutive ports from `port` on; the ports of the controllers, those of the consoles
     and, if `advertised` is given, those between the brokers follow.
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def voter_ids(self) -> range:
-        """The ids of the voters: an odd number, because one more voter would not tolerate one more failure."""
+        """The ids of the voters. Their number is odd, because one more voter would not tolerate one more failure."""
         return range(1, 1 + (VOTERS_MAX if self.node_count >= VOTERS_MAX else 1))
 
     @property

@@ -55,11 +55,11 @@ file. A property without a field is in _additional_properties.
 The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', --table-of the extra
 'iceberg', and --registry the extra 'schemas' for Avro and Protobuf."""
 PROGRESS_STEP: Final = 5
-"""Percent between two lines of progress."""
+"""The percentage of the read between two lines of progress."""
 ON_ERROR: Final = {"suspend": "fail", "null": "null", "keep": "keep"}
 """What `moldau.read_topic` calls the choices of --misfits."""
 SAMPLE_ROWS: Final = 10_000
-"""As `moldau.tables.values.topic_types` has it, which is loaded only for a read."""
+"""The default of --sample: that of `moldau.tables.values.topic_types`, which is imported only for a read."""
 _FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
 _TABLES: Final = ("records", "latest", "batches", "segments", "topics", "offsets", "groups", "transactions")
 
@@ -146,7 +146,7 @@ def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.Recor
 
 
 def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> None:
-    """Refuse what does not go together. Raises `CommandError`."""
+    """Raise `CommandError` for arguments that do not go together."""
     if arguments.table_of is not None:
         check_arguments_of_table(arguments)
     elif arguments.live or arguments.warehouse is not None or arguments.catalog is not None:
@@ -176,7 +176,7 @@ def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> No
 
 
 def check_arguments_of_table(arguments: argparse.Namespace) -> None:
-    """Refuse what is not of a table of Iceberg. Raises `CommandError`."""
+    """Raise `CommandError` for arguments that a table of Iceberg does not take."""
     for name in ("topic", "start", "end", "snapshot", "schema"):
         if getattr(arguments, name) is not None:
             raise CommandError(f"--{name} is not of --table-of")
@@ -210,7 +210,7 @@ def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
 
 
 def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of a table. Raises as `moldau.read_topic`."""
+    """The reader of the records of topics, or of another table about them. Raises as `moldau.read_topic`."""
     from moldau.tables.reading.topics import read_topic
 
     return read_topic(
@@ -291,8 +291,8 @@ def rows_of_query(con: Any, query: str) -> pa.RecordBatchReader:
 
 
 def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
-    """The names in a query that SQL takes for something else without double quotes, in these: topics with dots, dashes
-    or a digit in front, and the column `offset`.
+    """The names in a query that need double quotes in SQL and lack them, each in double quotes: topics with dots,
+    dashes or a digit in front, and the column `offset`.
     """
     bare = re.sub(r"""'[^']*'|"[^"]*\"""", " ", query)
     found = [name for name in views if not re.fullmatch(r"[A-Za-z_]\w*", name) and name in bare]
@@ -335,7 +335,7 @@ def bound_of(option: str, given: str | None) -> int | datetime | None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[Progress], None] | None:
-    """What shows how far the read is; None if it is not shown."""
+    """A function that shows the progress of the read; None if it is not to be shown."""
     is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
     if not is_shown:
         return None

@@ -37,9 +37,9 @@ from moldau.storage.files.local_files import OwnDirectory
 
 AUTHORITY_DAYS: Final = 3_650
 NODE_DAYS: Final = 825
-"""What clients of the operating systems take at most."""
+"""The days for which the certificate of a node is valid: clients of the operating systems take no more."""
 EARLY: Final = timedelta(hours=1)
-"""How far before now a certificate is valid, for clocks that are behind."""
+"""How long before now a certificate begins to be valid, for clocks that are behind."""
 PEM: Final = serialization.Encoding.PEM
 MECHANISM: Final = "SCRAM-SHA-512"
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -44,9 +44,9 @@ examples:
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
 THRESHOLDS_OF_IMPORTS: Final = (700, 10, 10_000)
-"""The thresholds of Python's garbage collector until the node is made. Nearly all that an import makes stays, so that
-the full collections of Python's own thresholds take a tenth of a start for nothing. The young are collected as ever: a
-declaration of a message leaves a class behind.
+"""The thresholds of Python's garbage collector until the node is made. Nearly all objects that an import makes are
+kept, so that full collections at Python's own thresholds would take a tenth of a start in vain. The young objects are
+collected as usual, because a declaration of a message leaves an unused class behind.
 """
 LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def refuse_no_settings(file: str | None) -> None:
-    """Raises `CommandError` for a port or a directory in place of a file with settings."""
+    """Raise `CommandError` for a port or a directory in place of a file with settings."""
     import os  # noqa: TID251 whether the word is a directory is asked before there is an environment
 
     if file is not None and not os.path.exists(file) and file.isdecimal():
@@ -244,7 +244,7 @@ def is_free_port(port: int) -> bool:
 
 
 def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
-    """What an empty directory is formatted with; None for a node with a file. Raises `CommandError`."""
+    """How an empty directory is formatted; None for a node with a file. Raises `CommandError`."""
     from moldau.broker.node.main import Formatting
 
     if arguments.file is None:
@@ -302,7 +302,7 @@ def free_ports() -> tuple[int, int]:
 
 
 def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], None] | None:
-    """The function that is called with the report of a start."""
+    """The function that greets with the report of a start; None if there is no greeting."""
     if greeting == "none":
         return None
     if greeting == "json":
@@ -311,7 +311,9 @@ def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], No
 
 
 def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Report]], None] | None:
-    """The function that is called with the greetings of the processes of a machine, that of the first one first."""
+    """The function that greets with the greetings of the processes of a machine, that of the first process first; None
+    if there is no greeting.
+    """
     if greeting == "none":
         return None
     if greeting == "json":
@@ -399,7 +401,7 @@ def processes_text(reports: Sequence[Report]) -> str:
 
 
 def machine_as_json(reports: Sequence[Report]) -> str:
-    """The greeting of the first process as JSON, with those of all processes in `cores`."""
+    """The greeting of the first process as one line of JSON. Its field `cores` has the greetings of all processes."""
     import json
 
     return json.dumps({**reports[0], "cores": list(reports)})

@@ -151,7 +151,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Describe the files; Spark is not started."""
+    """Print the offsets of topics, or write them to a file. Spark is not started."""
     from pathlib import Path
 
     from moldau.protocol.primitives import MalformedMessage
@@ -177,7 +177,9 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files and the ledger; Spark is started only if there is something new."""
+    """Export a topic. The plan is made from the files and the ledger; Spark is started only if there is
+    something new.
+    """
     from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
@@ -210,7 +212,9 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files before Spark is started, so that a refusal is reported at once."""
+    """Write the last value of each key. The plan is made from the files before Spark is started, so that a refusal is
+    reported at once.
+    """
     from moldau.spark_jobs.jobs.latest import run_latest
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
@@ -248,7 +252,7 @@ def _plan(arguments: argparse.Namespace) -> LatestPlan:
 
 
 def add_audit(jobs: Jobs) -> None:
-    """Declare the job."""
+    """Declare the job `audit` and its arguments."""
     audit = jobs.add_parser(
         "audit",
         help="check checksums, offsets, holes and indexes, and replicas and tiers against one another",
@@ -267,7 +271,7 @@ def add_audit(jobs: Jobs) -> None:
 
 
 def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files, then start Spark. Returns the exit status."""
+    """Audit the segments: plan from the files, then start Spark. Returns the exit status."""
     from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
@@ -324,7 +328,7 @@ def json_lines(result: AuditResult) -> list[str]:
 
 
 def add_report(jobs: Jobs) -> None:
-    """Declare the job."""
+    """Declare the job `report` and its arguments."""
     report = jobs.add_parser(
         "report",
         help="size, rate, skew, hot keys and lag of topics",
@@ -368,7 +372,7 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
 
 
 def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the files, then start Spark."""
+    """Report on topics: plan from the files, then start Spark."""
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
     from moldau.spark_jobs.jobs.report import plan_report, run_report
     from moldau.spark_jobs.jobs.report_html import page_of

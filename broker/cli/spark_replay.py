@@ -39,7 +39,7 @@ cannot be continued."""
 
 
 def add_replay(jobs: Jobs) -> None:
-    """Declare the job."""
+    """Declare the job `replay` and its arguments."""
     replay = jobs.add_parser(
         "replay",
         help="a range of a topic, written to a topic again",
@@ -133,7 +133,9 @@ def client_options(config: str | None) -> dict[str, str]:
 
 
 def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Plan from the places and the state; Spark is started only if there is something to write."""
+    """Replay a range. The plan is made from the places and the state; Spark is started only if there is something to
+    write.
+    """
     from moldau.spark_jobs.jobs.progress import counted
     from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
 
@@ -160,7 +162,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 
 def dry_lines(planned: PlannedReplay) -> list[str]:
-    """What a replay would do."""
+    """What a replay would do, as lines of text."""
     from moldau.spark_jobs.jobs.progress import counted, megabytes
 
     plan, job = planned.plan, planned.job

@@ -46,7 +46,9 @@ def add_isolation(arguments: argparse._ActionsContainer) -> None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[str], None]:
-    """What shows a line of progress. The first line stays; on a terminal each later one replaces the one before it."""
+    """A function that writes a line of progress, or nothing if the user has not asked for progress. The first line
+    stays. On a terminal each line from the third on replaces the one before it.
+    """
     is_begun = False
 
     def say(line: str) -> None:

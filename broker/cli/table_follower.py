@@ -38,11 +38,11 @@ class TableFollower:
         self._signal: signal.Signals | None = None
         self._server: HttpServer | None = None
         self._unlisted: str | None = None
-        """Why the topics of the pattern could not be listed last."""
+        """Why the last attempt to list the topics of the pattern failed; None if it did not."""
 
     async def run(self, address: HttpAddress | None) -> int:
         """Follow until a signal, or once. Returns the exit status. Raises as `open_follower` and `catch_up` of the only
-        topic; of several each failure is said.
+        topic; with several topics each failure is printed.
         """
         loop = asyncio.get_running_loop()
         environment = LocalEnvironment(loop)
@@ -84,8 +84,8 @@ class TableFollower:
         topics.catch_up()
 
     def _list(self, topics: FollowedTopics, environment: LocalEnvironment) -> None:
-        """Take in the topics that have the pattern now. Places that cannot be listed are an error at the start alone:
-        the known topics go on.
+        """Add the topics that match the pattern now. Places that cannot be listed are an error only at the start; later
+        the known topics are followed without new ones.
         """
         try:
             topics.add(topics_like(environment.fs, self._choices.options, self._arguments.topic_pattern))

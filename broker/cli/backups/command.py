@@ -48,7 +48,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     PermissionError: EXIT_DENIED,
     StorageUnavailable: EXIT_UNREACHABLE,
 }
-"""The exit statuses of failures; of others it is 1."""
+"""The exit status for each class of failure; 1 for all others."""
 REMEDIES: Final[dict[type[Exception], str]] = {
     StorageMissing: ": make it first, so that a mount that is missing is not taken for an empty store",
     WrongCluster: ": give each cluster a store of its own",
@@ -56,7 +56,7 @@ REMEDIES: Final[dict[type[Exception], str]] = {
 
 
 SHOWN_EVERY_S: Final = 0.2
-"""How often progress is shown."""
+"""The time (s) between two updates of the progress."""
 
 
 @dataclass(slots=True)
@@ -74,14 +74,16 @@ class BackupCommand:
         return time_ns() // 1_000_000
 
     def progress(self, text: str) -> None:
-        """Show how far the command is, in one line on a terminal, some times a second."""
+        """Show how far the command is, in one line of the terminal, at most once in `SHOWN_EVERY_S`. Nothing is shown
+        if standard error is not a terminal.
+        """
         now_s = asyncio.get_running_loop().time()
         if self.invocation.errors.is_terminal and now_s - self._shown_s >= SHOWN_EVERY_S:
             self._shown_s = now_s
             self.invocation.errors.show(text)
 
     def note(self, text: str, *styles: str) -> None:
-        """Say something on standard error."""
+        """Write a line to standard error."""
         self.invocation.errors.say(text, *styles)
 
 
@@ -119,7 +121,9 @@ async def _run(action: Action, arguments: argparse.Namespace, invocation: Invoca
 
 
 def check_store(store: str, invocation: Invocation, *, writes: bool) -> None:
-    """Check that what a store needs is there, before it is opened. Raises `CommandError`."""
+    """Check that a store that is read exists, and that the packages that the store needs are installed. Raises
+    `CommandError`.
+    """
     is_url = "://" in store
     if not (is_url or writes or Path(store).exists()):
         raise Failure(f"{store}: no such file or directory", status=EXIT_UNKNOWN)

@@ -87,7 +87,7 @@ def _controller(text: str) -> tuple[int, Address]:
 
 
 async def _chosen(command: BackupCommand, asked_ms: int | None) -> Manifest:
-    """The backup that the arguments name, or that has the time. Raises `Failure`."""
+    """The backup that the arguments name, or from which the time `asked_ms` can be restored. Raises `Failure`."""
     store, given = command.store, command.arguments
     known = await store.backup_ids()
     if not known:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def take(command: BackupCommand) -> int:
-    """Take a backup, and keep the newest ones. Returns the exit status."""
+    """Take a backup, and remove older ones if `--keep` says so. Returns the exit status."""
     given = command.arguments
     keep = positive("--keep", given.keep)
     rate = positive("--max-bytes-per-second", given.max_bytes_per_second)

@@ -2,7 +2,8 @@
 
     Cluster ──▶ BrokerConnection (tables/client/): one for each broker, one request after the other
 
-What passes while leaders and coordinators move is repeated until the timeout. Everything else is a `Failure` at once.
+A request that fails only because leaders and coordinators move is repeated until the timeout. Every other failure is a
+`Failure` at once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LATEST: Final = -1
 GROUP: Final = 0
 """The type of coordinator that FindCoordinator is asked for."""
 SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-"""Errors that are waited for. A topic that is not there is told at once."""
+"""Errors after which a request is repeated. A topic that does not exist is told at once."""
 
 
 class Client:
@@ -92,8 +93,8 @@ class Client:
         return self._on(self._to(address), request, reply, version, wait_ms)
 
     def repeated(self, what: str, attempt: Callable[[], T]) -> T:
-        """Repeat an attempt while it raises `TransientError`, and the connection is lost, until the timeout. Returns
-        its result. Raises `Failure`.
+        """Repeat an attempt while it raises `TransientError` or loses the connection, until the timeout. Returns its
+        result. Raises `Failure`.
         """
         deadline = time.monotonic() + self.settings.timeout_s
         while True:
@@ -186,7 +187,9 @@ class Client:
         return self.ask_broker(self.coordinator_of(group), request, reply, version=version)
 
     def check(self, code: int, said: str | None, what: str) -> None:
-        """Check an error code of a response. Raises `TransientError` if it passes, and `Failure`."""
+        """Check an error code of a response. Raises `TransientError` if the error passes, `Failure` if it is
+        another.
+        """
         wait_if_passing(code, what)
         check(code, said, what)
 
@@ -265,6 +268,6 @@ class Client:
 
 
 def wait_if_passing(code: int, what: str) -> None:
-    """Raise `TransientError` if an error passes while leaders and coordinators move."""
+    """Raise `TransientError` for an error that passes while leaders and coordinators move."""
     if code in SETTLING:
         raise TransientError(f"{what}: {error_name(code)}")

@@ -74,7 +74,7 @@ class Level(NamedTuple):
     actions: Mapping[str, str]
     """Actions with their summaries."""
     options: Mapping[str, tuple[str, tuple[str, ...]]]
-    """Options with their help and the values of which they take one."""
+    """Options, each with its help and the values that it allows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

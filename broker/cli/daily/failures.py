@@ -66,15 +66,15 @@ class Failure(CommandError):
 
 
 class WrongArguments(Failure):
-    """Arguments that make no sense together, or a value that is none."""
+    """The arguments contradict each other, or one of them has an invalid value."""
 
     def __init__(self, message: str, *details: str) -> None:
         super().__init__(message, *details, status=EXIT_USAGE)
 
 
 def refused(code: int, said: str | None, what: str) -> Failure:
-    """The failure that an error code of a response is. `said`: the broker's own sentence; `what`: of which thing the
-    response tells.
+    """The failure for an error code of a response. `said` is the broker's own sentence, `what` the thing that the
+    response is about.
     """
     known = code in _SENTENCES or code in ErrorCode.__members__.values()
     name = ErrorCode(code).name if known else f"error {code}"
@@ -97,7 +97,7 @@ def check(code: int, said: str | None, what: str) -> None:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
-    """There is nothing of this name; the sentence says which name was probably meant."""
+    """The failure for a name that does not exist. Its sentence has the name that was probably meant."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 1)
@@ -107,7 +107,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
 
 
 def all_of(failures: list[Failure]) -> None:
-    """Raise the failures of several things as one; the exit status is that of the first."""
+    """Raise one failure for several, with the exit status of the first. Does nothing if there are none."""
     if len(failures) == 1:
         raise failures[0]
     if failures:
@@ -116,5 +116,5 @@ def all_of(failures: list[Failure]) -> None:
 
 
 def wrong(message: str) -> NoReturn:
-    """Refuse arguments."""
+    """Raise `WrongArguments`."""
     raise WrongArguments(message)

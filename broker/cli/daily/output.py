@@ -23,7 +23,7 @@ class Output:
         """Why nothing more is written, such as a pipe whose reader has closed it."""
 
     def write(self, terminal: Terminal, text: str, *styles: str) -> None:
-        """Write a line. What cannot be written ends the output, and not the action: half of it would be done."""
+        """Write a line. If that fails, the output ends and the action goes on, so that it is not left half done."""
         if self.problem is None:
             try:
                 terminal.say(text, *styles)
@@ -53,14 +53,14 @@ class Output:
             self.write(self.terminal, _line(line, widths, numeric))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Show names and values, one pair a line; nothing as JSON."""
+        """Show names and values, one pair a line; nothing if the output is JSON."""
         known = list(pairs)
         width = max((len(name) for name, _ in known), default=0)
         for name, value in known:
             self.say(f"{name + ':':<{width + 1}}  {value}")
 
     def say(self, text: str, *styles: str) -> None:
-        """Show a line of text; nothing as JSON."""
+        """Show a line of text; nothing if the output is JSON."""
         if not self.is_json:
             self.write(self.terminal, text, *styles)
 

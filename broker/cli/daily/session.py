@@ -26,7 +26,7 @@ class Session:
     output: Output
 
     def note(self, text: str, *styles: str) -> None:
-        """Say something on standard error."""
+        """Write a line to standard error."""
         self.output.write(self.invocation.errors, text, *styles)
 
     def now_ms(self) -> int:

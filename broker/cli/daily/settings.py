@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 30.0
 BOOTSTRAP_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVER"
 FILE_VARIABLE: Final = "MOLDAU_COMMAND_CONFIG"
 PREFIX: Final = "MOLDAU_CLIENT_"
-"""Of the variables that are properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is security.protocol."""
+"""The prefix of environment variables that are properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is security.protocol."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ClientProperties:
     properties: Mapping[str, str]
     timeout_s: float
     source: str
-    """Where the properties come from, for a sentence."""
+    """The place from which the properties come, as messages name it."""
 
     def __repr__(self) -> str:
         return f"ClientProperties of {self.bootstrap_text}"

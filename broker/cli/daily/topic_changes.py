@@ -169,7 +169,7 @@ def delete(session: Session) -> int:
 
 
 def _record_counts(client: Client, keys: Iterable[Partition]) -> dict[str, int]:
-    """The records of each topic by its offsets, those of partitions without a leader not among them."""
+    """The number of records of each topic, by its offsets. Partitions without a leader are left out."""
     led = [key for key in keys if _has_leader(client, key)]
     starts, ends = (client.offsets(dict.fromkeys(led, which)) for which in (EARLIEST, LATEST))
     counts: dict[str, int] = {}

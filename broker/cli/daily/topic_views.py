@@ -125,7 +125,7 @@ def _summary(
 
 
 def max_replicas(topic: MetadataResponseTopic) -> int:
-    """The replicas of the partition that has most."""
+    """The number of replicas of the partition that has the most."""
     return max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
 

@@ -19,7 +19,7 @@ from moldau.broker.runtime.place import Place
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a process is told."""
+    """What the supervisor tells a process on its standard input."""
 
     settings: Mapping[str, str]
     place: Place

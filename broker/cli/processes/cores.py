@@ -43,18 +43,18 @@ class Machine:
     """The broker processes of one machine. Processes are numbered from 1."""
 
     config: Config
-    """That of the first process, as the file, the environment and the command line describe it."""
+    """The configuration of the first process, as the file, the environment and the command line describe it."""
     name: str
     """The name of the machine: the rack of its brokers, unless that is set."""
     cores: tuple[int, ...]
-    """The processes that run, among them those that leave."""
+    """The numbers of the processes that run, among them those that leave the cluster."""
 
     def node_id(self, core: int) -> int:
         """The node id of a process."""
         return self.config.node_id + core - 1
 
     def check(self) -> None:
-        """Raises `CommandError` if the configuration cannot be that of several processes."""
+        """Raise `CommandError` if several processes cannot have this configuration."""
         config = self.config
         if not config.is_broker:
             raise CommandError(f"{CORES} is for a broker, and process.roles makes this node a controller alone")
@@ -114,7 +114,7 @@ class Machine:
         return defaults | {name: text_of(value) for name, value in self.config.originals.items()}
 
     def _own(self, core: int) -> dict[str, str]:
-        """What a process does not share with the others."""
+        """The properties that a process has instead of those of the first process."""
         config = self.config
         if core == 1:
             return {}
@@ -154,8 +154,8 @@ class Machine:
             yield replaced_port(each, self._ports[core][each.name])
 
     def _advertised(self, core: int) -> Iterator[ListenerAddress]:
-        """The advertised addresses: as far from those of the first process as the ports on which the process listens,
-        so that a range of ports may be forwarded.
+        """The advertised addresses of a process. Their ports are as far from those of the first process as the ports on
+        which the process listens, so that a range of ports may be forwarded.
         """
         first = {each.name: each.port for each in self.config.broker_listeners}
         for each in self.config.advertised_listeners:
@@ -201,14 +201,16 @@ def text_of(value: str | Password) -> str:
 
 
 class Difference(NamedTuple):
-    """What a process does not share with the configuration that the operator wrote."""
+    """How the properties of a process differ from the configuration that the operator wrote."""
 
     given: Mapping[str, str]
     left_out: tuple[str, ...]
 
 
 def difference(machine: Machine, core: int) -> Difference:
-    """What a process gets besides the settings that the operator wrote, and which of those it does not get."""
+    """The properties that a process gets besides those that the operator wrote, and the names of those that it does not
+    get.
+    """
     written = {name: text_of(value) for name, value in machine.config.originals.items()}
     given = machine.settings_of(core)
     own = {name: text for name, text in given.items() if written.get(name) != text}

@@ -1,7 +1,7 @@
 """`moldau serve --cores`: the broker processes of one machine, from their directories to their end.
 
-A process that goes (there are fewer cores than before) is started too, gives its replicas to those that stay, takes
-itself out of the cluster and ends; then its directories are removed.
+If there are fewer cores than before, a process that leaves is started too. It gives its replicas to the processes that
+stay, takes itself out of the cluster and ends; then its directories are removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from moldau.storage.files.port import FileLock
 
 LOCK: Final = ".cores.lock"
-"""The lock of the supervisor, in the first log directory; each process has that of its own directories."""
+"""The lock of the supervisor, in the first log directory. Each process locks its own directories too."""
 TEXT_OF_STOPPING: Final = "stopping all processes; a second signal kills them"
 
 
@@ -45,9 +45,9 @@ class MachineOptions:
     """How the processes are started, besides their configuration."""
 
     formatting: Formatting | None
-    """What empty directories of the first process are formatted with; None: they are refused."""
+    """How empty directories of the first process are formatted; None if they are refused."""
     greet: Callable[[list[Report]], None] | None
-    """Called with the greetings of the processes, that of the first one first, once all serve."""
+    """Called once all processes serve, with their greetings, that of the first process first."""
     is_quiet: bool
     until_eof: bool
 
@@ -61,8 +61,8 @@ def serve_cores(config: Config, invocation: Invocation, options: MachineOptions)
 
 
 def machine_of(config: Config, name: str | None = None) -> Machine:
-    """The machine that a configuration describes, with the processes whose directories are there already. `name`: that
-    of this machine by default. Raises `CommandError`.
+    """The machine that a configuration describes, with the processes whose directories are there already. `name` is the
+    name of the machine, by default its host name. Raises `CommandError`.
     """
     wanted = range(1, config.integer(CORES) + 1)
     machine = Machine(config, name or socket.gethostname(), tuple(sorted({*wanted, *cores_there(config)})))
@@ -251,8 +251,8 @@ def _credentials(core: int, formatting: Formatting | None) -> tuple[str, ...]:
 
 
 def removed(config: Config) -> str:
-    """Remove the directories of a process that has left the cluster. A directory that holds a partition all the same
-    stays. Returns what was done, in words.
+    """Remove the directories of a process that has left the cluster. A directory that still has a partition is kept.
+    Returns what was done, in words.
     """
     kept, gone = [], []
     for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):

@@ -36,7 +36,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the process of a node is started with."""
+    """How the process of a node is started."""
 
     arguments: Sequence[str]
     """The arguments of the interpreter."""
@@ -61,7 +61,7 @@ class Processes:
         left: Callable[[int], Coroutine[object, object, None]] | None = None,
     ) -> None:
         """`serving` is called once, when every node serves, with their greetings. `left` runs when a node has left its
-        cluster. It does not block: a node whose log is not read waits.
+        cluster. It must not block, because nodes whose log is not read wait.
         """
         self._supervisor = supervisor
         self._launches = launches
@@ -107,7 +107,7 @@ class Processes:
         self._signalled()
 
     async def _live(self, node_id: int) -> None:
-        """One life of a node's process."""
+        """Run the process of a node, from its start to its end."""
         launch = self._launches[node_id]
         self._nodes[node_id] = None
         try:

@@ -92,7 +92,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the nodes of a command belong together."""
+    """How a command starts and stops its nodes."""
 
     restarts: bool
     """Whether a process that ends is started again; otherwise the operator is told how to."""
@@ -112,7 +112,7 @@ class Watched:
     due_ms: int = 0
     """When it is started (waiting) or killed (stopping)."""
     since_ms: int = 0
-    """Since when it serves."""
+    """The time since which the process serves."""
     backoff_ms: int = BACKOFF_FIRST_MS
     has_served: bool = False
 
@@ -132,14 +132,14 @@ class Supervisor:
         return [node_id for node_id, each in self._watched.items() if each.state in ALIVE]
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do; None if there is nothing."""
         waits = (State.WAITING, State.STOPPING)
         return min((each.due_ms for each in self._watched.values() if each.state in waits), default=None)
 
     # Events
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """The time has come for what `next_deadline_ms` names; the first one starts the processes."""
+        """Start and kill the processes whose time has come. The first call starts all processes."""
         effects: list[Effect] = []
         for node_id, each in sorted(self._watched.items()):
             if each.due_ms > now_ms:
@@ -156,7 +156,7 @@ class Supervisor:
         return effects
 
     def serves(self, node_id: int, now_ms: int) -> list[Effect]:
-        """The node serves clients."""
+        """Note that a node serves clients."""
         each = self._watched[node_id]
         if each.state is not State.RUNNING:
             return []
@@ -165,7 +165,7 @@ class Supervisor:
         return again + self._all_serve()
 
     def ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
-        """The process has ended, with the status of `subprocess`: negative for a signal."""
+        """Note that a process has ended, with the status of `subprocess`: negative for a signal."""
         each = self._watched[node_id]
         before, each.state = each.state, State.ENDED
         effects: list[Effect] = []
@@ -194,7 +194,7 @@ class Supervisor:
         return effects + self._all_serve()
 
     def signalled(self, now_ms: int) -> list[Effect]:
-        """The command got SIGTERM or SIGINT. The first stops the processes, the next ones kill them."""
+        """Handle a SIGTERM or SIGINT of the command. The first signal stops the processes, further ones kill them."""
         if self._phase is not Phase.STOPPING:
             return [Say(self._policy.stopping), *self._stop(now_ms)]
         kills = [Signal(node_id, signal.SIGKILL) for node_id in sorted(self.alive)]

@@ -121,7 +121,9 @@ def _alter(session: Session, name: str, changes: Sequence[Change]) -> int:
 
 
 def _warn_of_unknown(session: Session, name: str, settings: Sequence[str]) -> None:
-    """A cluster takes any name for a broker, because a plug-in may read it: say if no broker knows one."""
+    """Warn of settings that the broker does not know. A cluster takes any name for a broker, because a plug-in may read
+    it.
+    """
     from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue
 
     client = session.client
@@ -153,7 +155,9 @@ def _what(kind: str, name: str) -> str:
 
 
 def _check_there(client: Client, kind: str, name: str) -> None:
-    """A group and a client metrics subscription may have settings before they are there."""
+    """Check that a topic or a broker exists. A group and a client metrics subscription may have settings before they
+    exist.
+    """
     if kind == "topic":
         client.known_topics([name])
     elif kind.startswith("broker") and name:

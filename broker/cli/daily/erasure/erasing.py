@@ -27,10 +27,10 @@ RUNS_OF_ORDER: Final = 1_000
 """The most runs of one order, which is then about 18 kB: topics have a max.message.bytes."""
 POLL_S: Final = 0.5
 WAIT_S: Final = 300
-"""How long replicas are waited for that answer and have not finished."""
+"""The time (s) for which the command waits for replicas that answer and have not finished."""
 SALT_SIZE: Final = 16
 PRODUCE_VERSION: Final = 9
-"""The highest version that is spoken here and names topics."""
+"""The version of Produce in which orders are sent. It names topics by their names."""
 NOT_REACHED: Final = (
     "copies that consumers have made",
     "mirrors, dead-letter topics and topics that were derived from this one",
@@ -117,8 +117,8 @@ class Erasure:
         return EXIT_FAILED if is_left else 0
 
     def _send(self, key: Partition, runs: list[Run]) -> OrderSent:
-        """Send one order. An attempt whose answer is lost is repeated with the same id: carried out twice, it finds
-        nothing the second time.
+        """Send one order. An attempt whose answer is lost is repeated with the same id: an order that is carried out
+        twice finds nothing the second time.
         """
         order_id = uuid.uuid4().bytes
         batch = erase_order_batch(order_of(order_id, self._hash, runs), self._session.now_ms())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from moldau.broker.cli.daily.session import Session
 
 SECURITY: Final = ("security.", "sasl.", "ssl.")
-"""These properties of a client are those of a read of the brokers too."""
+"""The prefixes of the client's properties that also apply to the read of the topic for `--sql`."""
 NEEDED: Final = ("duckdb", "pyarrow", "numpy")
 
 

@@ -60,9 +60,9 @@ class ReplicaState:
     node_id: int
     order_id: str
     receipt: Stated | None
-    """None: the replica has not begun, or was not reached."""
+    """The receipt of the replica; None if the replica has not begun, or was not reached."""
     problem: str | None = None
-    """The reason for which it was not reached."""
+    """Why the replica was not reached."""
 
     @property
     def is_done(self) -> bool:

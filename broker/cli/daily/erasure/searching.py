@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WAIT_MS: Final = 500
 EMPTY_READS_MAX: Final = 60
-"""The empty answers in a row, of `WAIT_MS` each, after which a replica counts as one that hides records."""
+"""The number of empty answers in a row, of `WAIT_MS` each, after which a replica counts as one that hides records."""
 Filter = Callable[[Record], bool]
 
 
@@ -37,8 +37,8 @@ def has_filter(given: Namespace) -> bool:
 
 
 def filter_from(session: Session) -> Filter:
-    """What a record must pass. Raises `WrongArguments` without a filter: all records of a topic are not erased by
-    this command.
+    """The filter that a record must pass. Raises `WrongArguments` if there is none, because this command does not erase
+    all records of a topic.
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
 
 def check_arguments(given: Namespace) -> None:
-    """Raise `WrongArguments` if the tables cannot be found."""
+    """Raise `WrongArguments` if tables are named without a warehouse or a catalog."""
     if given.tables and given.warehouse is None and given.catalog is None:
         wrong("--tables needs --warehouse DIR or --catalog NAME")
 
 
 class FollowingTables:
-    """The tables that a user names."""
+    """The Iceberg tables that the user names, which follow the topic."""
 
     def __init__(self, session: Session, topic: str) -> None:
-        """Open them. Raises `CommandError`, also if one of them does not follow the topic."""
+        """Open the Iceberg tables that the arguments name, if they name any. Raises `CommandError`, also if one of the
+        tables is not written from `topic` of this cluster.
+        """
         given = session.arguments
         self._session, self._topic = session, topic
         self._tables: dict[str, tuple[Catalog, Table]] = {}
@@ -51,8 +53,8 @@ class FollowingTables:
                 self._tables[".".join(table.name())] = catalog, table
 
     def erase(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, Any]]:
-        """Erase the rows of (partition, runs of offsets). Returns the part of the receipt for each table: a failure is
-        there too, because the log is erased by now.
+        """Erase the rows of (partition, runs of offsets). Returns the part of the receipt for each table. A failure
+        becomes a part of the receipt too, because the log is erased by now.
         """
         from moldau.lake.erasing import erase_rows
         from moldau.lake.sink import SinkPorts
@@ -72,7 +74,7 @@ class FollowingTables:
         return stated
 
     def checked(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, object]]:
-        """A row for each table: what any of its snapshots has left."""
+        """A row for each table, with the number of erased records that its snapshots still have."""
         from moldau.lake.dead_letters import SUFFIX
         from moldau.lake.erasing import rows_left
 

@@ -106,7 +106,9 @@ def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any
 
 
 def _left_of(orders: list[dict[str, Any]], passes: Any, end: int) -> tuple[Callable[[Record], bool], list[Run]]:
-    """Whether a record should be gone, and the runs of offsets of all orders. `end`: what is read without an order."""
+    """A function that tells whether a record should be gone, and the runs of offsets of all orders. `end` is the offset
+    below which records that pass the filters should be gone if there is no order.
+    """
     ordered_end = max((order["offset"] for order in orders), default=end)
     runs = sorted(Run(*each) for order in orders for each in order["runs"])
     named = {offset for run in runs for offset in range(run.first, run.last + 1)}

@@ -124,7 +124,7 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
 
 def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts]) -> list[PartitionFacts]:
     """The partitions of a share group with the records that were delivered more than once, from their share
-    coordinators; without these for a user without the rights of a broker.
+    coordinators. A user without CLUSTER_ACTION gets the partitions without these records.
     """
     there = {(client.topic_id(each.topic), each.partition): each for each in partitions if each.end is not None}
     keys = {f"{group}:{uuid_text(topic_id)}:{index}": (topic_id, index) for topic_id, index in there}
@@ -151,7 +151,7 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
 def _states(
     client: Client, group: str, node_id: int, keys: Sequence[SharePartition]
 ) -> dict[SharePartition, list[Redelivered]]:
-    """What one share coordinator tells."""
+    """The records of share partitions that were delivered more than once, from one share coordinator."""
     topics: dict[bytes, list[PartitionData]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(PartitionData(partition=index, leader_epoch=NO_EPOCH))
@@ -174,13 +174,17 @@ def _text(value: object) -> str | None:
 
 
 def _history(client: Client, group: str) -> History | None:
-    """What the coordinator remembers; None: it keeps nothing, or the user may not describe the group's settings."""
+    """The history of a group that its coordinator keeps; None if it keeps none, or if the user may not describe the
+    group's settings.
+    """
     value = _setting(client, group, HISTORY_SETTING)
     return None if value is None else History.from_json(value)
 
 
 def _setting(client: Client, group: str, name: str) -> str | None:
-    """A setting of a group; None: the broker has none of this name, or the user may not describe those of the group."""
+    """The value of a group's setting; None if the broker has no setting of this name, or if the user may not describe
+    the group's settings.
+    """
     resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=[name])
     reply = client.ask_coordinator(group, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     (result,) = reply.results

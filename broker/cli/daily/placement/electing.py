@@ -49,7 +49,7 @@ def elect_unclean(session: Session) -> int:
 
 
 def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
-    """Elect leaders and show them. Raises `Failure`, after those that can be elected are."""
+    """Elect leaders and show them. Raises `Failure` at the end if some of them could not be elected."""
     client = session.client
     request = ElectLeadersRequest(
         election_type=kind,

@@ -189,10 +189,10 @@ def ids_of(text: str) -> list[int]:
 def spread(
     replicas: Mapping[Partition, Sequence[int]], brokers: Sequence[int], factor: int | None
 ) -> dict[Partition, list[int]]:
-    """The replicas of each partition on some brokers, `factor` of them or as many as there are.
+    """Assign the replicas of each partition to some brokers: `factor` replicas, or as many as there are now.
 
-    Those that are on one of the brokers stay. The others go to the brokers with the fewest, and so does the preferred
-    leader. Raises `WrongArguments`.
+    Replicas that are on one of these brokers stay. The others go to the brokers with the fewest replicas, and the
+    preferred leader to the broker that is it least often. Raises `WrongArguments`.
     """
     counts = dict.fromkeys(brokers, 0)
     leaders = dict.fromkeys(brokers, 0)

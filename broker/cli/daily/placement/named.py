@@ -15,7 +15,7 @@ Found = dict[Partition, "MetadataResponsePartition"]
 
 
 def named_partitions(client: Client, given: Sequence[str]) -> Found:
-    """The metadata of the partitions that are named, of all for no name, in order. Raises `Failure`."""
+    """The metadata of the named partitions, or of all if none is named, in order. Raises `Failure`."""
     wanted: dict[str, set[int] | None] = {}
     for name, has_indexes, text in (each.partition(":") for each in given):
         known = wanted.get(name, set())
@@ -34,7 +34,7 @@ def named_partitions(client: Client, given: Sequence[str]) -> Found:
 
 
 def no_partition(topic: str, index: int, count: int) -> Failure:
-    """A topic with `count` partitions has none of this index."""
+    """The failure for an index that a topic with `count` partitions does not have."""
     return Failure(f"topic {topic} has no partition {index}: it has {count}", status=EXIT_UNKNOWN)
 
 

@@ -34,7 +34,7 @@ Entity = Sequence[tuple[str, str | None]]
 
 
 def entity_of(given: argparse.Namespace) -> Entity:
-    """What the arguments name. Raises `WrongArguments`."""
+    """The entity that the arguments name. Raises `WrongArguments`."""
     entity: list[tuple[str, str | None]] = []
     for kind in KINDS:
         attribute = kind.replace("-", "_")
@@ -66,8 +66,8 @@ def list_quotas(session: Session) -> int:
 
 
 def _quotas_of(client: Client, entity: Entity, *, is_exact: bool) -> Sequence[EntryData]:
-    """The quotas of what is named; those of its combinations with others, such as a user's client ids, unless it
-    `is_exact`. Raises `Failure`.
+    """The quotas of an entity and, unless `is_exact`, of its combinations with other kinds, such as a user's client
+    ids. Raises `Failure`.
     """
     components = [
         ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
@@ -91,7 +91,7 @@ def _names(entity: Iterable[tuple[str, str | None]]) -> dict[str, object]:
 
 
 def number_text(value: object) -> str:
-    """A rate without a fraction that is zero."""
+    """A rate as text, without a fraction if that is zero."""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
@@ -108,7 +108,7 @@ def set_quotas(session: Session) -> int:
 
 
 def _number(text: str) -> float | None:
-    """The number of a text; None for what is none, and for one that is not finite."""
+    """The number that a text says; None if it says no number, or one that is not finite."""
     try:
         value = float(text)
     except ValueError:

@@ -33,7 +33,9 @@ SHOWN: Final = ("user", "mechanism", "iterations")
 
 
 def credentials_of(client: Client, names: list[str]) -> dict[str, dict[str, int]]:
-    """The iterations by mechanism of users, of all users for no name; a user without credentials is left out."""
+    """The iterations of each mechanism, by user: of the named users, or of all if none is named. A user without
+    credentials is left out.
+    """
     users = [UserName(name=each) for each in dict.fromkeys(names)] or None
     reply = client.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)
     check(reply.error_code, reply.error_message, "the users")

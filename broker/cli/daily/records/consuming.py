@@ -47,7 +47,9 @@ def consume(session: Session) -> int:
 
 
 class Printing:
-    """What is printed, how many records there were, and the offsets that were reached."""
+    """Prints records, and keeps the offsets that were reached and the number of records that are still to be
+    printed.
+    """
 
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
@@ -90,7 +92,7 @@ class Printing:
 
 
 class Reading:
-    """The positions of the partitions, and their ends."""
+    """Reads partitions, each from its position to its end, if it has one."""
 
     def __init__(self, session: Session, positions: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
         self._session = session
@@ -104,7 +106,7 @@ class Reading:
         return end is not None and offset >= end
 
     def round(self, printing: Printing) -> None:
-        """One fetch at each leader."""
+        """Fetch once from each leader, and print the records."""
         client = self._client
         by_leader = client.repeated("the leaders", partial(client.by_leader, self.positions))
         wait_ms = WAIT_MS // len(by_leader)
@@ -150,7 +152,7 @@ class Reading:
             del self.positions[key]
 
     def _move(self, key: Partition, position: int) -> None:
-        """Go on inside of a partition whose records were deleted, or cut off."""
+        """Move a position to where its partition has records: those at the position were deleted, or cut off."""
         start, end = (self._client.offsets({key: which})[key] for which in (EARLIEST, LATEST))
         self.positions[key] = start if position < start else end
         told = f"offsets {position} to {start} are gone" if position < start else f"the partition ends at {end} now"
@@ -194,7 +196,9 @@ def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
 
 
 def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]) -> dict[Partition, int]:
-    """The offsets that an argument names: inside of the partitions, except for an offset that is given."""
+    """The offset of each partition that an argument names. It lies inside the partition, unless the argument is an
+    offset.
+    """
     client: Client = session.client
     if where in ("earliest", "latest"):
         return client.offsets(dict.fromkeys(keys, EARLIEST if where == "earliest" else LATEST))

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from moldau.broker.cli.daily.client import Client, Partition
 
 VERSION: Final = 12
-"""The highest version that names topics."""
+"""The highest version of Fetch that has the names of topics, not their ids."""
 PIECE_SIZE: Final = 1 << 20
 TOGETHER: Final = 16
-"""Partitions whose first records are fetched in one request."""
+"""The most partitions whose first records are fetched in one request."""
 
 
 def fetch(
@@ -101,7 +101,9 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
 
 
 def _first_record(fetched: PartitionData, offset: int) -> tuple[Record | None, int | None]:
-    """The first record of a fetched part, else the offset at which the next fetch begins; None if there is none."""
+    """The first record of a fetched part, and the offset at which a further fetch begins. The record is None if the
+    part has none, the offset if there are no further records.
+    """
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < fetched.log_start_offset:
         return None, fetched.log_start_offset
     if fetched.error_code:

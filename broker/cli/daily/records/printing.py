@@ -18,7 +18,7 @@ CSV_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value
 
 
 class Place(NamedTuple):
-    """A record and its place."""
+    """A record with its topic and partition."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ Filter = Callable[[Record], bool]
 
 
 def formatter_of(form: str) -> Formatter:
-    """The form of a printed record. Raises `WrongArguments`."""
+    """The function that formats a record for printing. Raises `WrongArguments`."""
     known: dict[str, Formatter] = {"value": _value, "line": _line, "json": json_line, "csv": _csv}
     if form in known:
         return known[form]
@@ -40,7 +40,7 @@ def formatter_of(form: str) -> Formatter:
 
 
 def head_of(form: str) -> bytes:
-    """What stands before the first record."""
+    """The line before the first record: the names of the columns for CSV, nothing for other forms."""
     return (",".join(CSV_COLUMNS) + "\n").encode() if form == "csv" else b""
 
 
@@ -100,7 +100,7 @@ def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def _by_tokens(form: str) -> Formatter:
-    """A form in kcat's tokens."""
+    """The formatter for a text with kcat's tokens, such as %k. Raises `WrongArguments`."""
     parts: list[bytes | str] = []
     position = 0
     for match in _TOKEN.finditer(form):
@@ -137,7 +137,7 @@ def _token(token: str, place: Place) -> bytes:
 
 
 def filter_of(key: str | None, pattern: str | None, headers: list[str], fields: list[str]) -> Filter:
-    """What a record must pass. Raises `WrongArguments`."""
+    """The filter that a record must pass. Raises `WrongArguments`."""
     tests: list[Filter] = []
     if key is not None:
         wanted_key = key.encode()

@@ -21,7 +21,7 @@ from moldau.tables.refusals import Refused
 BATCH_SIZE: Final = 1 << 19
 """Bytes of a batch; max.message.bytes of a topic is twice as much by default."""
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""Is sent, and means nothing for a producer without transactions."""
+"""The transaction timeout in InitProducerId. It has no effect, because the producer has no transactions."""
 
 
 def produce(session: Session) -> int:

@@ -19,7 +19,7 @@ from moldau.tables.client.producer import OutgoingRecord
 
 PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
-"""How long standard input may be without a line before what was read is sent."""
+"""How long (s) standard input may be without a line before the records that were read are sent."""
 STANDARD_INPUT: Final = "-"
 NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
 ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -27,7 +27,7 @@ ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parque
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """What becomes of a line or row."""
+    """How a line or a row becomes a record."""
 
     topic: str
     key: bytes | None
@@ -154,7 +154,7 @@ def _as_json(value: object) -> bytes:
 
 
 def _json_of(value: object) -> object:
-    """What JSON has no type for: bytes, times, decimals."""
+    """The JSON form of a value for which JSON has no type: bytes, times, decimals."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     isoformat = getattr(value, "isoformat", None)
