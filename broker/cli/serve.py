@@ -317,7 +317,7 @@ def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Rep
     if greeting == "none":
         return None
     if greeting == "json":
-        return lambda reports: invocation.out.say(machine_as_json(reports))
+        return lambda reports: invocation.out.say(processes_as_json(reports))
     from moldau.broker.node.start_messages import report_in
 
     terminal = invocation.errors if invocation.errors.is_terminal else invocation.out
@@ -400,7 +400,7 @@ def processes_text(reports: Sequence[Report]) -> str:
     return f"{len(reports)}, each a broker on one core: {nodes}"
 
 
-def machine_as_json(reports: Sequence[Report]) -> str:
+def processes_as_json(reports: Sequence[Report]) -> str:
     """The greeting of the first process as one line of JSON. Its field `cores` has the greetings of all processes."""
     import json
 

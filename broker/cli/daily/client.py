@@ -137,7 +137,7 @@ class Client:
     def _settled(self, names: list[str]) -> dict[str, MetadataResponseTopic]:
         found = self.topics(names)
         for name, topic in found.items():
-            wait_if_passing(topic.error_code, f"topic {name}")
+            raise_if_transient(topic.error_code, f"topic {name}")
         return found
 
     def topic_id(self, topic: str) -> bytes:
@@ -190,7 +190,7 @@ class Client:
         """Check an error code of a response. Raises `TransientError` if the error passes, `Failure` if it is
         another.
         """
-        wait_if_passing(code, what)
+        raise_if_transient(code, what)
         check(code, said, what)
 
     # Connections
@@ -267,7 +267,7 @@ class Client:
             raise
 
 
-def wait_if_passing(code: int, what: str) -> None:
+def raise_if_transient(code: int, what: str) -> None:
     """Raise `TransientError` for an error that passes while leaders and coordinators move."""
     if code in SETTLING:
         raise TransientError(f"{what}: {error_name(code)}")

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition, wait_if_passing
+from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition, raise_if_transient
 from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, all_of, refused, wrong
 from moldau.broker.cli.daily.groups.listing import (
     CLASSIC,
@@ -200,7 +200,7 @@ def delete(session: Session) -> int:
 
         def ask(name: str = group.name) -> DeleteGroupsResponse:
             reply = client.ask_coordinator(name, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
-            wait_if_passing(reply.results[0].error_code, f"group {name}")
+            raise_if_transient(reply.results[0].error_code, f"group {name}")
             return reply
 
         (result,) = at_coordinator(client, group.name, ask).results

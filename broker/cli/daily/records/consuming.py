@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.groups.changes import IDLE, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
-from moldau.broker.cli.daily.records.printing import Place, filter_of, formatter_of, head_of
+from moldau.broker.cli.daily.records.printing import Place, filter_of, formatter_of, header_line_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import time_ms
 from moldau.protocol.batch_iterator import iterate_batches
@@ -37,7 +37,7 @@ def consume(session: Session) -> int:
     group = _group(session)
     reading = Reading(session, _begin(session, keys, group), _ends(session, keys))
     try:
-        printing.write(head_of(form))
+        printing.write(header_line_of(form))
         while reading.positions and not printing.is_done:
             reading.round(printing)
     finally:
