@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from moldau.broker.config.config import Config
-from moldau.broker.coordinators.group_row import group_config
+from moldau.broker.coordinators.group_row import group_coordinator_config
 from moldau.broker.coordinators.groups import Groups
 from moldau.broker.coordinators.image import CurrentImage
 from moldau.broker.coordinators.latest_offsets import LatestOffsets
@@ -67,7 +67,7 @@ class BrokerCoordinators:
         )
         self.latest_offsets = LatestOffsets(ports.node_id, cluster, ports.brokers, ports.replicas)
         self.groups = Groups(
-            group_config(config),
+            group_coordinator_config(config),
             environment,
             loop,
             ports.spawn,
@@ -76,7 +76,7 @@ class BrokerCoordinators:
             self.share_persister,
             ports.replicas.log_start_of,
         )
-        ports.settings.subscribe(lambda in_force: self.groups.configure(group_config(in_force)))
+        ports.settings.subscribe(lambda in_force: self.groups.configure(group_coordinator_config(in_force)))
         self.markers = MarkerWriter(environment, ports.replicas, ports.flusher, ports.purgatory, self.groups)
         sender = MarkerSender(ports.node_id, loop, cluster, ports.brokers, self.markers)
         self.transactions = TransactionCoordinator(

@@ -83,7 +83,7 @@ def new_reader() -> RecordReader[LoadedChange]:
     return GroupRecordReader()
 
 
-def group_config(config: Config) -> GroupConfig:
+def group_coordinator_config(config: Config) -> GroupConfig:
     """The settings of the group coordinator in a node's configuration."""
     return by_field(
         GroupConfig,

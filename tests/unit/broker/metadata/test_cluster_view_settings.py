@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moldau.broker.config.loading import checked_config
-from moldau.broker.coordinators.group_row import group_config, offsets_topic
+from moldau.broker.coordinators.group_row import group_coordinator_config, offsets_topic
 from moldau.broker.metadata.cluster_view import LOG_CONFIGS_MAX, DynamicConfig
 from moldau.kraft.image.configs import ConfigResource, ConfigsDelta, ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -76,6 +76,6 @@ def test_the_topic_of_group_offsets_is_made_as_its_settings_say() -> None:
             "offsets.topic.segment.bytes": "2097152",
         }
     )
-    topic = offsets_topic(group_config(config))
+    topic = offsets_topic(group_coordinator_config(config))
     assert (topic.partitions, topic.replication_factor) == (7, 1)
     assert topic.configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "2097152"}
