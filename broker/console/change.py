@@ -21,19 +21,19 @@ class Changed(NamedTuple):
     """A change that was made."""
 
     what: str
-    """For the log."""
+    """The change in words, for the log."""
     location: str
     """The page that shows the result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Preview:
-    """What a change would do. Its form sends `fields` and `confirm=yes` to `action`."""
+    """What a change would do. The form on its page sends `fields` and `confirm=yes` to `action`."""
 
     title: str
     action: str
     back: str
-    """The address of the page on which nothing was changed."""
+    """The address to return to without a change."""
     button: str
     columns: list[str]
     rows: list[list[str | int | None]]

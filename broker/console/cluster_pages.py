@@ -50,7 +50,7 @@ SOURCES: Final = {
     7: "client metrics",
     8: "group",
 }
-"""Where a setting comes from, by the number of its source in DescribeConfigs."""
+"""The origin of a setting, by the number of its source in DescribeConfigs."""
 DEFAULT_SOURCE: Final = 5
 NOT_TOLD: Final = NodeState()
 
@@ -62,13 +62,13 @@ class PartitionCounts:
     topics: int = 0
     partitions: int = 0
     offline: int = 0
-    """Without a leader."""
+    """Partitions without a leader."""
     under_replicated: int = 0
-    """With fewer in-sync replicas than replicas."""
+    """Partitions with fewer in-sync replicas than replicas."""
     not_preferred: int = 0
-    """Whose leader is not the first replica."""
+    """Partitions whose leader is not the first replica."""
     moving: int = 0
-    """With replicas that are added or removed."""
+    """Partitions with replicas that are added or removed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -119,10 +119,10 @@ class ClusterOverview:
     counts: PartitionCounts
     traffic: Traffic
     used_bytes: int | None
-    """Of all replicas; None if the user may not know it."""
+    """The size of all replicas; None if the user may not know it."""
     free_bytes: int | None
     lags: list[WorstLag]
-    """The groups that lag most, the one that lags most first."""
+    """The groups that lag most, the largest lag first."""
     brokers: list[BrokerRow]
     racks: list[RackRow]
     """Empty if no rack has several brokers."""
@@ -130,7 +130,7 @@ class ClusterOverview:
     """None if the user may not describe the cluster, or the quorum does not answer."""
     features: dict[str, int]
     release: str | None
-    """That of Apache Kafka with this metadata version, as Kafka names it: 4.3-IV0."""
+    """The release of Apache Kafka with this metadata version, as Kafka names it: 4.3-IV0."""
     problems: list[str]
 
 
@@ -184,7 +184,7 @@ async def describe_cluster(visit: Visit) -> ClusterOverview:
 
 
 def total_of(sizes: Iterable[int | None]) -> int | None:
-    """The sum of those that are known; None if none is."""
+    """The sum of the sizes that are known; None if no size is known."""
     known = [each for each in sizes if each is not None]
     return sum(known) if known else None
 
@@ -210,7 +210,9 @@ def racks_of(brokers: list[BrokerRow]) -> list[RackRow]:
 
 
 async def _count_partitions(visit: Visit) -> tuple[PartitionCounts, dict[int, int], dict[int, int]]:
-    """The partitions by health, and by broker how many it leads and how many replicas it has."""
+    """The partitions by health, and for each broker the number of partitions that it leads and of replicas that
+    it has.
+    """
     topics = visit.ports.cluster.image.topics
     shown = partitions = offline = under = not_preferred = moving = seen = 0
     leaders: dict[int, int] = {}
@@ -273,13 +275,13 @@ async def _quorum(visit: Visit) -> QuorumState | None:
 class SettingRow:
     name: str
     value: str | None
-    """None for a secret."""
+    """The value; None if it is secret."""
     source: str
     is_read_only: bool
     is_default: bool
     documentation: str
     synonyms: list[str]
-    """The same setting in other places, in the order of precedence."""
+    """The values of the setting in all of its sources, in the order of precedence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -335,7 +337,9 @@ async def describe_broker(visit: Visit) -> BrokerDescription:
 async def settings_of(
     visit: Visit, kind: int, name: str, *, broker_id: int | None = None
 ) -> tuple[list[SettingRow], str]:
-    """The settings of a resource in the order of their names, and the error. Raises `Unanswered`."""
+    """The settings of a resource in the order of their names, and the error, which is empty if there is none. Raises
+    `Unanswered`.
+    """
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
     answer = await visit.client.ask(request, DescribeConfigsResponse, broker_id=broker_id)

@@ -1,4 +1,5 @@
-"""What users wrote, decoded by a worker process: what pages ask of it, and the limits of the process.
+"""Keys, values and headers that users wrote are decoded by a worker process. This module has the questions that pages
+ask of the process, and its limits.
 
 page ──▶ Decoder ──▶ LimitedWork ──▶ the process: console/decoding/work.py
                                 └──▶ it ends: `WorkEnded`, which the page says; the next question starts another
@@ -35,11 +36,13 @@ IDLE_S: Final = 10
 WAITING_MAX: Final = 64
 """The most questions that wait."""
 ENCODED_MAX: Final = 1 << 20
-"""Bytes of assignments in one question."""
+"""The most bytes of assignments in one question."""
 
 
 class Decoder:
-    """The process of a node's console. A client is a user at an address."""
+    """Asks the worker processes of a node's console. The questions of a client, which is a user at an address, are
+    answered one after the other.
+    """
 
     def __init__(self, environment: Environment, spawn: Spawn, registry: Password | None) -> None:
         """`registry`: the URL of a schema registry, which may have a password."""
@@ -48,7 +51,7 @@ class Decoder:
         self._registry = None if registry is None else registry.reveal()
         self._work: LimitedWork | None = None
         self._searches: LimitedWork | None = None
-        """A process of its own, so that no page waits for searches."""
+        """A process for searches alone, so that no page waits for them."""
 
     async def _ask(self, question: Question, asker: str) -> object:
         if self._work is None:  # A node whose pages are not looked at loads none of it.
@@ -80,8 +83,8 @@ class Decoder:
         return cast("Selected", await self._ask(partial(selected, piece=piece, wanted=wanted), asker))
 
     async def search(self, piece: Piece, wanted: Wanted, place: Place | None, asker: str) -> Searched | None:
-        """What a search sees of a piece: its bytes are those at `place`, if one is given; None if they are not there
-        any more. Raises `WorkEnded`.
+        """What a search finds in a piece. If `place` is given, the bytes of the piece are read there; None if they are
+        not there any more. Raises `WorkEnded`.
         """
         from pickle import PickleBuffer
 
@@ -108,8 +111,9 @@ class Decoder:
         *,
         dates_roughly: bool = False,
     ) -> tuple[Counted, bool]:
-        """What was counted, and whether that is all that was fetched. Batches whose headers tell enough are counted
-        here; if their first timestamp is enough, that is nearly all. Raises `WorkEnded`.
+        """Count records of fetched batches. Returns the count so far, and whether all batches could be read. Batches
+        whose headers tell enough are counted in this process, and nearly all do if their first timestamp is enough
+        (`dates_roughly`). Raises `WorkEnded`.
         """
         from pickle import PickleBuffer
 
@@ -128,7 +132,9 @@ class Decoder:
         return cast("tuple[Counted, bool]", await self._ask(question, asker))
 
     async def assignments(self, encoded: list[bytes], asker: str) -> list[dict[str, list[int]] | None]:
-        """The partitions by topic of members' assignments; None for one that cannot be read. Raises `WorkEnded`."""
+        """The partitions of each member's assignment, by topic; None for an assignment that cannot be read. Raises
+        `WorkEnded`.
+        """
         from moldau.broker.console.decoding.work import assignments
 
         found: list[dict[str, list[int]] | None] = []

@@ -35,7 +35,7 @@ class MemberRow:
     assigned: dict[str, list[int]]
     """Partitions by topic; tasks by subtopology of a Streams group."""
     target: dict[str, list[int]] | None
-    """What the group wants the member to have, if that is something else."""
+    """The target assignment of the member; None if it is equal to `assigned`."""
     notes: str = ""
 
 
@@ -210,7 +210,7 @@ def _tasks(tasks: Iterable[streams_group_describe.TaskIds]) -> dict[str, list[in
 
 
 def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, list[int]]:
-    """Tasks by subtopology; standby and warm-up tasks are named so."""
+    """The partitions of tasks by subtopology. The names of standby and warm-up tasks say so."""
     made = dict(_tasks(assignment.active_tasks))
     for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
         made.update({f"{name} ({role})": each for name, each in _tasks(tasks).items()})
@@ -218,7 +218,7 @@ def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, 
 
 
 def _visible(client: KafkaClient, assigned: dict[str, list[int]]) -> dict[str, list[int]]:
-    """What is assigned of the topics that the user may describe."""
+    """The part of an assignment that is of topics that the user may describe."""
     return {
         topic: partitions
         for topic, partitions in assigned.items()

@@ -33,7 +33,9 @@ SORTED_MAX: Final = 500
 """The most groups whose lags are compared for one page."""
 LIST_BUDGET: Final = (1 << 22, 1 << 17)
 GROUP_BUDGET: Final = (1 << 24, 1 << 21)
-"""Bytes that are read in order to count records: for the whole page, for a partition."""
+"""The bytes that are read in order to count records, of all partitions of a page and of one partition: on the page of
+groups (`LIST_BUDGET`), and on that of one group.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -48,9 +50,11 @@ class GroupRow:
     """The lag of all partitions in records; None if no offset is committed."""
     is_exact: bool = True
     behind_ms: int | None = None
-    """That of the partition that is furthest behind."""
+    """The age (ms) of the first unread record of the partition that is furthest behind."""
     trend: int | None = None
-    """How many records the lag has grown by in the last hour, or since it is known; None if there is one point."""
+    """The number of records by which the lag has grown in the last hour, or since it is known; None if it has fewer
+    than two points.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -61,7 +65,7 @@ class GroupList:
     groups: Rows[GroupRow]
     errors: list[str]
     compared: int
-    """The groups whose lags were compared, if that is not all."""
+    """The number of groups whose lags were compared; 0 if that is all of them."""
 
 
 async def describe_groups(visit: Visit) -> GroupList:
@@ -101,7 +105,9 @@ async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dic
 
 
 async def upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
-    """The differences of the offsets of each group, summed up, in slices: what sorts a list of many groups."""
+    """For each group the sum of the differences of its offsets to the ends, an upper bound of its lag. It is computed
+    in slices, and sorts the list.
+    """
     bounds: dict[str, int] = {}
     seen = 0
     for group_id, of in offsets.items():
@@ -136,7 +142,7 @@ async def _lags(
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
-    """The records of all partitions, whether they were counted, and the lag in time (ms) of the one furthest behind."""
+    """The records of all partitions, whether they were counted, and the largest lag in time (ms)."""
     known = [each for each in lags if each.records is not None]
     return (
         sum(each.records or 0 for each in known) if known else None,
@@ -146,7 +152,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | Non
 
 
 def growth(points: Sequence[int | None]) -> int | None:
-    """By how much the last point is above the first one."""
+    """The difference of the last known point and the first one; None if fewer than two are known."""
     known = [each for each in points if each is not None]
     return known[-1] - known[0] if len(known) > 1 else None
 
@@ -173,7 +179,7 @@ class GroupDescription:
     history: list[int | None]
     """The lag in records in the last hour, a point each minute, the oldest first; None if it was not known."""
     outline: str
-    """The same as the points of an SVG polyline."""
+    """The lag of the last hour as the points of an SVG polyline."""
     errors: list[str]
 
 

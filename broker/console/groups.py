@@ -44,7 +44,7 @@ BY_NAME_VERSION: Final = 9
 GROUPS_ASKED_MAX: Final = 16
 """The most groups of one request, whose offsets a coordinator looks up in one step."""
 STATES_ASKED_MAX: Final = 32
-"""The most share partitions whose state is asked for in one step."""
+"""The most share partitions whose state is requested at a time."""
 
 
 class Group(NamedTuple):
@@ -62,7 +62,7 @@ def _group(listed: ListedGroup, broker_id: int) -> Group:
 
 
 async def list_groups(client: KafkaClient) -> tuple[list[Group], list[str]]:
-    """The groups that the user may describe, and what could not be listed."""
+    """The groups that the user may describe, and the errors of brokers whose groups could not be listed."""
     found: list[Group] = []
     errors: list[str] = []
 
@@ -118,7 +118,7 @@ class CommittedOffsets:
 async def committed_offsets(
     client: KafkaClient, groups: Iterable[Group], topic: Topic | None = None
 ) -> dict[str, CommittedOffsets]:
-    """The offsets of groups by their ids, of the topics that the user may describe; of one topic, if it is given."""
+    """The offsets of groups by group id, in the topics that the user may describe, or in one of these."""
     found: dict[str, CommittedOffsets] = {}
     by_coordinator: dict[tuple[int, bool], list[str]] = {}
     for group in groups:
@@ -200,8 +200,9 @@ ShareStates = Mapping[Partition, Sequence[StateBatch] | None]
 async def share_states(
     client: KafkaClient, group_id: str, of: CommittedOffsets, ends: Mapping[Partition, int]
 ) -> ShareStates:
-    """The batches behind the start offsets of a share group, from the share coordinators; None if one of them does not
-    answer. Partitions that the group has read to their end are left out, and so is a group of another kind.
+    """The batches after the start offsets of a share group, from the share coordinators; None for a partition whose
+    share coordinator does not answer. Partitions that the group has read to their end are left out. Empty for a group
+    of another kind.
     """
     topics = client.ports.cluster.image.topics
     keys = []
@@ -220,7 +221,7 @@ async def share_states(
 
 
 def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
-    """The offsets that no member of a share group receives again."""
+    """The offsets of each partition that no member of a share group receives again; None if they are not known."""
     return {
         key: None
         if batches is None
@@ -236,7 +237,9 @@ def finished_offsets(states: ShareStates) -> dict[Partition, OffsetSet | None]:
 
 
 async def _state(client: KafkaClient, key: ShareKey) -> Sequence[StateBatch] | None:
-    """The state of a share partition as its leader would read it; no leader epoch is compared or stored."""
+    """The state of a share partition, read without a leader epoch, so that none is compared or stored; None if there is
+    no answer.
+    """
     waiting: asyncio.Future[StateAnswer] = asyncio.get_running_loop().create_future()
 
     def answered(answer: StateAnswer) -> None:

@@ -54,7 +54,7 @@ class ConsolePorts:
     decoder: Decoder
     """Decodes what users wrote, in a process of its own."""
     offload: Offload
-    """Runs work of pages in threads in which nothing of the node's logs waits."""
+    """Runs work of pages in threads that no work on the node's logs waits for."""
 
     @property
     def listener(self) -> Listener:
@@ -77,16 +77,17 @@ class KafkaClient:
         self._connection = StandInConnection(ports.listener, access, client_host)
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
-        """Whether the user may do something. A refusal is not logged: it only leaves something out of a page."""
+        """Whether the user may do something. A refusal is not logged, because it only leaves something out of a
+        page.
+        """
         access = self.access
         return access.is_unrestricted or access.allows(operation, kind, name, logs_denied=False)
 
     async def ask(
         self, request: object, response: type[Response], *, broker_id: int | None = None, version: int | None = None
     ) -> Response:
-        """The response of this broker, or of another one. `version` is that of the request; None for the newest.
-
-        Raises `Unanswered`.
+        """Send a request to this broker, or to another one, and return the response. `version` is that of the request;
+        None for the newest. Raises `Unanswered`.
         """
         line = APIS[spec_of(type(request)).key or 0]
         served = self.ports.listener.routes[line.key].last_version
@@ -118,7 +119,7 @@ class KafkaClient:
         return context.route.handle(context, request)
 
     def _send(self, line: Line, request: object, version: int, broker_id: int) -> object:
-        """Send a request to another broker, behind the rule of its API."""
+        """Send a request to another broker, if the rule of its API allows it."""
         reply: Pending[object] = Pending()
 
         def send(context: RequestContext, allowed: object) -> Pending[object]:
@@ -142,7 +143,7 @@ class KafkaClient:
 
 
 def with_own_bytes(message: object) -> object:
-    """A response whose byte fields do not depend on the buffer of the channel any more."""
+    """Copy the byte fields of a response, so that they do not depend on the buffer of the channel any more."""
     if isinstance(message, NoResponse):
         return message
     for field in fields_of(type(message)):

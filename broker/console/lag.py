@@ -25,9 +25,9 @@ from moldau.protocol.primitives import BytesLike
 
 log = logging.getLogger("moldau.console")
 FETCH_VERSION: Final = 12
-"""The last version that names topics by name."""
+"""The last version of Fetch that has the names of topics."""
 PIECE_SIZE: Final = 1 << 17
-"""Bytes of one Fetch, whose batches are counted in one piece of work."""
+"""The most bytes of one Fetch, whose batches are counted in one piece of work."""
 
 
 class Budget:
@@ -53,7 +53,7 @@ class PartitionLag:
     behind_ms: int | None
     """The age of the first record that the group has not read; 0 if it has read all, None if it is unknown."""
     metadata: str = ""
-    """What the group committed with its offset."""
+    """The text that the group committed with its offset."""
     is_past_end: bool = False
     """Whether the committed offset is past the end: the log was truncated, or the topic made again. The group has not
     read all of it, its consumers go where `auto.offset.reset` says."""
@@ -61,7 +61,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ends:
-    """The offsets between which partitions have records, as their leaders tell them."""
+    """The start offsets and the ends of partitions, as their leaders tell them."""
 
     first: Mapping[Partition, int]
     last: Mapping[Partition, int]
@@ -69,7 +69,9 @@ class Ends:
 
 
 async def ends_of(client: KafkaClient, partitions: Iterable[Partition], isolation: int = READ_COMMITTED) -> Ends:
-    """Both ends of partitions: those of this broker, and one request to each other leader for each end."""
+    """The start offsets and the ends of partitions: of this broker's own, and by one request for each kind to each
+    other leader.
+    """
     own, others = await own_ends(client, partitions, isolation)
     first = {key: ends[0] for key, ends in own.items()}
     last = {key: ends[1] for key, ends in own.items()}
@@ -88,8 +90,8 @@ async def partition_lags(
     isolation: int = READ_COMMITTED,
     finished: Mapping[Partition, OffsetSet | None] | None = None,
 ) -> list[PartitionLag]:
-    """The lag of each partition, in the order of topics and partitions. `finished`: the offsets behind the committed
-    one that are not read again; None if they are not known, and the lag is an upper bound.
+    """The lag of each partition, in the order of topics and partitions. `finished` has the offsets after the committed
+    one that are not read again; None if they are not known, so that the lag is an upper bound.
     """
     now_ms = client.ports.environment.wall_ms()
     lags = []
@@ -125,7 +127,9 @@ async def count_unread(
     *,
     dates_roughly: bool = False,
 ) -> Counted:
-    """What was counted, as far as the budget, the leader and the process that decodes allow."""
+    """Count records further, as far as the budget, the leader and the process that decodes allow. Returns the new
+    count.
+    """
     left = budget.partition
     while counted.offset < counted.end and left > 0 and budget.left > 0:
         fetched = await fetch(client, key, counted.offset, PIECE_SIZE, isolation)
@@ -149,7 +153,7 @@ async def count_unread(
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fetched:
-    """What the leader of a partition gave for one Fetch."""
+    """What the leader of a partition returned for one Fetch."""
 
     error: int
     records: BytesLike
@@ -163,8 +167,8 @@ class Fetched:
 async def fetch(
     client: KafkaClient, key: Partition, offset: int, size: int, isolation: int, *, wait_ms: int = 0
 ) -> Fetched | None:
-    """What the leader of a partition has from an offset on: at least one batch, if there is one. None if it does
-    not answer.
+    """Fetch from the leader of a partition, from an offset on: at least one batch, if there is one. None if the leader
+    does not answer.
     """
     name, index = key
     partition = client.ports.cluster.image.topics.partition(name, index)

@@ -1,4 +1,4 @@
-"""Users of the console: the user of a request, if the listeners of the broker ask their clients to log in.
+"""Users of the console: finds the user of a request, if the listeners of the broker ask their clients to log in.
 
     POST /login ──▶ SASL exchange with this broker's listener, in the process ──▶ session: a random id in a cookie
 
@@ -41,7 +41,9 @@ IDLE_MS: Final = 1_800_000
 SESSIONS_MAX: Final = 200
 """The most sessions; a further login ends the one that has been idle longest."""
 LOGINS_MAX: Final = 16
-"""The most logins at a time: each refused one waits for the pause of its listener."""
+"""The most logins at a time. The limit is needed because a refused login waits for as long as its listener delays an
+answer to it.
+"""
 STEPS_MAX: Final = 8
 SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 PLAIN: Final = "PLAIN"
@@ -57,12 +59,12 @@ class Session:
         self.form_key = form_key
         """A secret in the forms of the session's pages, which no other origin knows."""
         self.ends_ms = ends_ms
-        """When the login expires by the monotonic clock; None for never."""
+        """The time on the monotonic clock at which the login expires; None if it does not expire."""
         self.used_ms = 0
 
 
 class LoginClient(StandInConnection):
-    """The connection of a login: the exchange is that of a connection to the listener."""
+    """The connection of a login. It makes the same exchange as a connection to the listener."""
 
     def __init__(self, ports: ConsolePorts, client_host: str) -> None:
         super().__init__(ports.listener, ports.listener.access_of(ANONYMOUS, client_host), client_host)
@@ -72,11 +74,11 @@ class LoginClient(StandInConnection):
 
 
 class Outcome(NamedTuple):
-    """The end of an exchange that succeeded."""
+    """The result of a SASL exchange that succeeded."""
 
     access: Access
     session_ms: int
-    """The time (ms) for which the login is good; 0 for any."""
+    """The time (ms) for which the login is good; 0 if it does not expire."""
 
 
 class Logins:
@@ -85,12 +87,12 @@ class Logins:
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
         self._sessions: dict[str, Session] = {}
-        """In the order of their last use."""
+        """The sessions by id; the one used last is at the end."""
         self._under_way = 0
 
     @property
     def is_needed(self) -> bool:
-        """Whether users log in."""
+        """Whether users have to log in."""
         return self._ports.listener.security.has_login
 
     @property
@@ -120,7 +122,9 @@ class Logins:
         return listener.access_of(ANONYMOUS, request.client_host)
 
     def session_of(self, request: HttpRequest) -> Session | None:
-        """The session of a request from the address that logged in; None for none."""
+        """The session that a request names by its cookie; None if there is none, or if it was begun from another
+        address.
+        """
         session_id = session_id_of(request)
         session = self._sessions.get(session_id)
         now_ms = self._ports.environment.monotonic_ms()
@@ -163,7 +167,7 @@ class Logins:
         self._sessions.pop(session_id_of(request), None)
 
     async def _outcome(self, request: HttpRequest, form: Mapping[str, str]) -> Outcome:
-        """The login of a user, as one of `LOGINS_MAX` at a time. Raises `Refusal`."""
+        """Log a user in, as one of at most `LOGINS_MAX` at a time. Raises `Refusal`."""
         protocol = self._ports.config.listener_protocols[self._ports.listener.name]
         if protocol in ENCRYPTED and not is_loopback(request.client_host):
             raise Refusal(
@@ -180,7 +184,9 @@ class Logins:
             self._under_way -= 1
 
     async def _first_login(self, client_host: str, mechanisms: list[ClientMechanism]) -> Outcome:
-        """The first exchange that succeeds. Raises `LoginFailed` of the last one."""
+        """Try the mechanisms in turn, and return the outcome of the first one that succeeds. Raises the `LoginFailed`
+        of the last one if all of them fail.
+        """
         *others, last = mechanisms
         for each in others:
             with contextlib.suppress(LoginFailed):
@@ -188,7 +194,7 @@ class Logins:
         return await self._exchange(client_host, last)
 
     async def _exchange(self, client_host: str, mechanism: ClientMechanism) -> Outcome:
-        """A SASL exchange with the listener, in the process. Raises `LoginFailed`."""
+        """Make a SASL exchange with the listener, in the process. Raises `LoginFailed`."""
         from moldau.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
         from moldau.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -222,8 +228,9 @@ class Logins:
         return RequestContext(connection, route, version, 0, CLIENT_ID)
 
     def _mechanisms(self, form: Mapping[str, str]) -> list[ClientMechanism]:
-        """The client's side of the exchanges to try: that of the token; or those of SCRAM of which the user has a
-        credential, and PLAIN, whose users are not known here. Raises `Refusal`.
+        """The clients of the SASL mechanisms to try. With a token it is OAUTHBEARER alone. With a password they are the
+        SCRAM mechanisms for which the user has a credential, and PLAIN, whose users are not known here. Raises
+        `Refusal`.
         """
         offered, token = self._offered, form.get("token", "").strip()
         user, password = form.get("user", ""), form.get("password", "")
@@ -255,14 +262,14 @@ class Logins:
 
 
 async def done(response: object) -> object:
-    """The response of a handler, now or when it is there."""
+    """Wait for the response of a handler, which may be a response already."""
     waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     when_ready(response, waiting.set_result)
     return await waiting
 
 
 def session_id_of(request: HttpRequest) -> str:
-    """The id in the cookie of a request; empty for none."""
+    """The session id in the cookie of a request; empty if there is none."""
     for each in request.headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
         if name == COOKIE:
@@ -271,7 +278,9 @@ def session_id_of(request: HttpRequest) -> str:
 
 
 def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
-    """The fields of a login in the `Authorization` field of a request; None for none. Raises `Refusal`."""
+    """The fields of a login by the `Authorization` field of a request; None if it has no such field. Raises
+    `Refusal`.
+    """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return {"token": given}
@@ -287,16 +296,16 @@ def credentials_of(request: HttpRequest) -> Mapping[str, str] | None:
 
 
 def cookie_of(request: HttpRequest, session_id: str) -> str:
-    """The cookie of a session. If the page came under TLS, from a proxy before this node, the browser sends it under
-    TLS alone: the browser names the scheme in the origin of the form.
+    """The value of `Set-Cookie` for a session. If the page came under TLS, from a proxy before this node, the browser
+    is told to send the cookie under TLS alone. The origin of the form shows it, as the browser names the scheme there.
     """
     secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
     return f"{COOKIE}={session_id}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def check_origin(request: HttpRequest) -> None:
-    """Refuse a request that changes something and was not sent by a page of this console: a browser names the page's
-    origin. Raises `Refusal`.
+    """Refuse a request that changes something unless a page of this console has sent it, by the origin that the browser
+    names. Raises `Refusal`.
     """
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
     site = request.headers.get("sec-fetch-site", "same-origin")
@@ -305,8 +314,9 @@ def check_origin(request: HttpRequest) -> None:
 
 
 def check_embedding(request: HttpRequest) -> None:
-    """Refuse a request that a page of another site makes in the background, as for an image: it cannot read a page of
-    the console, but may cost the node the work of one. A link from another site is followed. Raises `Refusal`.
+    """Refuse a request that a page of another site makes in the background, as for an image. That page cannot read the
+    response, but the request may cost the node the work of a page. A link from another site is followed. Raises
+    `Refusal`.
     """
     headers = request.headers
     if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
@@ -324,7 +334,7 @@ def check_form_key(session: Session | None, given: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a request comes from this machine."""
+    """Whether an address is one of this machine's loopback."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:

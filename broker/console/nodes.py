@@ -1,4 +1,4 @@
-"""What brokers tell of themselves for the first page: release, start, traffic, disks, and what lags most on them."""
+"""What brokers tell of themselves for the first page: release, start, traffic, disks, and the groups that lag most."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NodeState:
-    """A broker as it tells; what it does not tell this user is None."""
+    """What a broker tells of itself. A field that it does not tell this user is None."""
 
     status: ToldStatus | None = None
     up_ms: int | None = None
@@ -43,7 +43,9 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Traffic:
-    """Records and bytes a second, of all brokers that tell them; None if none does. What replicas copy is not in it."""
+    """Records and bytes a second, summed over the brokers that tell them; None if no broker does. What replicas copy is
+    not counted.
+    """
 
     records_in: float | None
     bytes_in: float | None
@@ -105,13 +107,15 @@ def _up_ms(visit: Visit, status: ToldStatus | None) -> int | None:
 
 
 def free_bytes(directories: Iterable[LogDirectory]) -> int | None:
-    """What is free on the volumes of directories: two with equal figures are on one volume. None if none tells it."""
+    """The bytes that are free on the volumes of directories, or None if no directory tells them. Two directories with
+    equal figures are taken to be on one volume.
+    """
     volumes = {(each.total_bytes, each.usable_bytes) for each in directories if each.usable_bytes >= 0}
     return sum(usable for _, usable in volumes) if volumes else None
 
 
 def traffic_of(states: Iterable[NodeState]) -> Traffic:
-    """The sums over all brokers."""
+    """The sums of the traffic of all brokers."""
     told = [each.status for each in states if each.status is not None]
     records = [each.records_in for each in told if each.records_in is not None]
     bytes_in = [each.bytes_in for each in told if each.bytes_in is not None]
@@ -122,7 +126,9 @@ def traffic_of(states: Iterable[NodeState]) -> Traffic:
 
 
 def worst_lags(visit: Visit, states: Iterable[NodeState]) -> list[WorstLag]:
-    """The groups that lag most on all brokers, as far as the user may describe them and their topics."""
+    """The groups that lag most of all that the brokers name. A group counts if the user may describe it and its
+    topic.
+    """
     told = [lag for each in states if each.status is not None for lag in each.status.lags]
     shown = [
         lag

@@ -21,15 +21,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
 ROWS_MAX: Final = 50
-"""The rows of a list on one page."""
+"""The most rows of a list on one page."""
 SLICE: Final = 500
-"""Elements that are looked at in one iteration of the event loop."""
+"""Elements of a long list that are processed in one iteration of the event loop."""
 DIGITS_MAX: Final = 18
 T = TypeVar("T")
 
 
 class Refusal(Exception):
-    """A page that cannot be shown, with the status of the response."""
+    """A page cannot be shown; `status` is that of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class Refusal(Exception):
 
 
 class Visit:
-    """One request for a page: what it asks for, and the client of its user."""
+    """One request for a page: its path and parameters, and the client of its user."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Visit:
         self.variables = variables
         self.query = query
         self._asked: set[str] = set()
-        """The parameters that were asked for."""
+        """The names of the parameters that the page has read."""
 
     @property
     def ports(self) -> ConsolePorts:
@@ -62,12 +62,12 @@ class Visit:
         return self.exact(name).strip()
 
     def exact(self, name: str) -> str:
-        """A parameter of the query as it is, such as a key that begins with blanks; empty if it is not given."""
+        """A parameter of the query with its blanks, such as a key that begins with blanks; empty if it is not given."""
         self._asked.add(name)
         return self.query.get(name, "")
 
     def whole_number(self, name: str, default: int, least: int = 0, most: int = (1 << 63) - 1) -> int:
-        """A whole number of the query. Raises `Refusal`."""
+        """A parameter of the query as a whole number from `least` to `most`. Raises `Refusal`."""
         text = self.field(name)
         if not text:
             return default
@@ -80,7 +80,9 @@ class Visit:
         return value
 
     def choice(self, name: str, choices: Iterable[str]) -> str:
-        """One of some words; the first if none is given. Raises `Refusal`."""
+        """A parameter of the query that must be one of some words; the first word if it is not given. Raises
+        `Refusal`.
+        """
         words = list(choices)
         text = self.field(name) or words[0]
         if text not in words:
@@ -88,7 +90,7 @@ class Visit:
         return text
 
     def refuse_unasked(self) -> None:
-        """Refuse parameters that nothing has asked for, such as one that is misspelled. Raises `Refusal`."""
+        """Refuse parameters that the page has not read, such as a misspelled one. Raises `Refusal`."""
         from difflib import get_close_matches
 
         for name in sorted(self.query.keys() - self._asked):
@@ -96,11 +98,11 @@ class Visit:
             raise Refusal(400, f"there is no parameter {name[:40]!r} here: did you mean {' or '.join(meant)}?")
 
     def may(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
-        """Whether the user may do something."""
+        """Whether the user may do an operation on a resource."""
         return self.client.may(operation, kind, name)
 
     def require(self, operation: AclOperation, kind: ResourceKind, name: str) -> None:
-        """Raise `Refusal` if the user may not do something."""
+        """Raise `Refusal` unless the user may do an operation on a resource."""
         if not self.may(operation, kind, name):
             raise Refusal(
                 403,
@@ -125,27 +127,28 @@ class Page(NamedTuple):
     """A row of the table of pages."""
 
     path: str
-    """A template: `/topics/{name}`."""
+    """The path, which may have variables: `/topics/{name}`."""
     template: str
     describe: Callable[[Visit], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows(Generic[T]):
-    """A part of a list in the order of its names."""
+    """A part of a list that is sorted by name."""
 
     rows: list[T]
     total: int
-    """The elements that match, on all pages."""
+    """The number of elements that match, on all pages."""
     next_page: str | None
-    """The address of the next part."""
+    """The address of the next part; None if this is the last one."""
 
 
 async def choose(
     names: Iterable[str], visit: Visit, is_shown: Callable[[str], bool], size: int = ROWS_MAX
 ) -> tuple[list[str], int, str | None]:
-    """The names after the parameter `after` that hold the text of the parameter `q`, in order; how many match in all,
-    and the address of the next part. The list may be long: it is looked at in slices, and never sorted as a whole.
+    """Choose the names of a page: the first ones after the parameter `after` that contain the text of the parameter
+    `q`. Returns these names in order, the number of all that contain it, and the address of the next part. The list may
+    be long: it is processed in slices, and never sorted as a whole.
     """
     wanted, after = visit.field("q").lower(), visit.exact("after")
     kept: list[str] = []
@@ -171,12 +174,12 @@ async def choose(
 
 
 async def gather(*asked: Awaitable[T]) -> list[T]:
-    """The results of several requests that are sent at the same time."""
+    """The results of several requests, which are sent at the same time."""
     return list(await asyncio.gather(*asked))
 
 
 def error_name(code: int) -> str:
-    """The name of an error code of the protocol; empty for none."""
+    """The name of an error code of the protocol; empty if there is no error."""
     if code == ErrorCode.NONE:
         return ""
     try:
@@ -186,17 +189,19 @@ def error_name(code: int) -> str:
 
 
 def decimal(text: str) -> int | None:
-    """The number that at most 18 decimal digits mean; None for any other text."""
+    """The number that a text of at most 18 decimal digits means; None for any other text."""
     return int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
 
 
 def path_to(*steps: str) -> str:
-    """The address of a page, of its steps as they are."""
+    """The address of a page whose path has these steps, which are quoted."""
     return "/" + "/".join(quote(step, safe="") for step in steps)
 
 
 def as_json(value: object) -> object:
-    """A description, one level of it, as what `json.JSONEncoder` takes: fields of dataclasses, bytes as hex."""
+    """Convert a value of a page for `json.JSONEncoder`, one level of it: a dataclass to its fields, bytes to
+    hexadecimal text.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     assert isinstance(value, (bytes, memoryview)), f"no page holds a {type(value).__name__}"

@@ -49,8 +49,8 @@ async def ask_leaders(
     partitions: Iterable[Partition],
     ask: Callable[[int, Mapping[str, list[int]]], Awaitable[None]],
 ) -> None:
-    """Ask the leader of each partition, at most `ASKED_MAX` at a time, with indexes by topic. A leader that does not
-    answer is asked no further.
+    """Call `ask` with the leader of each partition and the partition indexes by topic, at most `ASKED_MAX` partitions
+    at a time. Once a leader has not answered, no further call is made for it.
     """
     topics = client.ports.cluster.image.topics
     by_leader: dict[int, list[Partition]] = {}
@@ -72,7 +72,7 @@ async def ask_leaders(
 
 
 def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
-    """The indexes by topic of at most `ASKED_MAX` partitions at a time."""
+    """The partitions in pieces of at most `ASKED_MAX`, each as partition indexes by topic."""
     for begin in range(0, len(keys), ASKED_MAX):
         named: dict[str, list[int]] = {}
         for name, index in keys[begin : begin + ASKED_MAX]:
@@ -83,8 +83,8 @@ def pieces(keys: Sequence[Partition]) -> Iterator[dict[str, list[int]]]:
 async def offsets_of(
     client: KafkaClient, partitions: Iterable[Partition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[Partition, int]:
-    """The offsets for a timestamp (ms, or one of those that stand for an end of the log), from the leaders; partitions
-    whose leader does not tell are left out. The ends of the logs that this broker leads are looked up in slices.
+    """The offsets for a timestamp (ms, or a constant such as `LATEST`), from the leaders. A partition whose leader does
+    not tell one is left out. The ends of the logs that this broker leads are looked up in slices.
     """
     found: dict[Partition, int] = {}
     others = list(partitions)
@@ -112,8 +112,8 @@ async def offsets_of(
 
 
 async def recent_offsets(client: KafkaClient, partitions: Iterable[Partition], since_ms: int) -> dict[Partition, int]:
-    """The offset of the first record of each partition since a time, -1 if there is none; partitions whose leader does
-    not tell are left out. The logs of this broker whose newest record is older are not searched.
+    """The offset of the first record of each partition since a time; -1 if there is no such record. A partition whose
+    leader does not tell it is left out. Logs of this broker whose newest record is older are not searched.
     """
     find = client.ports.services.replicas.find
     found: dict[Partition, int] = {}
@@ -138,9 +138,9 @@ def is_quiet(log: Log, since_ms: int) -> bool:
 async def own_ends(
     client: KafkaClient, partitions: Iterable[Partition], isolation_level: int
 ) -> tuple[dict[Partition, tuple[int, int]], list[Partition]]:
-    """What ListOffsets answers for both ends of the logs that this broker leads, the first offset and the last one,
-    looked up in slices; and the other partitions. Those are of other leaders, of topics that the user may not describe,
-    and such as ListOffsets has to refuse.
+    """The first and the last offset of the logs that this broker leads, as ListOffsets tells them, looked up in slices;
+    and the partitions that remain. These have another leader, are of topics that the user may not describe, or are such
+    that ListOffsets has to refuse them.
     """
     find = client.ports.services.replicas.find
     found: dict[Partition, tuple[int, int]] = {}
@@ -166,7 +166,9 @@ async def own_ends(
 
 
 async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tuple[str, int, int], int]:
-    """The sizes (bytes) of replicas by topic, partition and broker, as far as brokers tell them."""
+    """The sizes (bytes) of replicas by topic, partition and broker. Replicas whose brokers do not tell a size are left
+    out.
+    """
     if not client.may(AclOperation.DESCRIBE, ResourceKind.CLUSTER, CLUSTER_NAME):
         return {}
     by_broker: dict[int, list[Partition]] = {}
@@ -203,7 +205,9 @@ async def replica_sizes(client: KafkaClient, topics: Iterable[Topic]) -> dict[tu
 
 
 async def producers_of(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, list[ProducerState]]:
-    """The active producers of partitions, from their leaders; partitions whose leader does not tell are left out."""
+    """The active producers of partitions, from their leaders. A partition whose leader does not tell them is
+    left out.
+    """
     found: dict[Partition, list[ProducerState]] = {}
 
     async def ask(leader: int, named: Mapping[str, list[int]]) -> None:

@@ -30,8 +30,8 @@ PARTITIONS_MAX: Final = 64
 PAGE_BYTES: Final = 1 << 25
 PAGE_EXPANDED: Final = 1 << 27
 PAGE_MS: Final = 2_000
-"""The most bytes that one page reads, as they are stored and as they are decoded, and the time (ms) after which it
-reads no further.
+"""The limits of one page: the bytes that it reads as they are stored, the bytes as they are decoded, and the time (ms)
+after which it reads no further.
 """
 PAGE_CHARACTERS: Final = 1 << 19
 """The characters of keys, values and headers after which a page shows no further record."""
@@ -41,13 +41,15 @@ OFFSET_MAX: Final = (1 << 63) - 1
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 TAIL_MS: Final = 600_000
 TAIL_BYTES: Final = 1 << 26
-"""The time (ms) and the bytes of records after which a live tail ends; the browser then resumes it."""
+"""The time (ms) after which a live tail ends, and the bytes of records after which it ends. The browser then resumes
+it.
+"""
 TAIL_WAIT_MS: Final = 500
 TAIL_ROWS: Final = 100
-"""The most records of one event; the tail leaves out what is before them, and says how much."""
+"""The most records of one event. If there are more, the tail leaves out the oldest of them and tells their number."""
 TAIL_PIECE: Final = 1 << 17
 TAIL_CHARACTERS: Final = 1 << 18
-"""The bytes of one Fetch, and the characters after which an event shows no further record."""
+"""The bytes of one Fetch (`TAIL_PIECE`), and the characters after which an event shows no further record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,14 +73,16 @@ class RecordList:
     limit: int
     records: list[ShownRecord]
     further: str | None
-    """The address of the records that follow, or of older ones."""
+    """The address of the records that follow, or of older ones if the newest come first; None if there are none, or if
+    several partitions are shown.
+    """
     is_complete: bool
-    """Whether all that was asked for was read; otherwise the page stopped after its budget."""
+    """Whether everything asked for was read; if not, the page stopped at one of its limits."""
     errors: list[str]
     tail: str
     """The address of the live tail."""
     search: str
-    """The address of the search through all that the page may read only a part of."""
+    """The address of the search, which also reads what the page did not."""
     is_internal: bool
 
 
@@ -153,7 +157,9 @@ async def describe_records(visit: Visit) -> RecordList:
 
 
 def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[list[ShownRecord], bool]:
-    """The records of a page in their order, and whether they were left out by their number alone, not by their size."""
+    """Sort the records of a page and cut them to `limit` records and `PAGE_CHARACTERS` characters. The second value is
+    False if they were cut because of the characters.
+    """
     sign = -1 if is_newest else 1
     records.sort(key=lambda each: (sign * each.timestamp, each.partition, sign * each.offset))
     left = PAGE_CHARACTERS
@@ -165,7 +171,7 @@ def shown(records: list[ShownRecord], limit: int, *, is_newest: bool) -> tuple[l
 
 
 async def wanted_of(visit: Visit, topic: str) -> Wanted:
-    """What the query asks for. Raises `Refusal`."""
+    """The records that the query asks for. Raises `Refusal`."""
     pattern = visit.field("find")
     find = pattern.join(ANYWHERE) if pattern else ""
     if find:
@@ -193,13 +199,13 @@ async def wanted_of(visit: Visit, topic: str) -> Wanted:
 
 
 def header_of(visit: Visit) -> tuple[str, bytes | None] | None:
-    """The name and the value of a header that the query names."""
+    """The name and the value of the header that the query asks for. The value is None if any value will do."""
     name, has_value, value = visit.field("header").partition("=")
     return (name, value.encode("utf-8", "surrogateescape") if has_value else None) if name else None
 
 
 def field_of(visit: Visit) -> tuple[str, str] | None:
-    """The path and the text of a field that the query names. Raises `Refusal`."""
+    """The path and the text of the field that the query asks for. Raises `Refusal`."""
     given = visit.field("field")
     path, is_pair, text = given.partition("=")
     if given and not (is_pair and path):
@@ -208,15 +214,15 @@ def field_of(visit: Visit) -> tuple[str, str] | None:
 
 
 def below(visit: Visit, name: str) -> Visit:
-    """The visit of what is below this page, with the same query."""
+    """The visit of a page whose path is one step longer than this one, with the same query."""
     return Visit(visit.client, f"{visit.path}/{name}", visit.variables, visit.query)
 
 
 async def ranges_of(
     visit: Visit, keys: list[Partition], wanted: Wanted
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """The first offsets and the ends of what is asked for: from the first record at `since` on, and before the first
-    one at `until`. Raises `Refusal`.
+    """The offset of each partition at which the records asked for begin, and the one before which they end. They begin
+    with the first record at `since` or later, and end before the first one at `until` or later. Raises `Refusal`.
     """
     since, until = await times_of(visit, "since", keys), await times_of(visit, "until", keys)
     starts, ends = await gather(
@@ -230,7 +236,9 @@ async def ranges_of(
 
 
 async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Partition, int]:
-    """The offsets of the first records at a time of the query, as far as there are such records. Raises `Refusal`."""
+    """The offset of the first record of each partition at or after a time that the query gives; `OFFSET_MAX` if there
+    is none. Empty if the query gives no time. Raises `Refusal`.
+    """
     text = visit.field(name)
     if not text:
         return {}
@@ -239,7 +247,9 @@ async def times_of(visit: Visit, name: str, keys: list[Partition]) -> dict[Parti
 
 
 def time_ms(name: str, text: str) -> int:
-    """A time as milliseconds since 1970; UTC if it has no zone. Raises `Refusal`."""
+    """A time in ms since 1970 or in ISO 8601, as milliseconds since 1970. A time without a zone is in UTC. Raises
+    `Refusal`.
+    """
     given = decimal(text)
     if given is not None:
         return given
@@ -253,7 +263,9 @@ def time_ms(name: str, text: str) -> int:
 
 
 def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> list[Partition]:
-    """The partitions that the query names: one, or the first ones of a topic. Raises `Refusal`."""
+    """The partition that the query names, or, if it names none, the first `most` partitions of a topic. Raises
+    `Refusal`.
+    """
     if visit.field("partition"):
         index = visit.whole_number("partition", 0)
         if index not in topic.partitions:
@@ -266,8 +278,8 @@ def partitions_of(visit: Visit, topic: Topic, most: int = PARTITIONS_MAX) -> lis
 
 
 async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator[bytes]:
-    """Server-sent events with the records that a search finds, and how far it is. It begins anew if the browser resumes
-    it. Raises `Refusal`.
+    """Server-sent events with the records that a search finds, and with its progress. The search begins anew if the
+    browser resumes it. Raises `Refusal`.
     """
     from moldau.broker.console.searching.search import Search
 
@@ -298,8 +310,8 @@ async def search_records(visit: Visit, last_event_id: str = "") -> AsyncIterator
 
 
 async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]:
-    """Server-sent events with the records that are written from now on, or from those after `last_event_id`. Each event
-    has as its id the offsets at which a later request resumes. Raises `Refusal`.
+    """Server-sent events with the records that are written from now on, or after those of the event `last_event_id`.
+    The id of an event holds the offsets at which a later request resumes. Raises `Refusal`.
     """
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
@@ -314,7 +326,7 @@ async def tail_records(visit: Visit, last_event_id: str) -> AsyncIterator[bytes]
 
 
 def _resumed(last_event_id: str) -> dict[int, int]:
-    """The offsets by partition of an event's id; none of a text that is not one."""
+    """The offsets by partition that the id of an event holds. What is malformed in it is left out."""
     found = {}
     for each in last_event_id.split(","):
         index, _, offset = each.partition(":")
@@ -355,19 +367,21 @@ async def _events(visit: Visit, offsets: dict[Partition, int], wanted: Wanted) -
 
 
 class _Tail(NamedTuple):
-    """What is new of a partition."""
+    """The new records of a partition."""
 
     records: list[ShownRecord]
     next_offset: int
     size: int = 0
     """The bytes that were read."""
     left_out: int = 0
-    """Records, or offsets, that are not shown, because the tail is behind by more than it shows."""
+    """The number of records or offsets that are not shown because more is new than an event shows."""
     error: str = ""
 
 
 async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wanted) -> _Tail:
-    """The matching records from an offset on."""
+    """Read one piece of a partition from an offset on, and find the matching records in it. If the tail is far behind
+    `end`, and neither an expression nor a key is asked for, most of what is before `end` is skipped.
+    """
     if end < offset:
         return _Tail([], end)  # The topic was made again, or another leader has less.
     skipped = 0
@@ -387,7 +401,7 @@ async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wa
 
 
 def newest(records: list[ShownRecord]) -> list[ShownRecord]:
-    """The newest records, as many as an event has."""
+    """The newest records, as many as one event may have, the oldest of them first."""
     records.sort(key=lambda each: (-each.timestamp, -each.partition, -each.offset))
     left = TAIL_CHARACTERS
     for place, each in enumerate(records[:TAIL_ROWS]):

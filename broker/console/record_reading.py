@@ -1,4 +1,4 @@
-"""Reading the records of one partition for a page: from an offset on, or back from the end, as far as a budget allows.
+"""Reads the records of one partition for a page: from an offset on, or back from the end, as far as a budget allows.
 
     offsets ──▶ Fetch, a piece of at most `PIECE_SIZE` ──▶ a process decodes, matches and shows ──▶ shown records
 
@@ -19,21 +19,21 @@ from moldau.broker.runtime.limited_work import WorkEnded
 
 PIECE_SIZE: Final = 1 << 18
 WINDOW_FIRST, WINDOW_MAX = 8, 10_000
-"""The offsets of the first window on the way back from the end, and the most of one: a window is read as a whole, so
-the first one is small enough for records of a megabyte.
+"""The number of offsets in the first window on the way back from the end, and the most in any window. A window is read
+as a whole, so the first one is small enough for records of a megabyte.
 """
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one page may read."""
+    """How much one page may still read."""
 
     bytes_left: int
-    """Of batches as they are stored."""
+    """Bytes of batches as they are stored."""
     expanded_left: int
-    """Of their records."""
+    """Bytes of decoded records."""
     deadline_ms: int
-    """By the monotonic clock."""
+    """The time on the monotonic clock at which reading stops."""
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class Found:
 
     records: list[ShownRecord]
     next_offset: int
-    """Where reading goes on: forward from here, or back from here."""
+    """The offset at which reading goes on: forward from it, or back from it."""
     is_end: bool
-    """Whether there is nothing more."""
+    """Whether everything that was asked for has been read."""
     error: str = ""
     left_out: bool = False
-    """Whether records that match were left out before the first one."""
+    """Whether matching records before the first one in `records` were left out."""
 
 
 class Reader:
-    """Reads for one page."""
+    """Reads records for one page, within its budget."""
 
     def __init__(self, client: KafkaClient, wanted: Wanted, budget: Budget) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class Reader:
         self._budget = budget
 
     async def forward(self, key: Partition, offset: int, end: int, limit: int, characters: int) -> Found:
-        """The first `limit` records that match from an offset on, up to `end`, with about `characters` in all."""
+        """The first records from `offset` up to `end` that match: at most `limit`, with about `characters` in all."""
         found = Found([], offset, False)
         while found.next_offset < end and len(found.records) < limit and characters > 0:
             selected = await self._select(found, key, end, limit - len(found.records), characters, newest=False)
@@ -74,8 +74,8 @@ class Reader:
         return found
 
     async def back(self, key: Partition, first: int, end: int, limit: int, characters: int) -> Found:
-        """The last `limit` records that match before `end`, in the order of their offsets, with about `characters` in
-        all. They are looked for in windows that grow.
+        """The last records before `end` that match: at most `limit`, with about `characters` in all, in the order of
+        their offsets. They are looked for in windows that grow.
         """
         found = Found([], end, False)
         size = min(limit, WINDOW_FIRST)
@@ -93,7 +93,7 @@ class Reader:
         return found
 
     async def _window(self, key: Partition, low: int, end: int, limit: int, characters: int) -> Found:
-        """The last `limit` records that match from one offset to another."""
+        """The last records that match from `low` up to `end`: at most `limit`, with about `characters` in all."""
         found = Found([], low, False)
         while found.next_offset < end:
             selected = await self._select(found, key, end, limit, characters, newest=True)
@@ -113,7 +113,9 @@ class Reader:
     async def _select(
         self, found: Found, key: Partition, end: int, limit: int, characters: int, *, newest: bool
     ) -> Selected | None:
-        """The next piece, from the offset where reading goes on; None if it does not go on, with the error."""
+        """Read the next piece and select the matching records in it. Returns None if reading cannot go on;
+        `found.error` then has the reason, unless the budget is used up.
+        """
         budget = self._budget
         now_ms = self._client.ports.environment.monotonic_ms()
         if budget.bytes_left <= 0 or budget.expanded_left <= 0 or now_ms > budget.deadline_ms:
@@ -141,12 +143,12 @@ class Reader:
 def piece_of(
     key: Partition, fetched: Fetched, offset: int, end: int, limit: int, characters: int, *, newest: bool
 ) -> Piece:
-    """What was fetched of a partition, for the process that decodes it."""
+    """The fetched bytes of a partition, as a question to the process that decodes them."""
     return Piece(key[1], fetched.records, tuple(fetched.aborted), offset, end, limit, characters, newest)
 
 
 def not_decoded(offset: int, ended: WorkEnded) -> str:
-    """What a page says if the process that decodes has ended."""
+    """The text of a page if the process that decodes has ended."""
     return f"what is stored from offset {offset} on was not decoded: {ended}"
 
 

@@ -19,14 +19,14 @@ from moldau.protocol.messages.describe_configs import (
 
 
 async def history_of(client: KafkaClient, group_id: str, coordinator: int) -> History | None:
-    """What happened to a group; None if its coordinator does not tell it."""
+    """The history of a group; None if its coordinator does not tell it."""
     value = (await _ask(client, coordinator, [group_id], HISTORY_SETTING)).get(group_id)
     return None if value is None else History.from_json(value)
 
 
 async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]) -> dict[str, list[int | None]]:
-    """The lag of groups in the last hour, a point each minute, the oldest first; None if it was not known. Groups of
-    which it is not told are left out: there is no lag exporter, or the user may not describe all topics.
+    """The lag of groups in the last hour: a point for each minute, the oldest first, None if it was not known then. A
+    group whose coordinator tells no lag is left out: there is no lag exporter, or the user may not describe all topics.
     """
     by_coordinator: dict[int, list[str]] = {}
     for group_id, coordinator in coordinators.items():
@@ -36,7 +36,9 @@ async def lags_of_last_hour(client: KafkaClient, coordinators: Mapping[str, int]
 
 
 async def _ask(client: KafkaClient, coordinator: int, group_ids: list[str], setting: str) -> dict[str, str]:
-    """The values of a setting of groups."""
+    """The values of a setting by group id, from the coordinator of the groups. Empty if the coordinator does not
+    answer.
+    """
     resources = [
         DescribeConfigsResource(resource_type=ResourceType.GROUP, resource_name=each, configuration_keys=[setting])
         for each in group_ids
@@ -59,7 +61,9 @@ OUTLINE: Final = (600, 80)
 
 
 def outline(points: list[int | None], width: int = OUTLINE[0], height: int = OUTLINE[1]) -> str:
-    """The points as those of an SVG polyline, the newest at the right edge; unknown ones are left out."""
+    """The points of an SVG polyline for a series of numbers, the newest at the right edge. Unknown numbers are left
+    out.
+    """
     most = max((each for each in points if each is not None), default=0) or 1
     step = width / (POINTS - 1)
     first = width - step * (len(points) - 1)

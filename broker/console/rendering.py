@@ -1,4 +1,4 @@
-"""Rendering: a description becomes HTML by a template of Jinja2, or JSON, in slices.
+"""Makes the text of a page: a description becomes HTML by a template of Jinja2, or JSON, in slices.
 
 Jinja2 is imported, and a template compiled, at the first page that needs it, in an executor thread. Of Jinja2 only
 `jinja2.environment` and what it uses is imported: decision 22 says why.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from jinja2.environment import Template
 
 SLICE_NS: Final = 1_000_000
-"""The time (ns) of the event loop after which other work has its turn."""
+"""The time (ns) for which a page is made before other work of the event loop has its turn."""
 LOOKS: Final = 16
-"""Pieces of a page between two looks at the clock."""
+"""The pieces of a page that are made between two readings of the clock."""
 LOOK_SIZE: Final = 1 << 14
-"""Characters of a page after which the clock is looked at, however few pieces they are."""
+"""The characters of a page after which the clock is read, even after fewer than `LOOKS` pieces."""
 PAGE_SIZE_MAX: Final = 1 << 23
 """The most characters of a page, as HTML or as JSON."""
 TIME_MS_MAX: Final = 253_402_300_799_999
@@ -42,7 +42,9 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 
 
 class Renderer:
-    """The templates of the console. One page is made at a time: the pieces of others are not held meanwhile."""
+    """Makes pages by the templates of the console. It makes one page at a time, so that the pieces of no more than one
+    are held.
+    """
 
     def __init__(self, environment: Environment, offload: Offload) -> None:
         self._environment = environment
@@ -64,7 +66,9 @@ class Renderer:
         return await self._joined(json.JSONEncoder(default=as_json).iterencode(value)) + "\n"
 
     async def _joined(self, made: Iterable[str]) -> str:
-        """The pieces of a page, which are made in slices."""
+        """Join the pieces of a page. They are made in slices of the event loop. Raises `Refusal` if the page is too
+        large.
+        """
         async with self._turn:
             pieces: list[str] = []
             size = unseen = 0
@@ -88,7 +92,7 @@ class Renderer:
 
 
 def file_of(name: str) -> bytes:
-    """A file of this package, as it is installed."""
+    """The content of a file of this package, as it is installed."""
     found = pkgutil.get_data(__package__, name)
     assert found is not None, f"the console has no file {name}"
     return found
@@ -100,14 +104,14 @@ class PackageTemplates:
     def load(
         self, environment: JinjaEnvironment, name: str, given: MutableMapping[str, object] | None = None
     ) -> Template:
-        """A template with the names of the environment besides its own."""
+        """Load a template. It may use the globals of the environment besides its own."""
         code = environment.compile(file_of(f"templates/{name}").decode(), name, name)
         return environment.template_class.from_code(environment, code, given if given is not None else {})
 
 
 def import_parts_of_jinja() -> None:
-    """Make parts of Jinja2 importable without the rest: `jinja2/__init__.py` imports loaders and caches for bytecode,
-    which load OpenSSL, pickle and the compressors. A process that has imported Jinja2 already stays as it is.
+    """Import `jinja2.environment` without running `jinja2/__init__.py`, which imports loaders and caches for bytecode,
+    and with them OpenSSL, pickle and the compressors. Nothing is done if the process has imported Jinja2 already.
     """
     if "jinja2" in sys.modules:
         return
@@ -152,36 +156,36 @@ def _jinja() -> JinjaEnvironment:
 
 
 def shown_text(value: object) -> object:
-    """What a template shows of a value: texts without characters that a browser acts on. HTML, which a macro made of
-    such texts, stays.
+    """A value as a template shows it: a text without characters that a browser acts on. Anything else is returned as it
+    is, such as HTML that a macro has made of such texts.
     """
     return printable(value) if type(value) is str else value
 
 
 def count_text(value: int | None) -> str:
-    """A number with its thousands apart; a dash for an unknown one."""
+    """A number with separators of thousands; a dash for an unknown one."""
     return "–" if value is None else f"{value:,}"
 
 
 def rate_text(value: float | None) -> str:
-    """Records a second; a dash for an unknown rate."""
+    """A number of records a second with its unit; a dash for an unknown one."""
     if value is None:
         return "–"
     return f"{value:,.0f} records/s" if value >= 10 or not value else f"{value:.2g} records/s"
 
 
 def byte_rate_text(value: float | None) -> str:
-    """Bytes a second; a dash for an unknown rate."""
+    """A number of bytes a second with its unit; a dash for an unknown one."""
     return "–" if value is None else f"{size(round(value))}/s"
 
 
 def size_text(value: int | None) -> str:
-    """A number of bytes in its unit; a dash for an unknown one."""
+    """A number of bytes with its unit; a dash for an unknown one."""
     return "–" if value is None or value < 0 else size(value)
 
 
 def time_text(ms: int) -> str:
-    """A timestamp (ms) in UTC; a dash for none."""
+    """A timestamp (ms) as date and time in UTC; a dash if there is none."""
     if ms > TIME_MS_MAX:
         return f"{ms} ms"
     return f"{strftime('%Y-%m-%d %H:%M:%S', gmtime(ms // 1000))}.{ms % 1000:03}" if ms >= 0 else "–"

@@ -1,4 +1,4 @@
-"""The console of one node: the resources of its HTTP server, and what holds for all of them.
+"""The console of one node: the resources of its HTTP server, and the checks and headers that apply to all of them.
 
 request ──▶ Host rule ──▶ user ──▶ page ──▶ HTML or JSON, with the headers that bind a browser to this origin
 """
@@ -30,7 +30,7 @@ from moldau.broker.http.server import Answer, Handler, HttpRequest, Resources, S
 from moldau.security.access import CLUSTER_NAME, Access, AclOperation, ResourceKind
 
 log = logging.getLogger("moldau.console")
-"""A line for each change that a user makes."""
+"""Gets a line for each change that a user makes."""
 PAGES: Final = (*CLUSTER_PAGES, *TOPIC_PAGES, *RECORD_PAGES, *GROUP_PAGES, *TRANSACTION_PAGES, *SECURITY_PAGES)
 NAVIGATION: Final = (
     ("/", "Cluster"),
@@ -44,7 +44,7 @@ FILES: Final = {"style.css": "text/css; charset=utf-8", "console.js": "text/java
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 FIELDS_MAX: Final = 1_200
-"""The most fields of a form: a preview has one for each partition that it changes."""
+"""The most fields of a form. The form of a preview has one for each partition that it changes."""
 CHALLENGE: Final = (("WWW-Authenticate", 'Basic realm="Moldau", charset="UTF-8"'),)
 FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = (
@@ -60,13 +60,13 @@ HEADERS: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""A page loads its own style and script, is in no frame, and sends forms to this node alone. With the policy
-`no-referrer` a browser would name the origin of a form `null`.
+"""The headers of pages and files. By them a page loads styles and scripts of this node alone, is in no frame, and sends
+forms to this node alone. With the referrer policy `no-referrer` a browser would name the origin of a form `null`.
 """
 
 
 class Console:
-    """The console. `resources` are its paths."""
+    """The console of one node."""
 
     def __init__(self, ports: ConsolePorts) -> None:
         self._ports = ports
@@ -75,7 +75,7 @@ class Console:
         self._logins = Logins(ports)
 
     def resources(self) -> Resources:
-        """The pages and files, each behind the checks that hold for all."""
+        """The handlers of all pages, files and forms, by path and method."""
         made: dict[str, dict[str, Handler]] = {page.path: {"GET": self._page(page)} for page in PAGES}
         made |= {f"/static/{name}": {"GET": self._file(name)} for name in FILES}
         if self._ports.config.flag("moldau.console.writes"):
@@ -158,8 +158,9 @@ class Console:
     # Logins
 
     def behind_login(self, handler: Handler) -> Handler:
-        """A handler that tells a program of the whole cluster, as that of `/metrics` does: if the console asks for a
-        login, it asks too, and the user needs DESCRIBE on the cluster. Under any host name: the page of a foreign site
+        """Put a login before a handler that tells a program about the whole cluster, such as that of `/metrics`. If the
+        console asks for a login, the handler asks for it too, and the user needs DESCRIBE on the cluster. Without
+        `moldau.metrics.login` the handler is returned as it is. Any host name is allowed: the page of a foreign site
         has neither the cookie nor a password.
         """
 
@@ -181,7 +182,7 @@ class Console:
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/login")))
 
     async def show_login(self, request: HttpRequest) -> Answer:
-        """The form of a login."""
+        """Show the form of a login."""
         try:
             self._check_host(request)
         except Refusal as refusal:
@@ -194,7 +195,7 @@ class Console:
         return Answer(status, HTML, html, HEADERS)
 
     async def log_in(self, request: HttpRequest) -> Answer:
-        """Take the form of a login."""
+        """Log a user in by the form of a login, and send the browser to the first page."""
         try:
             self._check_host(request)
             check_origin(request)
@@ -211,7 +212,7 @@ class Console:
         return Answer(303, HTML, "", (*HEADERS, ("Location", "/"), cookie))
 
     async def log_out(self, request: HttpRequest) -> Answer:
-        """End a session."""
+        """End the session of a request, and send the browser to the login."""
         try:
             self._check_host(request)
             check_origin(request)
@@ -229,7 +230,7 @@ class Console:
         return Answer(refusal.status, HTML, html, HEADERS)
 
     def _around(self, request: HttpRequest) -> dict[str, object]:
-        """What every page shows."""
+        """The values that every page shows."""
         session = self._logins.session_of(request)
         return {
             "navigation": NAVIGATION,
@@ -261,7 +262,7 @@ class Console:
 
 
 def host_names(ports: ConsolePorts) -> frozenset[str]:
-    """The names by which browsers may reach the console."""
+    """The host names under which browsers may reach the console."""
     told = [each.host for each in ports.config.advertised_listeners]
     own = [each.host or "" for each in ports.listeners]
     return frozenset(each.lower() for each in ("localhost", *told, *own, *ports.config.entries("moldau.console.hosts")))
@@ -276,7 +277,7 @@ def check_describes_cluster(access: Access | None) -> None:
 
 
 def prefers_json(accept: str) -> bool:
-    """Whether an Accept field names JSON, and not HTML before it."""
+    """Whether an Accept header names JSON before HTML, or without it."""
     kinds: Iterable[str] = (each.partition(";")[0].strip() for each in accept.split(","))
     for kind in kinds:
         if kind in (JSON, "text/html"):
@@ -285,12 +286,12 @@ def prefers_json(accept: str) -> bool:
 
 
 def is_for_program(request: HttpRequest) -> bool:
-    """Whether the response is JSON."""
+    """Whether a request asks for JSON."""
     return request.query.get("format") == "json" or prefers_json(request.headers.get("accept", ""))
 
 
 def form_of(request: HttpRequest) -> dict[str, str]:
-    """The fields of a form. Raises `Refusal`."""
+    """The fields of the form in a request. Raises `Refusal`."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != FORM:
         raise Refusal(415, f"the Content-Type must be {FORM}")
     try:

@@ -1,4 +1,4 @@
-"""What users change of topics from the console: settings, partitions, records, leaders, replicas."""
+"""The changes that users make to topics from the console: settings, partitions, records, leaders, replicas."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from moldau.protocol.record_builder import Record, build_batch
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 TOPIC: Final = 2
-"""The kind of resource of a topic's settings."""
+"""The number of the resource type of topics in requests about settings."""
 SET, DELETE = 0, 1
 """The operations of IncrementalAlterConfigs."""
 ELECTIONS: Final = {"preferred": 0, "unclean": 1}
@@ -74,7 +74,7 @@ FORMS: Final = ("text", "hex")
 
 
 def settings_in(text: str) -> list[tuple[str, str]]:
-    """The settings of a form, a line `name=value` each. Raises `Refusal`."""
+    """The settings in a field of a form, which has a line `name=value` for each. Raises `Refusal`."""
     found = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, sign, value = line.partition("=")
@@ -85,7 +85,7 @@ def settings_in(text: str) -> list[tuple[str, str]]:
 
 
 async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Create a topic; an empty number is the broker's default."""
+    """Create a topic. The broker's default holds for a number that is left empty."""
     name = form.get("name", "").strip()
     partitions, replicas = number(form, "partitions", -1), number(form, "replicas", -1, 16)
     configs = [CreatableTopicConfig(name=each, value=value) for each, value in settings_in(form.get("settings", ""))]
@@ -97,7 +97,7 @@ async def create_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Delete a topic whose name was typed again."""
+    """Delete a topic. The form must repeat its name."""
     name = visit.variables["name"]
     topic = visible_topic(visit, name)
     if form.get("confirm", "") != name:
@@ -110,7 +110,7 @@ async def delete_topic(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 async def change_setting(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Set a setting of a topic, or remove it, so that the default holds."""
+    """Set a setting of a topic; or, if the form says so, remove it, so that the default holds."""
     topic = visible_topic(visit, visit.variables["name"])
     name, value = form.get("setting", "").strip(), form.get("value", "")
     removes = form.get("remove") == "yes"
@@ -144,7 +144,9 @@ async def add_partitions(visit: Visit, form: Mapping[str, str]) -> Changed:
 
 
 async def produce(visit: Visit, form: Mapping[str, str]) -> Changed:
-    """Write one record; without a partition that of its key, as producers of Java choose it."""
+    """Write one record. If the form names no partition, it is chosen by the key, as producers of Java do, or at random
+    if the key is null.
+    """
     topic = visible_topic(visit, visit.variables["name"])
     key, value = _bytes_of(form, "key"), _bytes_of(form, "value")
     count = len(topic.partitions)
@@ -176,7 +178,7 @@ def leader_of(topic: Topic, index: int) -> int:
 
 
 def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
-    """The key or the value in a form; None for null. Raises `Refusal`."""
+    """The key or the value that a form gives; None if it is null. Raises `Refusal`."""
     if form.get(f"{name}_null") == "yes":
         return None
     text = form.get(name, "")
@@ -189,8 +191,8 @@ def _bytes_of(form: Mapping[str, str], name: str) -> bytes | None:
 
 
 async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Delete the records of a partition, or of all, before an offset; without an offset those up to the high watermark.
-    The first form is answered with what would be deleted.
+    """Delete the records before an offset, in one partition or in all. If the form names no offset, all records up to
+    the high watermark are deleted. The first form is answered with a preview of what would be deleted.
     """
     topic = visible_topic(visit, visit.variables["name"])
     keys = [(topic.name, index) for index in _indexes(topic, form)]
@@ -238,7 +240,9 @@ async def delete_records(visit: Visit, form: Mapping[str, str]) -> Changed | Pre
 
 
 async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Elect the preferred replicas; or, after a warning, any replica that lives of partitions without a leader."""
+    """Elect the preferred replicas of partitions as leaders. For an unclean election, which elects any live replica for
+    a partition without a leader, the first form is answered with a warning.
+    """
     topic = visible_topic(visit, visit.variables["name"])
     kind = form.get("kind", "preferred")
     if kind not in ELECTIONS:
@@ -279,7 +283,9 @@ async def elect_leaders(visit: Visit, form: Mapping[str, str]) -> Changed | Prev
 
 
 async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Preview:
-    """Move replicas to other brokers. The first form is answered with what would move."""
+    """Move replicas to other brokers, or cancel the moves. The first form is answered with a preview of what would
+    move.
+    """
     topic = visible_topic(visit, visit.variables["name"])
     if form.get("cancel") == "yes":
         moving = [index for index, each in topic.partitions.items() if each.adding_replicas or each.removing_replicas]
@@ -328,7 +334,7 @@ async def move_partitions(visit: Visit, form: Mapping[str, str]) -> Changed | Pr
 
 
 async def _reassign(visit: Visit, topic: Topic, moves: Mapping[int, list[int] | None]) -> None:
-    """Change the replicas of partitions; None cancels. Raises `Refusal`."""
+    """Change the replicas of partitions. None cancels the move of a partition. Raises `Refusal`."""
     partitions = [ReassignablePartition(partition_index=index, replicas=each) for index, each in moves.items()]
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=topic.name, partitions=partitions)], timeout_ms=TIMEOUT_MS
@@ -341,7 +347,9 @@ async def _reassign(visit: Visit, topic: Topic, moves: Mapping[int, list[int] | 
 
 
 def spread(brokers: Sequence[int], index: int, count: int) -> list[int]:
-    """The replicas of a partition among some brokers, as many as before; each index begins one broker further."""
+    """Choose `count` replicas of a partition from some brokers, or all if there are fewer. The choice for each index
+    begins one broker further.
+    """
     return [brokers[(index + each) % len(brokers)] for each in range(min(count, len(brokers)))]
 
 
@@ -356,7 +364,7 @@ def _brokers(visit: Visit, form: Mapping[str, str]) -> list[int]:
 
 
 def _indexes(topic: Topic, form: Mapping[str, str]) -> list[int]:
-    """The partition that a form names, or all. Raises `Refusal`."""
+    """The partition that a form names, or all partitions if it names none. Raises `Refusal`."""
     if not form.get("partition", "").strip():
         if len(topic.partitions) > PARTITIONS_MAX:
             raise Refusal(400, f"the topic has more than {PARTITIONS_MAX} partitions: name one")
@@ -368,7 +376,9 @@ def _indexes(topic: Topic, form: Mapping[str, str]) -> list[int]:
 
 
 def _numbered(form: Mapping[str, str], kind: str, pattern: str) -> dict[int, str]:
-    """The fields of a preview's form that are named `KIND:PARTITION`, with values of a form. Raises `Refusal`."""
+    """The values of the fields `KIND:PARTITION` in the form of a preview, by partition. Values that do not match
+    `pattern` are left out. Raises `Refusal` if no field is left.
+    """
     found = {}
     for name, text in form.items():
         before, _, index = name.partition(":")

@@ -34,7 +34,7 @@ SORTED_MAX: Final = 1_000
 """The most topics that are compared for one page."""
 TIERED: Final = "remote.storage.enable"
 RATE_MS: Final = 60_000
-"""The time (ms) over which rates are found."""
+"""The time (ms) over which rates are measured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -42,17 +42,21 @@ class TopicRow:
     name: str
     partitions: int
     replicas: int
-    """The most replicas of a partition."""
+    """The largest number of replicas of a partition."""
     offline: int
     under_replicated: int
     bytes: int | None
-    """Of all replicas; None if no broker has told it."""
+    """The size of all replicas; None if no broker has told one."""
     offsets: int | None
-    """From the first offset to the end of each log; None if a leader does not tell it."""
+    """The number of offsets from the first one to the end of the log, of all partitions; None if a leader does not tell
+    them.
+    """
     records_a_second: float | None
-    """Over the last `RATE_MS`, by the timestamps of the records; None if a leader does not tell it."""
+    """The rate over the last `RATE_MS`, by the timestamps of the records, of the partitions whose leaders tell it; None
+    if no leader does.
+    """
     policy: str
-    """What removes its records: delete, compact."""
+    """The cleanup policy, which says what removes records: delete, compact."""
     is_internal: bool
 
 
@@ -63,7 +67,7 @@ class TopicList:
     sort: str
     topics: Rows[TopicRow]
     compared: int
-    """The topics that were compared, if that is not all."""
+    """The number of topics that were sorted, if these are not all; otherwise 0."""
 
 
 async def describe_topics(visit: Visit) -> TopicList:
@@ -152,11 +156,11 @@ class PartitionRow:
     """The last stable offset: the first offset of the oldest open transaction, or the high watermark."""
     high_watermark: int | None
     bytes: int | None
-    """Of the leader's replica."""
+    """The size of the leader's replica."""
     records_a_second: float | None
-    """Over the last `RATE_MS`, by the timestamps of the records."""
+    """The rate over the last `RATE_MS`, by the timestamps of the records."""
     bytes_a_second: float | None
-    """The same records, of the mean size of those in the leader's log, as they are stored."""
+    """The same rate in bytes, if a record has the mean size of the records in the leader's log, as they are stored."""
     local_offset: int | None
     """The first offset in the local log of a tiered topic; None if the topic is not tiered."""
     tiered_offset: int | None
@@ -177,12 +181,12 @@ class TopicDescription:
     is_internal: bool
     is_tiered: bool
     records_a_second: float | None
-    """Of the partitions on this page."""
+    """The rate of the partitions on this page."""
     bytes_a_second: float | None
     is_moving: bool
     """Whether replicas of some partition are added or removed."""
     groups: TopicReaders
-    """The groups that have an offset in it."""
+    """The groups that have an offset in the topic."""
 
 
 async def describe_topic(visit: Visit) -> TopicDescription:
@@ -255,8 +259,8 @@ async def describe_topic(visit: Visit) -> TopicDescription:
 
 
 def rate(recent: int | None, end: int | None) -> float | None:
-    """Records a second, from the offset of the first recent record (negative: there is none) and the end of the log.
-    None if one of them is not known.
+    """The records a second between `recent`, the offset of the first record of the last `RATE_MS`, and the end of the
+    log. A negative `recent` means that there is no such record. None if one of the two offsets is not known.
     """
     if recent is None or end is None:
         return None
@@ -264,8 +268,8 @@ def rate(recent: int | None, end: int | None) -> float | None:
 
 
 def byte_rate(records_a_second: float | None, size: int | None, begin: int | None, end: int | None) -> float | None:
-    """Bytes a second: the rate of the records times the mean size of the offsets in the leader's log. None if one of
-    them is unknown.
+    """The bytes a second: the rate of the records times the mean size of an offset in the leader's log. None if one of
+    the arguments is not known.
     """
     if records_a_second is None or size is None or begin is None or end is None:
         return None
@@ -273,13 +277,15 @@ def byte_rate(records_a_second: float | None, size: int | None, begin: int | Non
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """The sum of those that are known; None if none is."""
+    """The sum of the values that are known; None if no value is known."""
     known = [each for each in values if each is not None]
     return round(sum(known), 2) if known else None
 
 
 def visible_topic(visit: Visit, name: str) -> Topic:
-    """A topic that the user may describe. Raises `Refusal`, the same for a topic that does not exist."""
+    """The topic of a name. Raises `Refusal` if there is none, and the same one if the user may not describe the
+    topic.
+    """
     topic = visit.ports.cluster.image.topics.by_name(name)
     if topic is None or not visit.may(AclOperation.DESCRIBE, ResourceKind.TOPIC, name):
         raise Refusal(404, f"there is no topic {name}, or {visit.client.access.principal} may not describe it")

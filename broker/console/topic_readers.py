@@ -12,7 +12,7 @@ from moldau.broker.console.partitions import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.kraft.image.topics import Topic
 
 ASKED_MAX: Final = 500
-"""The most groups that are asked for."""
+"""The most groups whose offsets are asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -21,18 +21,18 @@ class ReaderRow:
     kind: str
     state: str
     behind: int | None
-    """An upper bound of the records that it has not read; None if an end of a log is not known."""
+    """An upper bound of the number of records that the group has not read; None if the end of a log is not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicReaders:
     rows: list[ReaderRow]
     left_out: int
-    """The groups that were not asked for."""
+    """The number of groups whose offsets were not asked for."""
 
 
 async def readers_of(client: KafkaClient, topic: Topic) -> TopicReaders:
-    """The groups that the user may describe and that have an offset in a topic, by id."""
+    """The groups that have an offset in a topic, by id, as far as the user may describe them."""
     listed = sorted((await list_groups(client))[0])
     asked = listed[:ASKED_MAX]
     found = await committed_offsets(client, asked, topic)

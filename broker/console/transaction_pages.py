@@ -30,7 +30,7 @@ STATES: Final = ("", *OPEN_STATES, "CompleteCommit", "CompleteAbort", "Empty", "
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OpenTransaction:
-    """A transaction that a partition has open."""
+    """A transaction that is open in a partition."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class TransactionRow:
     producer_id: int
     producer_epoch: int
     open_ms: int | None
-    """How long it has been open; None if it is not."""
+    """How long the transaction has been open; None if it is not open."""
     timeout_ms: int
     partitions: list[str]
     coordinator: int
@@ -62,9 +62,11 @@ class TransactionList:
     state: str
     hanging: list[OpenTransaction]
     is_searched: bool
-    """Whether it is known which transactions hang: every coordinator has answered a user that may see all."""
+    """Whether it is known which transactions hang: every coordinator has answered, and the user may see all
+    transactions.
+    """
     searched: int | None
-    """The partitions that were searched, if there are more."""
+    """The number of partitions that were searched, if these are not all; None otherwise."""
     transactions: Rows[TransactionRow]
     errors: list[str]
 
@@ -99,9 +101,11 @@ async def describe_all(visit: Visit) -> TransactionList:
 async def _hanging(
     visit: Visit, opened: list[OpenTransaction], listed: Mapping[str, tuple[ListedTransaction, int]]
 ) -> list[OpenTransaction]:
-    """The open transactions in partitions where their coordinators will write no marker. Raises `Unanswered`.
+    """The transactions of `opened` that hang: their coordinators will write no marker to the partition. Raises
+    `Unanswered`.
 
-    A transaction that ended meanwhile is open no more, or another one is: so the partitions are asked again.
+    The partitions are asked again at the end, because a transaction may have ended meanwhile, and another one may be
+    open.
     """
     if not opened:
         return []
@@ -123,8 +127,9 @@ async def _hanging(
 
 
 def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
-    """Whether a coordinator will write a marker that ends a transaction in a partition. The partitions of a transaction
-    are with its coordinator until they have their markers, and a marker of an older epoch is refused.
+    """Whether a coordinator whose transaction has this state will write the marker that ends an open transaction in a
+    partition. A coordinator keeps the partitions of a transaction until they have their markers, and a marker of an
+    older epoch is refused.
     """
     return (
         state.producer_id == opened.producer_id
@@ -135,7 +140,9 @@ def will_end(state: TransactionState, opened: OpenTransaction) -> bool:
 
 
 async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]], list[str]]:
-    """The transactional ids that the user may describe, each with its coordinator; and what could not be listed."""
+    """The transactional ids that the user may describe, each with its coordinator; and the errors of the brokers that
+    could not list theirs.
+    """
     found: dict[str, tuple[ListedTransaction, int]] = {}
     errors: list[str] = []
 
@@ -159,7 +166,7 @@ async def _listed(visit: Visit) -> tuple[dict[str, tuple[ListedTransaction, int]
 
 
 async def _described(visit: Visit, coordinators: Mapping[str, int]) -> list[TransactionState]:
-    """What coordinators tell about transactional ids. Raises `Unanswered`."""
+    """The states of transactions, from their coordinators. Raises `Unanswered`."""
     by_broker: dict[int, list[str]] = {}
     for name, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(name)
@@ -193,8 +200,9 @@ def _row(visit: Visit, state: TransactionState, coordinator: int) -> Transaction
 
 
 async def _opened(visit: Visit) -> tuple[list[OpenTransaction], int | None]:
-    """The transactions that are open in partitions whose last stable offset is below the high watermark, of the topics
-    that the user may read. The second is the number of the partitions that were searched, if there are more.
+    """The transactions that are open in partitions whose last stable offset is below the high watermark. Topics that
+    the user may not read are left out. The second value is the number of partitions that were searched, or None if
+    these are all.
     """
     topics = visit.ports.cluster.image.topics
     keys: list[Partition] = []
@@ -236,7 +244,7 @@ class ProducerRow:
     last_sequence: int
     written_ms_ago: int
     transaction_offset: int | None
-    """The first offset of the transaction that it has open; None for none."""
+    """The first offset of the producer's open transaction; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

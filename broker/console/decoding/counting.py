@@ -15,11 +15,11 @@ from moldau.protocol.record_batch import BatchHeader
 from moldau.protocol.record_reader import records_of
 
 EXPANDED_SIZE_MAX: Final = 1 << 24
-"""Bytes to which a batch may expand whose records are looked at one by one."""
+"""The most bytes to which a batch may expand whose records are decoded one by one."""
 
 
 class OffsetSet:
-    """Offsets in half-open ranges, which ascend and do not overlap."""
+    """A set of offsets, given by half-open ranges that ascend and do not overlap."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
         self._edges = [edge for each in ranges for edge in each]
@@ -29,7 +29,7 @@ class OffsetSet:
         return bisect_right(self._edges, offset) % 2 == 1
 
     def count(self, begin: int, end: int) -> int:
-        """How many of the offsets from one to another are in the set."""
+        """The number of offsets in the set from `begin` up to `end` (exclusive)."""
         return self._count_below(end) - self._count_below(begin)
 
     def _count_below(self, offset: int) -> int:
@@ -42,10 +42,10 @@ NO_OFFSETS: Final = OffsetSet()
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted so far, from one offset to another."""
+    """The result of counting so far, up to `offset` of the range that ends at `end`."""
 
     offset: int
-    """The next offset to look at."""
+    """The next offset that is to be examined."""
     end: int
     finished: OffsetSet = NO_OFFSETS
     """Offsets that are not counted."""
@@ -55,14 +55,14 @@ class Counted:
 
     @property
     def offsets_left(self) -> int:
-        """The offsets that may be records and were not looked at."""
+        """The number of offsets that may be records and are not examined yet."""
         if self.offset >= self.end:
             return 0
         return self.end - self.offset - self.finished.count(self.offset, self.end)
 
 
 class RecordsNeeded(Exception):
-    """The headers of a batch do not tell how many of its records count."""
+    """Raised if the headers of a batch do not tell how many of its records count."""
 
 
 def count_batches(
@@ -74,9 +74,9 @@ def count_batches(
     dates_roughly: bool = False,
 ) -> None:
     """Count the records of whole batches that a read_committed consumer receives from `counted.offset` on, up to
-    `counted.end`. `dates_roughly`: the timestamp of a record in the middle of a batch may be that of the first one.
-
-    Raises `MalformedMessage`; and `RecordsNeeded`, with half of the work done, if no records may be decoded.
+    `counted.end`. With `dates_roughly` the timestamp of the first record may be that of an earlier record of its batch.
+    Raises `MalformedMessage`, and `RecordsNeeded` if records would have to be decoded without `decodes`; `counted` then
+    has the batches before.
     """
     open_aborts: dict[int, list[int]] = {}
     for each in sorted(aborted, key=lambda each: each.first_offset):

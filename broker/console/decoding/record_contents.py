@@ -85,7 +85,7 @@ def _shown_one(field: Field, value: object, version: int) -> Json:
 
 
 def contents_of(record: Record, contents: Contents, *, is_control: bool) -> dict[str, Json]:
-    """Key and value of a record: decoded by name for a known kind, else as text or base64."""
+    """Key and value of a record: fields by name for records of a known kind, else text or base64."""
     decoder = _control_contents if is_control else _DECODERS[contents]
     try:
         return decoder(record)
@@ -139,7 +139,9 @@ def _secrets_of(record: object) -> tuple[str, ...]:
 
 
 def _coordinator_contents(types: Mapping[int, DeclaredRecord], label: str) -> Callable[[Record], dict[str, Json]]:
-    """Shows records of a coordinator's topic; `label` is the name of the field with the type of the record."""
+    """A function that shows records of a coordinator's topic. `label` is the name of the field with the type of the
+    record.
+    """
 
     def contents(record: Record) -> dict[str, Json]:
         key = record.key or b""

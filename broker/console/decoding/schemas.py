@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 3
 PAUSE_MS: Final = 30_000
 """The time (ms) after which a schema that could not be fetched is asked for again."""
 SCHEMAS_MAX: Final = 500
-"""The most schemas that are kept; beyond, all are fetched again."""
+"""The most schemas that are kept. When there are more, all are dropped and fetched again."""
 
 
 class Schemas:
@@ -34,11 +34,11 @@ class Schemas:
         self._now_ms = now_ms
         self._decoders: dict[int, Decode] = {}
         self._failed: dict[int, tuple[int, str]] = {}
-        """When a schema is asked for again, and why it cannot be used, by its id."""
+        """For the id of a schema that cannot be used: the time at which it is asked for again, and the reason."""
         self._silent_until_ms = 0
 
     def readable(self, record: Record) -> tuple[Record, str]:
-        """The record with JSON in place of what is framed, and a note about schemas and problems."""
+        """The record with JSON in place of keys and values that are framed, and a note about schemas and problems."""
         key, of_key = self._json_of(record.key)
         value, of_value = self._json_of(record.value)
         notes = [f"{name}: {note}" for name, note in (("key", of_key), ("value", of_value)) if note]

@@ -2,8 +2,8 @@
 
     batches ──▶ records ──▶ JSON of framed values ──▶ without what is masked ──▶ those that match ──▶ texts
 
-A piece is looked at until it has enough records or characters, or has expanded to `EXPANDED_MAX`; the page goes on from
-there.
+The batches of a piece are examined until there are enough records or characters, or until they have expanded to
+`EXPANDED_MAX`; the next page goes on from there.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ from moldau.tables.values.masks import Masks
 
 VALUE_SHOWN: Final = 2_000
 WHOLE_SHOWN: Final = 200_000
-"""Characters of a value in a list, and of the value of one record alone."""
+"""The most characters of a value that is shown: in a list (`VALUE_SHOWN`), and alone on the page of one record."""
 HEADERS_SHOWN: Final = 20
 NOTES_SHOWN: Final = 500
 EXPANDED_MAX: Final = 1 << 25
-"""Bytes of records after which a piece is looked at no further."""
+"""The number of decompressed bytes after which no further batch of a piece is examined."""
 RECORD_EFFORT: Final = 256
 SIFTED_FOR_DECODED: Final = 16
-"""A record takes the time of so many further bytes; in the time in which one byte is decoded so many are sifted."""
+"""The units of effort: a record costs as much as decoding `RECORD_EFFORT` bytes, and decoding a byte as much as sifting
+`SIFTED_FOR_DECODED` bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -58,11 +60,13 @@ class ShownRecord:
     value: ShownBytes
     headers: list[tuple[str, str]]
     notes: str
-    """What it is besides a record: a marker, a record of an aborted transaction, a batch that cannot be read."""
+    """What is to be said of the record besides its contents: that it is a marker, or of an aborted transaction, or that
+    its batch cannot be read.
+    """
 
     @property
     def characters(self) -> int:
-        """The characters of all of its texts."""
+        """The number of characters of all of its texts."""
         texts = (
             self.key.text or "",
             self.value.text or "",
@@ -79,23 +83,25 @@ class Wanted:
     is_committed: bool
     """Whether only records are shown that a read_committed consumer receives."""
     key: bytes | None
-    """The key; None for any."""
+    """The key of the records; None for any key."""
     find: str
-    """An expression of RE2 for a whole text; empty for any."""
+    """An expression of RE2 that has to match a whole text; empty if there is none."""
     place: str
-    """Where `find` looks: any, key, value or headers."""
+    """The texts that `find` has to match: any, key, value or headers."""
     form: str
     contents: Contents
     is_whole: bool
     masks: Masks
     header: tuple[str, bytes | None] | None = None
-    """The name of a header, and its value; without a value any."""
+    """The name of a header, and its value, which is None if any value will do."""
     field: tuple[str, str] | None = None
-    """The path of a field of JSON, with points, and its text; a number, true, false or null as JSON writes it."""
+    """The path of a JSON field, with points between the names, and the text of its value. A number, true, false or null
+    is written as in JSON.
+    """
 
 
 class Piece(NamedTuple):
-    """What was fetched of a partition."""
+    """Batches that were fetched from a partition, and which of their records are shown."""
 
     partition: int
     records: BytesLike | PickleBuffer
@@ -103,27 +109,27 @@ class Piece(NamedTuple):
     aborted: Iterable[AbortedTransaction]
     offset: int
     end: int
-    """The offsets that are looked at."""
+    """The end (exclusive) of the offsets that are examined, which begin at `offset`."""
     limit: int
     """The most records that are shown."""
     characters: int
-    """The characters after which no further record is shown."""
+    """The number of characters after which no further record is shown."""
     newest: bool
     """Whether the last records that match are shown, instead of the first."""
 
 
 class Selected(NamedTuple):
-    """What a piece has of the records that are wanted."""
+    """The records of a piece that are wanted, and how far the piece was examined."""
 
     records: list[ShownRecord]
     next_offset: int
-    """Where reading goes on."""
+    """The offset at which reading goes on."""
     expanded: int
-    """The bytes of the records that were looked at."""
+    """The decompressed bytes of the records that were examined."""
     left_out: int = 0
-    """How many match before the records, for which there was no room."""
+    """The number of matching records before `records` for which there was no room."""
     size: int = 0
-    """The bytes of the batches that were looked at, as they are stored."""
+    """The stored bytes of the batches that were examined."""
 
 
 class _Match(NamedTuple):
@@ -137,14 +143,14 @@ class _Match(NamedTuple):
 
 
 class _Progress:
-    """How far a piece was looked at."""
+    """How far a piece was examined."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.size = 0
         self.expanded = 0
         self.effort = 0
-        """Bytes that were decoded, or would have been in the same time."""
+        """The number of bytes that were decoded, or could have been decoded in the same time."""
 
     def note_decoded(self, size: int) -> None:
         self.expanded += size
@@ -156,7 +162,7 @@ class _Progress:
 
 
 def select(piece: Piece, wanted: Wanted, schemas: Schemas | None, effort_max: int = EXPANDED_MAX * 8) -> Selected:
-    """The records of a piece that are wanted. It is looked at until the effort is above `effort_max`."""
+    """The records of a piece that are wanted. Its batches are examined until the effort is above `effort_max`."""
     progress = _Progress(piece.offset)
     matching = _matches(piece, wanted, schemas, progress, effort_max)
     if not piece.newest:
@@ -241,7 +247,7 @@ def _matches(
 def _decoded_records(
     data: bytes, position: int, header: BatchHeader, sieve: Sieve | None, progress: _Progress
 ) -> Iterator[Record]:
-    """The records of a batch; none if the sieve tells that none is wanted. Raises `MalformedMessage`."""
+    """The records of a batch; with a sieve only those that hold a sign. Raises `MalformedMessage`."""
     if sieve is None or header.magic != MAGIC or header.is_control:
         records = records_of(data, position, header, size_max=EXPANDED_SIZE_MAX)
     else:
@@ -285,7 +291,7 @@ def _has_header(record: Record, name: str, value: bytes | None) -> bool:
 
 
 def _has_field(value: bytes | None, path: str, text: str) -> bool:
-    """Whether a field of a value in JSON (UTF-8, which has no byte 0) has a text."""
+    """Whether the field at a path of a JSON value (UTF-8 without a byte 0) has this text."""
     if not value or b"\0" in value:
         return False
     from moldau.tables.values.bounds import HostileValue, parse_json  # With it come the libraries of HTTP.
@@ -297,7 +303,7 @@ def _has_field(value: bytes | None, path: str, text: str) -> bool:
 
 
 def field_text(found: object, path: str) -> str | None:
-    """The text of a field of a value of JSON, or of what else is there, as JSON; None if there is no such field."""
+    """The value of a JSON field: a text as it is, anything else as JSON; None if there is no such field."""
     for name in [path] if isinstance(found, dict) and path in found else path.split("."):
         if not isinstance(found, dict) or name not in found:
             return None
@@ -306,7 +312,7 @@ def field_text(found: object, path: str) -> str | None:
 
 
 def _show(partition: int, match: _Match, wanted: Wanted, room: int) -> ShownRecord:
-    """A record as text. Its value has the room that is left, but that of a value in a list at least."""
+    """A record as text. Its value may take the room that is left, and in any case as much as a value in a list."""
     record, notes = match.record, match.notes
     if match.problem_size >= 0:
         value = ShownBytes("", "text", match.problem_size, False)

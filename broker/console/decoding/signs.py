@@ -1,4 +1,5 @@
-"""Batches that cannot hold a record that is wanted, told by bytes alone: they are skipped without decoding a record.
+"""Finds out, by bytes alone, which batches cannot hold a record that is wanted. They are skipped without decoding a
+record.
 
     Wanted ──▶ signs: texts one of which each wanted record holds as it is stored ──▶ Sieve: skip, or decode
 
@@ -33,26 +34,29 @@ if TYPE_CHECKING:
     from moldau.broker.console.decoding.selection import Wanted
 
 Signs = Sequence[bytes]
-"""Empty if no bytes tell which records are wanted."""
+"""Texts of which every wanted record holds at least one; empty if no bytes tell which records are wanted."""
 ANYWHERE: Final = "(?s).*(?:", ").*"
-"""What stands around an expression that may match anywhere in a text."""
+"""The beginning and the end that turn an expression into one that may match anywhere in a text."""
 _LITERAL: Final = re.compile(r"[^\\.+*?()|\[\]{}^$\ufffd]+")
-"""An expression that means itself."""
+"""Matches an expression without special characters, which means itself."""
 _WORD: Final = re.compile(rb"[^: ]+")
-"""Parts of a text that stand in one piece, even if it goes from the name of a header to its value."""
+"""The parts of an expression that stand in one piece in a record, even if the expression goes from the name of a header
+to its value.
+"""
 _PLAIN_JSON: Final = re.compile(rb"[0-9A-Za-z_-]+")
 _ESCAPED: Final = b"\\u00"
-"""With it a text of JSON may write any of the characters of `_PLAIN_JSON`."""
+"""The beginning of an escape with which JSON may write any of the characters of `_PLAIN_JSON`."""
 _HEAD: Final = Struct(">qi4xb4xhi")
 """Base offset, length, magic, attributes and last offset delta, as in the header of a batch."""
 _SPECIAL: Final = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 def signs_of(wanted: Wanted, *, has_schemas: bool) -> Signs:
-    """The signs of the records that are wanted: of several conditions those of the one with the longest texts.
+    """The signs of the records that are wanted. If there are several conditions, the signs are those of the condition
+    with the longest texts.
 
-    None if parts are masked, because the time of a search must not tell what they hold, or if values are searched that
-    a schema registry has framed: `has_schemas`.
+    There are no signs if parts are masked, because the time of a search must not tell what the masked parts hold, or if
+    the searched values are framed by a schema registry (`has_schemas`).
     """
     is_framed = has_schemas and wanted.contents is Contents.PLAIN and wanted.form != "hex"
     if wanted.masks or is_framed:
@@ -80,8 +84,8 @@ def _signs_of_expression(pattern: str) -> Signs:
 
 
 def _signs_of_json(text: str) -> Signs:
-    """What stands in a value of JSON that has this text, or this number, in a field. A number that is not whole has
-    many forms, and so have the numbers in a list.
+    """The signs of a JSON value that has this text, or this number, in a field. There are none for a number that is not
+    whole or for a list, because JSON has many forms of it.
     """
     try:
         if isinstance(json.loads(text), (float, list, dict)):
@@ -98,13 +102,14 @@ class Sieve:
         self._data = data
         self._signs = signs
         self._next = dict.fromkeys(signs, -1)
-        """The next position of each sign; the end of the buffer if there is none."""
+        """The next position of each sign; the size of the buffer if the sign does not occur any more."""
         if _ESCAPED in signs and b"\\" not in data:  # One byte is found many times as fast as four.
             self._next[_ESCAPED] = len(data)
 
     def skip(self, position: int) -> tuple[int, int]:
-        """Skip batches from `position` on, up to one that has to be looked at: it may hold a sign, or is compressed, a
-        marker or of a transaction. Returns its position, and the offset after the skipped batches; -1 if none was.
+        """Skip batches from `position` on, up to a batch that has to be examined: one that may hold a sign, that is
+        compressed, a marker, or part of a transaction. Returns the position of that batch, and the offset after the
+        skipped batches; -1 if none was skipped.
         """
         data, unpack = self._data, _HEAD.unpack_from
         last, hit, next_offset = len(data) - HEADER_SIZE, self._hit(position), -1
@@ -126,8 +131,8 @@ class Sieve:
         return min(self._next.values())
 
     def records_in(self, body: bytes, header: BatchHeader) -> Iterator[Record]:
-        """The records of a batch v2 that hold a sign. `body`: all of its records, decompressed. Raises
-        `MalformedMessage`.
+        """The records of a batch of format 2 that hold a sign. `body` has all records of the batch, decompressed.
+        Raises `MalformedMessage`.
         """
         append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         within = Sieve(body, self._signs)

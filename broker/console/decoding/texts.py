@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 KEY_SHOWN: Final = 200
-"""Characters of a key, of a header's name and of its value."""
+"""The most characters of a key, of a header's name and of its value."""
 FORMS: Final = ("auto", "json", "text", "hex")
 
 
@@ -20,7 +20,7 @@ class ShownBytes:
     form: str
     """json, text, hex, or decoded for a record of an internal topic."""
     size: int
-    """Bytes."""
+    """The size of the key or value in bytes."""
     is_cut: bool
 
 
@@ -28,7 +28,7 @@ NULL: Final = ShownBytes(None, "text", 0, False)
 
 
 def printable(text: str) -> str:
-    """A text in which each character that a browser would not show, or would act on, is an escape."""
+    """The text with an escape for each character that a browser would not show, or would act on."""
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
@@ -41,8 +41,8 @@ def cut_printable(text: str, shown_max: int) -> tuple[str, bool]:
 
 
 def pretty_json(value: object, shown_max: int) -> str:
-    """A value of JSON over several lines, of which no more is made than is shown, and one character more. The value is
-    not nested deeper than `parse_json` allows.
+    """A JSON value as text over several lines. Only one character more than `shown_max` is made. The value is not
+    nested deeper than `parse_json` allows.
     """
     made: list[str] = []
     size = 0
@@ -61,7 +61,7 @@ def json_as_text(value: object, form: str, size: int, shown_max: int) -> ShownBy
 
 
 def bytes_as_text(data: bytes | None, form: str, shown_max: int) -> ShownBytes:
-    """Bytes in a form: `auto` takes JSON, else text, else hex, whichever fits."""
+    """Bytes as text in a form. `auto` takes the first that fits of JSON, text and hex."""
     if data is None:
         return NULL
     part = data[: shown_max * 4]

@@ -1,4 +1,6 @@
-"""The work of the process: it answers questions, each a function of what the process keeps between them."""
+"""The work of the worker process: it answers questions. A question is a function of the state that the process
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ class State(NamedTuple):
 
 
 SEARCH_EFFORT: Final = 1 << 21
-"""The effort (`selection.select`) after which a search gives way to other questions: 0.1 to 0.3 s."""
+"""The effort (`selection.select`) after which a search lets other questions go first: 0.1 to 0.3 s."""
 Question: TypeAlias = Callable[[State], object]
-"""Picklable: a `functools.partial` of a function below."""
+"""A function of the state that can be pickled: a `functools.partial` of a function below."""
 
 
 def answers(fs: FileSystem, registry: str | None) -> Generator[object, Question, None]:
-    """Answers questions without end. The first value is None, and answers none."""
+    """A generator that answers each question that is sent to it. The first value, None, answers no question."""
     schemas = None if registry is None else Schemas(registry, lambda: round(time.monotonic() * 1000))
     state = State(fs, schemas)
     answer: object = None
@@ -47,17 +49,17 @@ def selected(state: State, piece: Piece, wanted: Wanted) -> Selected:
 
 
 class Place(NamedTuple):
-    """Whole batches in the .log file of a segment; the last one may be cut short."""
+    """The place of whole batches in the .log file of a segment. The last batch may be cut short."""
 
     path: str
     inode: int
-    """That of the file: another one may have its name meanwhile."""
+    """The inode of the file, because another file may have the path meanwhile."""
     position: int
     size: int
 
 
 class Searched(NamedTuple):
-    """What a search has seen of a piece."""
+    """What a search has found in a piece."""
 
     selected: Selected
     begins_ms: int
@@ -65,8 +67,8 @@ class Searched(NamedTuple):
 
 
 def searched(state: State, piece: Piece, wanted: Wanted, place: Place | None) -> Searched | None:
-    """The records of a piece that are wanted, looked for with about `SEARCH_EFFORT` at most. The piece is the bytes at
-    `place`, if one is given; None if they are not there any more.
+    """The records of a piece that are wanted. The search ends after about `SEARCH_EFFORT`. If `place` is given, the
+    bytes of the piece are read there; None if they are not there any more.
     """
     try:
         data = bytes(piece.records) if place is None else _bytes_at(state.fs, place)
@@ -95,7 +97,7 @@ def _bytes_at(fs: FileSystem, place: Place) -> bytes | None:
 def counted(
     state: State, so_far: Counted, records: BytesLike | PickleBuffer, aborted: Iterable[AbortedTransaction]
 ) -> tuple[Counted, bool]:
-    """What was counted of fetched batches, and whether all of them can be read."""
+    """Count the records of fetched batches. Returns the count so far, and whether all batches could be read."""
     try:
         count_batches(so_far, bytes(records), aborted)
     except MalformedMessage:
@@ -109,7 +111,7 @@ def compiles(state: State, pattern: str) -> bool:
 
 
 def assignments(state: State, encoded: Iterable[bytes]) -> list[dict[str, list[int]] | None]:
-    """The partitions by topic of members' assignments; None for one that cannot be read."""
+    """The partitions of each member's assignment, by topic; None for an assignment that cannot be read."""
     from moldau.coordinator.consumer.embedded_protocol import read_assignment
 
     found: list[dict[str, list[int]] | None] = []

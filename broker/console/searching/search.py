@@ -1,4 +1,5 @@
-"""A search through a topic: the newest or the oldest records that are wanted, of all partitions, as they are found.
+"""A search through a topic for the newest or the oldest records that are wanted, of all partitions. They are shown as
+they are found.
 
     partitions ──▶ the one that is furthest behind in time ──▶ its next stretch ──▶ a process looks for records
          ▲                                                                            │
@@ -28,9 +29,9 @@ EVENT_MS: Final = 200
 """The time (ms) between two events without a record."""
 STRETCH_MIN: Final = 1 << 20
 CHARACTERS: Final = 1 << 18
-"""The characters of one stretch after which no further record is shown."""
+"""The characters of shown records after which no further record of a stretch is shown."""
 PLANS_MAX: Final = 4
-"""How often a stretch is looked up whose file was replaced meanwhile, by compaction or retention."""
+"""How often a stretch is looked up again because compaction or retention has replaced its file."""
 FULL: Final = "as many records as asked for"
 WHOLE: Final = "all was looked at"
 LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
@@ -38,52 +39,56 @@ LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
 
 @dataclass(slots=True)
 class Window:
-    """What is looked at before the end of a lane: its records are kept once the offsets up to the end are known."""
+    """The part at the end of a lane that a search for the newest records reads next. Its records are kept once it is
+    read as a whole.
+    """
 
     begin: int
     offset: int
-    """What is before it was looked at."""
+    """The offset up to which the window has been read."""
     found: list[ShownRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Lane:
-    """What is left to look at of a partition: the offsets from `first` up to `end`."""
+    """The part of a partition that remains to be searched: the offsets from `first` up to `end`."""
 
     key: Partition
     first: int
     end: int
     frontier_ms: float
-    """A bound of the timestamps that are left, as far as timestamps ascend with the offsets."""
+    """A bound of the timestamps in the part that remains, if timestamps ascend with the offsets: the upper one in a
+    search for the newest records, the lower one in a search for the oldest.
+    """
     found: int = 0
     window: Window | None = None
 
     @property
     def left(self) -> int:
-        """The offsets that were not looked at."""
+        """The number of offsets that have not been read."""
         seen = 0 if self.window is None else self.window.offset - self.window.begin
         return max(self.end - self.first - seen, 0)
 
 
 class Seen(NamedTuple):
-    """An event of a search."""
+    """An event of a search: the records found since the last event, and the progress."""
 
     records: list[ShownRecord]
-    """Those that are new."""
+    """The records that are new since the last event."""
     offsets: int
     of_offsets: int
     bytes: int
-    """Of the batches, as they are stored."""
+    """The bytes of the batches that were searched, as they are stored."""
     ms: int
-    """The time since the beginning."""
+    """The time since the search began."""
     errors: list[str]
     end: str = ""
-    """Why it has ended; empty as long as it goes on."""
+    """Why the search has ended; empty as long as it goes on."""
 
 
 @dataclass(slots=True)
 class Search:
-    """One search. `ranges`: the offsets of each partition."""
+    """One search. `ranges` has the first offset and the end for each partition."""
 
     client: KafkaClient
     wanted: Wanted
@@ -93,14 +98,16 @@ class Search:
     errors: list[str] = field(default_factory=list)
     _lanes: list[Lane] = field(default_factory=list)
     _kept: list[tuple[int, int, int]] = field(default_factory=list)
-    """The ranks of the best records so far, the best one first: timestamp, partition and offset."""
+    """The ranks of the best `limit` records so far, the best one first. A rank is timestamp, partition and offset, the
+    first and the last with a minus if the newest records are wanted.
+    """
     _new: list[ShownRecord] = field(default_factory=list)
     _bytes: int = 0
     _size: int = STRETCH_MAX
     """The bytes of the next stretch."""
 
     async def events(self) -> AsyncIterator[Seen]:
-        """What is seen, until the search ends."""
+        """The events of the search, until it ends."""
         now_ms = self.client.ports.environment.monotonic_ms
         began_ms = told_ms = now_ms()
         total = sum(max(end - first, 0) for first, end in self.ranges.values())
@@ -131,14 +138,14 @@ class Search:
         yield seen(FULL if end == WHOLE and len(self._kept) >= self.limit else end)
 
     def _is_settled(self, lane: Lane) -> bool:
-        """Whether no record of a lane can come before those that were found."""
+        """Whether `limit` records were found and no record of a lane can come before the last of them."""
         if len(self._kept) < self.limit:
             return False
         worst = self._kept[-1][0]
         return lane.frontier_ms < -worst if self.is_newest else lane.frontier_ms > worst
 
     async def _look(self, lane: Lane) -> None:
-        """Look at the next stretch of a lane. If it cannot be read, the lane ends."""
+        """Search the next stretch of a lane. If it cannot be read, the lane ends."""
         try:
             if self.is_newest:
                 await self._look_back(lane)
@@ -166,7 +173,9 @@ class Search:
             lane.end, lane.window = window.begin, None
 
     async def _searched(self, lane: Lane, offset: int) -> Searched:
-        """What there is from an offset on. Raises `Unreadable` and `WorkEnded`."""
+        """Search the stretch that begins at an offset, and return what was found. Raises `Unreadable` and
+        `WorkEnded`.
+        """
         client, wanted = self.client, self.wanted
         for _ in range(PLANS_MAX):
             stretch = await stretch_at(client, lane.key, offset, self._size, is_committed=wanted.is_committed)
@@ -183,12 +192,14 @@ class Search:
         raise Unreadable(f"what is stored from offset {offset} on cannot be read")
 
     def _note_size(self, size: int) -> None:
-        """Note the bytes that were looked at in one question: the next stretch is not much longer."""
+        """Count the bytes that one question has covered, and choose the size of the next stretch: twice as many, from
+        `STRETCH_MIN` to `STRETCH_MAX`.
+        """
         self._bytes += size
         self._size = min(max(2 * size, STRETCH_MIN), STRETCH_MAX)
 
     def _keep(self, lane: Lane, records: list[ShownRecord]) -> None:
-        """Keep the best of all records that were found."""
+        """Add records of a lane to those that were found, and keep the best `limit` of them."""
         sign = -1 if self.is_newest else 1
         ranks = {(sign * each.timestamp, each.partition, sign * each.offset): each for each in records}
         lane.found += len(ranks)

@@ -1,4 +1,5 @@
-"""Pieces of a partition's log for a search: places in files of this broker, or bytes that another leader gives.
+"""Finds stretches of a partition's log for a search: places in files of this broker, or bytes that another leader
+gives.
 
     offset ──▶ this broker leads and has it in its files ──▶ place, which the process that searches reads itself
           └──▶ another leader, or remote storage ──▶ Fetch ──▶ bytes
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 STRETCH_MAX: Final = 1 << 24
 FETCHED_SIZE: Final = 1 << 20
 FETCHED_OFFSETS: Final = 4_000
-"""The offsets of a window before the end of a log that another broker leads."""
+"""The number of offsets in a window before the end of a log that another broker leads."""
 LOOKS_MAX: Final = 16
-"""How often a place is looked up whose index is not in the page cache."""
+"""How often a place is looked up again because its index is not in the page cache."""
 LOCAL: Final = LocalLog()
 _base_offset = attrgetter("base_offset")
 T = TypeVar("T")
 
 
 class Stretch(NamedTuple):
-    """Batches from an offset on; the last one may be cut short."""
+    """Batches of a log from an offset on, in one piece. The last one may be cut short."""
 
     size: int
-    """0 if there is nothing more."""
+    """The bytes of the batches; 0 if there is nothing from the offset on."""
     place: Place | None
     """None if the bytes are in `records`."""
     records: BytesLike
@@ -51,13 +52,11 @@ class Stretch(NamedTuple):
 
 
 class Unreadable(Exception):
-    """A leader does not give its records. The text says why."""
+    """The records of a partition cannot be read. The text says why."""
 
 
 def own_replica(client: KafkaClient, key: Partition) -> Replica | None:
-    """The replica of a partition that this broker leads, in files that another process can open; None if there is
-    none.
-    """
+    """The replica of a partition, if this broker leads it and another process can open its files; None otherwise."""
     if not client.ports.environment.shares_files():
         return None
     partition = client.ports.services.replicas.find(key)
@@ -94,7 +93,9 @@ def _place(log: Log, offset: int, found: FileSlice) -> Place:
 
 
 async def window_before(client: KafkaClient, key: Partition, first: int, end: int) -> int:
-    """The offset from which on up to `end` there is about as much as one stretch; `first` at least."""
+    """The first offset of a window that ends at `end`, at least `first`. The window has about as many bytes as one
+    stretch. Raises `Unreadable`.
+    """
     replica = own_replica(client, key)
     if replica is None or not replica.log.segments or end <= replica.log.segments[0].base_offset:
         return max(first, end - FETCHED_OFFSETS)
@@ -112,7 +113,9 @@ def _begin_of_place(log: Log, end: int) -> int:
 
 
 async def _looked_up(client: KafkaClient, look_up: Callable[[], T]) -> T:
-    """What a lookup finds, of which the page cache may lack parts. Raises `Unreadable`."""
+    """The result of a lookup in an index. While the page cache lacks a part of the index, the part is read by an
+    executor thread and the lookup repeated. Raises `Unreadable`.
+    """
     for _ in range(LOOKS_MAX):
         try:
             return look_up()
