@@ -96,8 +96,10 @@ def heartbeat(step: GroupStep, group: ClassicGroup | None, event: Heartbeat) -> 
 
 
 def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatRequest) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
     if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = group.refusal_of(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.FENCED_INSTANCE_ID:
         step.tell_refusal(group.group_id, Client(request.member_id), refusal)

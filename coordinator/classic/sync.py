@@ -117,10 +117,10 @@ def sync(step: GroupStep, group: ClassicGroup | None, event: Sync) -> None:
 
 
 def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: int) -> ErrorCode:
-    if not request.group_id:
-        return ErrorCode.INVALID_GROUP_ID
     if version >= NAMED_PROTOCOL_VERSION and (request.protocol_type is None or request.protocol_name is None):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = group.refusal_of(request.member_id, request.group_instance_id)

@@ -120,6 +120,7 @@ def _describe(
             if not name:
                 return Verdict(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return _group(services, context, resource)
+    # DIVERGES: for one resource of an unknown type Apache Kafka refuses the whole request.
     return Verdict(ErrorCode.INVALID_REQUEST, ERROR_TEXTS[ErrorCode.INVALID_REQUEST])
 
 

@@ -21,6 +21,7 @@ from moldau.broker.purgatory.purgatory import HIGH_WATERMARK, LOW_WATERMARK, Del
 from moldau.broker.runtime.pending import REPLICAS, Pending, Reply
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -46,15 +47,19 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
     """Delete records. The response is there at once if no other replica has to delete them too."""
     waiting: list[DeletionUnderWay] = []
     response = DeleteRecordsResponse()
+    wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
-        result = DeleteRecordsTopicResult(name=topic.name)
+        for requested in topic.partitions:  # The last one counts of a partition that is named twice.
+            wanted.setdefault(topic.name, {})[requested.partition_index] = requested
+    for name, partitions in wanted.items():
+        result = DeleteRecordsTopicResult(name=name)
         response.topics.append(result)
-        for requested in {each.partition_index: each for each in topic.partitions}.values():
+        for requested in partitions.values():
             answer = DeleteRecordsPartitionResult(
                 partition_index=requested.partition_index, low_watermark=NO_LOW_WATERMARK
             )
             result.partitions.append(answer)
-            found = _partition(services, topic.name, requested.partition_index)
+            found = _partition(services, name, requested.partition_index)
             deleted = _delete(found, requested.offset, answer) if isinstance(found, Partition) else found
             if isinstance(deleted, ErrorCode):
                 _refuse(answer, deleted)

@@ -33,7 +33,7 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse
 from moldau.protocol.primitives import Chunk
 from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED, PlannedRead, isolation_of, without_records
-from moldau.replication.fetch_session import FetchContext, is_of_follower
+from moldau.replication.fetch_session import TOPIC_ID_VERSION, FetchContext, is_of_follower
 from moldau.replication.follower_fetch import PartitionKey, replica_of, update_fetch_states
 from moldau.replication.partition import Partition
 from moldau.replication.source import FetchIsolation, PageCacheMiss, PendingRemoteRead
@@ -61,7 +61,7 @@ COLD_LOOKUPS_MAX: Final = 16
 def handle(services: Services, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
     """Answer a fetch: at once if enough bytes are there, otherwise later."""
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refused(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
     now_ms = services.environment.monotonic_ms()
     is_follower = is_of_follower(request) and (context.access.is_unrestricted or is_exempt(context, request))
     if is_follower:
@@ -72,10 +72,12 @@ def handle(services: Services, context: RequestContext, request: FetchRequest) -
     return Fetch(services, context, request, fetch).answer(now_ms)
 
 
-def _refused(request: FetchRequest, error: ErrorCode) -> FetchResponse:
+def _refused(request: FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
     """The response that refuses the whole request. Before version 7 it has no error of its own, so each partition gets
-    the error.
+    the error; from version 13 on, in which topics are named by id, it has no partitions, as in Apache Kafka.
     """
+    if version >= TOPIC_ID_VERSION:
+        return FetchResponse(error_code=error)
     responses = [
         FetchableTopicResponse(
             topic=topic.topic,

@@ -79,7 +79,9 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
             if times == 0:
                 continue  # the request names the partition several times, and it was refused already
             partition = services.replicas.find((topic.name, requested.partition_index))
-            if times > 1:
+            if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+                answers.append(_refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR))
+            elif times > 1:
                 answers.append(_refused(requested, ErrorCode.INVALID_REQUEST))
             elif partition is None:
                 answers.append(_refused(requested, services.replicas.error_of(topic.name, requested.partition_index)))
@@ -87,7 +89,8 @@ def handle(services: Services, context: RequestContext, request: ListOffsetsRequ
                 if services.remote_offsets is not None and _is_search(partition, requested):
                     remote.append(RemoteSearch(partition, requested, answers, len(answers)))
                 answers.append(_answer(request, context.version, requested, partition))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        if answers:  # As in Apache Kafka: a topic without partitions has no result.
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
     return _search_remotely(services, request, response, remote) if remote else response
 
@@ -186,8 +189,6 @@ def _answer(
         return _refused(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if requested.timestamp < 0 and version < FIRST_VERSIONS.get(requested.timestamp, VERSION_MAX):
         return _refused(requested, ErrorCode.UNSUPPORTED_VERSION)
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(requested, ErrorCode.UNKNOWN_SERVER_ERROR)
     its_log = partition.log
     end_offset = its_log.end_offset
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID

@@ -107,9 +107,10 @@ class Produce:
                     answer = self._append(partition, data.records)
                 has_failed = has_failed or answer.error_code != NONE
                 answers.append(answer)
-            self._responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
+            if answers:  # As in Apache Kafka: a topic without partitions has no result.
+                self._responses.append(
+                    TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+                )
         if self._large or self._unverified:
             return self._postpone()
         return finish(services, self._context, request, self._responses, self._parked, has_failed)

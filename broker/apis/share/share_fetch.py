@@ -69,8 +69,8 @@ from moldau.storage.files.file_slice import FileSlice
 
 log = logging.getLogger("moldau.share")
 
-RECORD_LIMIT: Final = 1
-"""The acquire mode with a strict limit."""
+BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+"""The acquire modes: whole batches, and a strict limit."""
 CONSUMER_VERSION: Final = 10
 """Reads are planned like those of a Fetch of this version, with which consumers read from the leader."""
 PLANNED_MAX: Final = 128
@@ -90,16 +90,10 @@ def handle(services: Services, context: RequestContext, request: ShareFetchReque
     if error is not ErrorCode.NONE:
         return refused(error)
     is_renewal = context.version >= RENEW_VERSION and request.is_renew_ack
-    if is_renewal:
-        limits = {"maxBytes": request.max_bytes, "minBytes": request.min_bytes}
-        limits |= {"maxRecords": request.max_records, "maxWaitMs": request.max_wait_ms}
-        message = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value)
-        if message:
-            return ShareFetchResponse(
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=message + "if isRenewAck is true.",
-                acquisition_lock_timeout_ms=0,
-            )
+    if is_renewal and any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)):
+        return refused(ErrorCode.INVALID_REQUEST)
+    if context.version >= RENEW_VERSION and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+        return refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert group_id is not None and member_id is not None
     wish = wish_of(request, SessionKey(group_id, member_id))
     found = services.share_sessions.open(wish)

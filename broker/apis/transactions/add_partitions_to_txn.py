@@ -67,13 +67,13 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
 def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Errors]:
     """Ask the coordinator to add the partitions of one transaction. If one of them does not exist, none is added."""
     partitions = partitions_of(transaction.topics)
-    if not transaction.transactional_id:
-        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     topics = services.cluster.image.topics
     missing = [each for each in partitions if topics.partition(*each) is None]
     if missing:
         errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return {**errors, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    if not transaction.transactional_id:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     return submit_event(
         services.transactions.runner_of(transaction.transactional_id),
         version,

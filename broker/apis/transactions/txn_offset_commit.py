@@ -54,6 +54,8 @@ def handle(
     merge: Merge = partial(merged, divide(services.cluster, request, context.version, by_id=by_id), by_id)
     if not request.topics:
         return merge(TxnOffsetCommitResponse())
+    if not request.group_id:
+        return merge(refused(request, context.version, ErrorCode.INVALID_GROUP_ID))
     index = services.groups.partition_of(request.group_id)
     guard = guard_for(services, request, index, context.version)
     commit = partial(commit_offsets, services, context.version, request, index, guard, merge)

@@ -211,7 +211,7 @@ def test_locks_are_renewed(tell: Callable[[Story], None]) -> None:
         assert await other.take() == [Taken(0, [], [], 0)]
         refused = await consumer.fetch((0, 0, RENEW), is_renew_ack=True)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
-        assert refused.error_message.startswith("maxBytes must be set to 0, minBytes must be set to 0, maxRecords")
+        assert refused.error_message is None
         renewed = await consumer.take(
             (0, 0, RENEW), is_renew_ack=True, max_bytes=0, min_bytes=0, records_max=0, max_wait_ms=0
         )
