@@ -237,10 +237,6 @@ class RefusalException(NamedTuple):
     """Called with (response, request, refusal); changes the response."""
 
 
-def _same_factor_rule(response: Any, request: Any, refusal: _Refusal) -> None:
-    response.allow_replication_factor_change = request.allow_replication_factor_change
-
-
 def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
     """One element for each entity; without its parts if these may be what is too long."""
     if refusal.error is ErrorCode.INVALID_REQUEST:
@@ -292,9 +288,7 @@ NO_EXCEPTION: Final = RefusalException("")
 EXCEPTIONS: Final[Mapping[str, RefusalException]] = {
     "AlterClientQuotas": RefusalException("an entity is named by parts, and is told once", change=_each_entity),
     "AlterConfigs": RefusalException("a resource is refused with a text", tells_names=True),
-    "AlterPartitionReassignments": RefusalException(
-        "clients look at the partitions, and the response repeats a field", repeats_parts=True, change=_same_factor_rule
-    ),
+    "AlterPartitionReassignments": RefusalException("clients look at the partitions", repeats_parts=True),
     "AlterUserScramCredentials": RefusalException("a user is told once", change=_each_user),
     "DeleteTopics": RefusalException("a topic is refused with a text", tells_names=True),
     "DescribeClientQuotas": RefusalException("the entries are null", is_silent=True, change=_no_entries),

@@ -131,6 +131,14 @@ TIMED: Final[frozenset[type[object]]] = frozenset(
 )
 """The requests that need time: with a `timeout_ms` of 0 or less they end in REQUEST_TIMED_OUT, undecided."""
 
+
+def is_out_of_time(request: object) -> bool:
+    """Whether a request ends undecided. A reassignment of no topic needs no time, as in Apache Kafka."""
+    if isinstance(request, AlterPartitionReassignmentsRequest) and not request.topics:
+        return False
+    return type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0
+
+
 ControllerApis = Mapping[type[object], ControllerApi]
 
 

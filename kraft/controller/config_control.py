@@ -105,7 +105,7 @@ def records_of(
     resource: Resource,
     values_of: Callable[[Resource, Mapping[str, str]], NewValues | ApiError],
 ) -> list[object] | ApiError:
-    refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(view.image, key)
+    refusal = refusal_of_names([config.name for config in resource.configs]) or refusal_of_resource(key)
     if refusal is not None:
         return refusal
     existing = view.image.configs.of(*key)
@@ -113,7 +113,11 @@ def records_of(
     if isinstance(changes, ApiError):
         return changes
     after = {name: value for name, value in {**existing, **changes}.items() if value is not None}
-    refusal = view.settings.config_rules.refusal(key, after, existing) or refusal_of_min_in_sync(view, key, changes)
+    refusal = (
+        view.settings.config_rules.refusal(key, after, existing)
+        or refusal_of_missing(view.image, key)
+        or refusal_of_min_in_sync(view, key, changes)
+    )
     if refusal is not None:
         return refusal
     changed = {name: value for name, value in changes.items() if existing.get(name) != value}
@@ -164,7 +168,7 @@ def refusal_of_names(names: Sequence[str]) -> ApiError | None:
     return None
 
 
-def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> ApiError | None:
+def refusal_of_resource(resource: ConfigResource) -> ApiError | None:
     if resource.type not in set(ResourceType):
         return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == ResourceType.CLIENT_METRICS and not resource.name:
@@ -176,9 +180,11 @@ def refusal_of_resource(image: MetadataImage, resource: ConfigResource) -> ApiEr
     if not resource.name:
         return ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     message = refusal_of_name(resource.name)
-    if message is not None:
-        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-    if resource.name not in image.topics.ids:
+    return None if message is None else ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def refusal_of_missing(image: MetadataImage, resource: ConfigResource) -> ApiError | None:
+    if resource.type == ResourceType.TOPIC and resource.name not in image.topics.ids:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     return None
 

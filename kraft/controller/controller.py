@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from moldau.kraft.controller.apis import CONTROLLER_APIS, TIMED, ControllerApis
+from moldau.kraft.controller.apis import CONTROLLER_APIS, ControllerApis, is_out_of_time
 from moldau.kraft.controller.broker_sessions import BrokerSessions
 from moldau.kraft.controller.context import DecisionContext
 from moldau.kraft.controller.decision import Decision
@@ -124,7 +124,7 @@ class Controller:
         context = DecisionContext(
             self.view, self._sessions, self._failures, now_ms, self._end_offset, requester.principal, mutations
         )
-        if type(request) in TIMED and getattr(request, "timeout_ms", 1) <= 0:
+        if is_out_of_time(request):
             return Decision([], refused(request, None, ErrorCode.REQUEST_TIMED_OUT))
         decision = row.decide(context, request)
         tell_throttle(decision.reply, mutations)

@@ -31,6 +31,8 @@ from moldau.protocol.records.metadata import PartitionChangeRecord
 
 
 def alter_reassignments(context: DecisionContext, request: AlterPartitionReassignmentsRequest) -> Decision:
+    if not request.topics:
+        return Decision([], AlterPartitionReassignmentsResponse(error_message=""))  # As in Apache Kafka.
     view = context.view
     records: list[object] = []
     responses = []
@@ -47,7 +49,7 @@ def alter_reassignments(context: DecisionContext, request: AlterPartitionReassig
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
     reply = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None if responses else "",  # Apache Kafka decides nothing about an empty list.
+        error_message=None,
         responses=responses,
     )
     return Decision(records, reply)

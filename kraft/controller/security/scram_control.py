@@ -1,8 +1,7 @@
-"""AlterUserScramCredentials: each user may be named once, and has one result (KIP-554)."""
+"""AlterUserScramCredentials: each user may be named once, and has one result, its first error (KIP-554)."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from moldau.kraft.controller.context import DecisionContext
@@ -25,41 +24,29 @@ MECHANISMS: Final = frozenset((ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRA
 
 
 def alter_scram_credentials(context: DecisionContext, request: AlterUserScramCredentialsRequest) -> Decision:
-    counts = Counter(users_of(request))
-    results: dict[str, ApiError | None] = {}
-    records: list[object] = []
-    for deletion in request.deletions:
-        refusal = TWICE if counts[deletion.name] > 1 else refusal_of_deletion(context, deletion)
-        results[deletion.name] = refusal
-        if refusal is None:
-            records.append(RemoveUserScramCredentialRecord(name=deletion.name, mechanism=deletion.mechanism))
-    for upsertion in request.upsertions:
-        refusal = TWICE if counts[upsertion.name] > 1 else refusal_of_upsertion(upsertion)
-        results[upsertion.name] = refusal
-        if refusal is None:
-            records.append(upserted(upsertion))
-    reply = AlterUserScramCredentialsResponse(
-        results=[alteration_result(user, refusal) for user, refusal in results.items()]
-    )
-    return Decision(records, reply)
+    made: dict[str, object] = {}
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for alteration in alterations:
+        if alteration.name not in made:
+            made[alteration.name] = record_or_error(context, alteration)
+        elif not isinstance(made[alteration.name], ApiError):
+            made[alteration.name] = TWICE
+    reply = AlterUserScramCredentialsResponse(results=[alteration_result(user, each) for user, each in made.items()])
+    return Decision([each for each in made.values() if not isinstance(each, ApiError)], reply)
 
 
-def users_of(request: AlterUserScramCredentialsRequest) -> list[str]:
-    return [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
-
-
-def refusal_of_deletion(context: DecisionContext, deletion: ScramCredentialDeletion) -> ApiError | None:
-    refusal = refusal_of(deletion.name, deletion.mechanism)
-    if refusal is None and ScramKey(deletion.name, deletion.mechanism) not in context.image.scram.credentials:
-        message = "Attempt to delete a user credential that does not exist"
-        return ApiError(ErrorCode.RESOURCE_NOT_FOUND, message)
-    return refusal
+def record_or_error(context: DecisionContext, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
+    refusal = refusal_of(alteration.name, alteration.mechanism)
+    if refusal is not None:
+        return refusal
+    if isinstance(alteration, ScramCredentialUpsertion):
+        return refusal_of_upsertion(alteration) or upserted(alteration)
+    if ScramKey(alteration.name, ScramMechanism(alteration.mechanism)) not in context.image.scram.credentials:
+        return ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
 
 
 def refusal_of_upsertion(upsertion: ScramCredentialUpsertion) -> ApiError | None:
-    refusal = refusal_of(upsertion.name, upsertion.mechanism)
-    if refusal is not None:
-        return refusal
     if upsertion.iterations < ITERATIONS_MIN:
         return unacceptable_credential("Too few iterations")
     if upsertion.iterations > ITERATIONS_MAX:
@@ -91,6 +78,6 @@ def upserted(upsertion: ScramCredentialUpsertion) -> object:
     return record_of(ScramKey(upsertion.name, mechanism), credential)
 
 
-def alteration_result(user: str, refusal: ApiError | None) -> AlterUserScramCredentialsResult:
-    error, message = refusal or ApiError(ErrorCode.NONE, None)
+def alteration_result(user: str, made: object) -> AlterUserScramCredentialsResult:
+    error, message = made if isinstance(made, ApiError) else ApiError(ErrorCode.NONE, None)
     return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)

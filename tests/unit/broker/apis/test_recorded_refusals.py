@@ -66,10 +66,7 @@ CHANGED: Final = {
     ("Metadata", "login"): "a name that the version cannot leave out is empty; the answer could not be encoded",
     **{
         (api, "login"): AS_ELSEWHERE
-        for api in (
-            *("AlterClientQuotas", "AlterPartitionReassignments"),
-            *("DescribeClientQuotas", "DescribeUserScramCredentials"),
-        )
+        for api in (*("AlterClientQuotas", "DescribeClientQuotas", "DescribeUserScramCredentials"),)
     },
     **{
         (api, "too-long"): NULL_TEXT
@@ -104,7 +101,6 @@ CHANGED: Final = {
             ),
             *(
                 "IncrementalAlterConfigs",
-                "AlterPartitionReassignments",
                 "ListPartitionReassignments",
                 "AlterClientQuotas",
             ),
@@ -147,6 +143,13 @@ CHANGED: Final = {
     **{
         ("Fetch", occasion): "each partition is refused too, in versions without an error for the whole"
         for occasion in ("forbidden-CONTROLLER", "fault-CONTROLLER")
+    },
+    **{
+        ("AlterPartitionReassignments", occasion): "a field of the request was repeated; Apache Kafka does not"
+        for occasion in (
+            *("too-long", "forbidden-CONTROLLER", "fault-CONTROLLER"),
+            *("undecided-NOT_CONTROLLER", "undecided-REQUEST_TIMED_OUT", "undecided-INVALID_REQUEST"),
+        )
     },
 }
 """Why answers on an occasion are not what they were."""

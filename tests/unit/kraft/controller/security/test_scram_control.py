@@ -83,7 +83,9 @@ def test_one_change(
 def test_a_user_is_named_once_whatever_the_mechanism() -> None:
     cluster = Deciding()
     assert alter(cluster, up("b"), up("b", mechanism=2)) == {"b": TWICE}
-    assert alter(cluster, gone("c"), up("c"), up("d")) == {"c": TWICE, "d": DONE}
+    assert alter(cluster, up("d")) == {"d": DONE}
+    assert alter(cluster, gone("d"), up("d")) == {"d": TWICE}
+    assert alter(cluster, gone("c"), up("c")) == {"c": MISSING}
     assert alter(cluster, gone("zz"), up("yy")) == {"zz": MISSING, "yy": DONE}
     assert alter(cluster) == {}
     assert sorted(key.user for key in cluster.image.scram.credentials) == ["d", "yy"]
