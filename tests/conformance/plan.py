@@ -19,6 +19,7 @@ from tests.conformance.scenarios.live_groups import LIVE_GROUP_SCENARIOS
 from tests.conformance.scenarios.logins import LOGIN_SCENARIOS
 from tests.conformance.scenarios.migration import MIGRATION_SCENARIOS
 from tests.conformance.scenarios.mixed import MIXED_SCENARIOS
+from tests.conformance.scenarios.odd_shapes import ODD_SHAPE_SCENARIOS
 from tests.conformance.scenarios.reasons import REASON_SCENARIOS
 from tests.conformance.scenarios.release_directories import RELEASE_DIRECTORY_SCENARIOS
 from tests.conformance.scenarios.restored_directories import RESTORED_DIRECTORY_SCENARIOS
@@ -66,6 +67,7 @@ ALL_DIRECTORY_SCENARIOS: tuple[DirectoryScenario, ...] = (
     *SECURED_APPLICATION_SCENARIOS,
     *SECURED_CHANGE_SCENARIOS,
     *ACL_SCENARIOS,
+    *ODD_SHAPE_SCENARIOS,
     *APPLICATION_SCENARIOS,
     *SPARK_SCENARIOS,
 )
