@@ -173,7 +173,7 @@ class TopicsImage(NamedTuple):
             for partition_id, partition in topic.partitions.items():
                 yield topic, partition_id, partition
 
-    def has_partitions(self, count: int) -> bool:
+    def has_more_partitions_than(self, count: int) -> bool:
         """Whether there are more than `count` partitions. The partitions are counted only up to that number."""
         for topic in self.by_id.values():
             count -= len(topic.partitions)

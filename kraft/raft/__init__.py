@@ -14,8 +14,8 @@ stop (`Stop`). And what the shell has done for the machine: see the third column
 | SaveElection | writes and syncs quorum-state; at most one is in progress | ElectionSaved |
 | Append, AppendFetched | appends to the log, then syncs it | LogAppended at once, LogFlushed after the sync |
 | TruncateLog | removes the end of the log | LogTruncated |
-| SnapshotPart | writes bytes of a fetched snapshot | |
-| SnapshotFetched | syncs it, replaces the log by it, loads it | SnapshotLoaded or SnapshotRefused |
+| WriteSnapshotPart | writes bytes of a fetched snapshot | |
+| CompleteSnapshot | syncs it, replaces the log by it, loads it | SnapshotLoaded or SnapshotRefused |
 | Send | sends a request, with the timeout | ResponseReceived, exactly once |
 | Respond, RespondWithRecords, RespondWithSnapshot | answers the request of the token | |
 | Lead, Follow | starts the controller of an epoch, or ends it | |

@@ -8,7 +8,7 @@ durability. It is an effect of the later step that gets the result, so that code
     AppendFetched     ⟶  LogAppended      ...
     (a sync)          ⟶  LogFlushed       before a copy counts: the leader's own, and a follower's at its next Fetch
     TruncateLog       ⟶  LogTruncated     before the follower fetches again
-    SnapshotFetched   ⟶  SnapshotLoaded   before the follower fetches from its end
+    CompleteSnapshot  ⟶  SnapshotLoaded   before the follower fetches from its end
 
 The shell carries out effects in the order in which they come. The event that follows an Append, AppendFetched or
 TruncateLog may be fed to the machine while later effects of the same list are still to be carried out.
@@ -261,7 +261,7 @@ class RespondWithSnapshot(NamedTuple):
     size_max: int
 
 
-class SnapshotPart(NamedTuple):
+class WriteSnapshotPart(NamedTuple):
     """Write these bytes of a snapshot that is being fetched. Position 0 begins the file again."""
 
     snapshot_id: SnapshotId
@@ -269,10 +269,9 @@ class SnapshotPart(NamedTuple):
     data: BytesLike
 
 
-class SnapshotFetched(NamedTuple):
-    """The file of the snapshot is complete.
-
-    Make it durable, replace the log by it, load it; then feed `SnapshotLoaded` or `SnapshotRefused`.
+class CompleteSnapshot(NamedTuple):
+    """Make the completely fetched snapshot durable, replace the log by it, and load it. Then feed `SnapshotLoaded` or
+    `SnapshotRefused`.
     """
 
     snapshot_id: SnapshotId
@@ -313,8 +312,8 @@ Effect: TypeAlias = (
     | Respond
     | RespondWithRecords
     | RespondWithSnapshot
-    | SnapshotPart
-    | SnapshotFetched
+    | WriteSnapshotPart
+    | CompleteSnapshot
     | Lead
     | Follow
     | Commit

@@ -40,6 +40,7 @@ from moldau.kraft.raft.events import (
     Append,
     AppendFetched,
     Commit,
+    CompleteSnapshot,
     DeadlineReached,
     Effect,
     ElectionSaved,
@@ -58,13 +59,12 @@ from moldau.kraft.raft.events import (
     ResponseReceived,
     SaveElection,
     Send,
-    SnapshotFetched,
     SnapshotLoaded,
-    SnapshotPart,
     Started,
     Stop,
     Stopped,
     TruncateLog,
+    WriteSnapshotPart,
 )
 from moldau.kraft.raft.raft import Raft
 from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
@@ -234,9 +234,9 @@ class RaftScribe:
                 return f"reply {response_told(response)} with records from {offset} to {self.log.end_offset}"
             case RespondWithSnapshot(_, response, snapshot_id, position, _):
                 return f"reply {response_told(response)} with {snapshot_told(snapshot_id)} from {position}"
-            case SnapshotPart(snapshot_id, position, data):
+            case WriteSnapshotPart(snapshot_id, position, data):
                 return f"write {len(data)} bytes of {snapshot_told(snapshot_id)} at {position}"
-            case SnapshotFetched(snapshot_id):
+            case CompleteSnapshot(snapshot_id):
                 return f"load {snapshot_told(snapshot_id)}"
             case Lead(epoch):
                 return f"lead in epoch {epoch}"

@@ -90,7 +90,7 @@ class ControllerTerms:
         brokers' requests to the controller are refused and tried again.
         """
         image = self._committed.nearest_image
-        if image.topics.has_partitions(INDEXED_ON_LOOP_MAX):
+        if image.topics.has_more_partitions_than(INDEXED_ON_LOOP_MAX):
             self._tasks.spawn(self._lead_indexed(epoch, image.topics), "index of the partitions")
         else:
             self._lead(epoch, None)

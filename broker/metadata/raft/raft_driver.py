@@ -124,9 +124,9 @@ class RaftDriver:
                 reply.complete(self._with_records(effect))
             case events.RespondWithSnapshot():
                 self._snapshots.reply(effect)
-            case events.SnapshotPart(snapshot_id, position, data):
+            case events.WriteSnapshotPart(snapshot_id, position, data):
                 self._snapshots.write_part(snapshot_id, position, data)
-            case events.SnapshotFetched(snapshot_id):
+            case events.CompleteSnapshot(snapshot_id):
                 self._snapshots.load(snapshot_id)
             case events.Lead(epoch):
                 self._terms.lead(epoch)

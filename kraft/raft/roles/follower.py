@@ -3,7 +3,7 @@ prospective.
 
     Fetch ⟶ records      AppendFetched ⟶ LogAppended ⟶ LogFlushed ⟶ Fetch from the new end
           ⟶ diverging    TruncateLog ⟶ LogTruncated ⟶ Fetch from the new end
-          ⟶ snapshot     FetchSnapshot ... SnapshotFetched ⟶ SnapshotLoaded ⟶ Fetch from its end
+          ⟶ snapshot     FetchSnapshot ... CompleteSnapshot ⟶ SnapshotLoaded ⟶ Fetch from its end
 
 An observer (a node that is not a voter) does the same; without a response in time it looks for the leader again.
 
@@ -18,12 +18,12 @@ from typing import cast
 from moldau.kraft.quorum.voter_set import Address
 from moldau.kraft.raft.events import (
     AppendFetched,
+    CompleteSnapshot,
     Destination,
     OutgoingRequest,
     ResponseReceived,
-    SnapshotFetched,
-    SnapshotPart,
     TruncateLog,
+    WriteSnapshotPart,
 )
 from moldau.kraft.raft.leader_discovery import LeaderReport, report_in, transition_to_leader
 from moldau.kraft.raft.member import QuorumMember
@@ -300,9 +300,9 @@ class SnapshotFetch:
         is_next = said == self._snapshot_id and partition.position == self._position
         if not is_next or end_position > partition.size or (size == 0 and end_position < partition.size):
             return False
-        self._member.put(SnapshotPart(said, self._position, data))
+        self._member.put(WriteSnapshotPart(said, self._position, data))
         self._position = end_position
         if end_position == partition.size:
             self._member.is_loading = True
-            self._member.put(SnapshotFetched(said))
+            self._member.put(CompleteSnapshot(said))
         return True

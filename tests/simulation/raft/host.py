@@ -14,6 +14,7 @@ from moldau.kraft.raft.events import (
     Append,
     AppendFetched,
     Commit,
+    CompleteSnapshot,
     DeadlineReached,
     Effect,
     ElectionSaved,
@@ -28,12 +29,11 @@ from moldau.kraft.raft.events import (
     RespondWithSnapshot,
     SaveElection,
     Send,
-    SnapshotFetched,
     SnapshotLoaded,
-    SnapshotPart,
     Started,
     Stopped,
     TruncateLog,
+    WriteSnapshotPart,
 )
 from moldau.kraft.raft.raft import Raft
 from moldau.kraft.raft.settings import QuorumIdentity, RaftSettings
@@ -202,11 +202,11 @@ class Host:
                 part = self.log.snapshots[snapshot_id].entries[position : position + SNAPSHOT_PART_COUNT]
                 answer.topics[0].partitions[0].unaligned_records = cast("bytes", part)
                 world.network.reply(token, answer)
-            case SnapshotPart(_, position, data):
+            case WriteSnapshotPart(_, position, data):
                 del self._parts[position:]
                 assert len(self._parts) == position
                 self._parts += cast("Sequence[Entry]", data)
-            case SnapshotFetched(snapshot_id):
+            case CompleteSnapshot(snapshot_id):
                 world.after(self.disk_delay(), self, lambda: self._load(snapshot_id))
             case Lead(epoch):
                 self.is_leading = True
