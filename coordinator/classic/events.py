@@ -59,6 +59,6 @@ class ClassicTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     JOIN = auto()
-    """The join phase of a rebalance, or the initial delay of a group's first."""
+    """The join phase of a rebalance, or the initial delay of the first rebalance of a group."""
     SYNC = auto()
     """The time that the members of a new generation have for their SyncGroup requests."""

@@ -58,7 +58,7 @@ FORMER_STATES: Final = {
     STABLE: {COMPLETING},
     DEAD: {EMPTY},
 }
-"""The states from which a group may move into each."""
+"""For each state, the states from which a group may move into it."""
 HEARTBEAT_ANSWERS: Final = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -362,7 +362,8 @@ class ClassicGroup:
         return waiter
 
     def elect_joined_leader(self) -> bool:
-        """If the leader did not join, make the first member that joined the leader. False if no member joined."""
+        """Make the first member that has joined the leader, unless the leader has joined. Returns False if no member
+        has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -389,7 +390,7 @@ class ClassicGroup:
         self.changed_ms = wall_ms
 
     def begin_generation(self, wall_ms: int) -> None:
-        """The join phase is complete: begin a generation with the current members."""
+        """Begin a generation with the current members, after the join phase."""
         assert self.state is PREPARING, "a generation follows a join phase"
         self.generation += 1
         self.pending_syncs.clear()

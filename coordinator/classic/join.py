@@ -96,7 +96,7 @@ JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
     LEADER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REJOIN},
     LEADER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
 }
-"""The action for a join that is not refused, by state and case.
+"""The action for a join that is not refused, by the client's case and the state of the group.
 
 A group that does not exist is created first; it is Empty.
 """
@@ -192,7 +192,7 @@ def normalise(event: Join) -> None:
 
 
 def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """The error of a join that the group refuses whatever its state is; NONE if the decision depends on that."""
+    """The error of a join that the group refuses whatever its state is; NONE if the decision depends on the state."""
     error = invalid_join(step, event)
     if error is ErrorCode.NONE and event.request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

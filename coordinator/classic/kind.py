@@ -48,8 +48,8 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: ClassicRequest) -> None:
-        """Decide a request for a group that is missing or of another kind: a join is refused by another kind, and all
-        other requests are decided as if there were no group.
+        """Decide on a request for a group that does not exist or is of another kind. A group of another kind refuses a
+        join. All other requests are decided as if there were no group.
         """
         if isinstance(event, Join) and group is not None:
             refuse_other_kind(step, event)
@@ -57,8 +57,11 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
             self.decide(step, None, event)
 
     def replay(self, group: ClassicGroup | None, change: RecordChange, is_loaded: bool) -> ClassicGroup | None:
-        """Apply a generation. A live group is ahead of its record (docs/decisions/0005-groups-keep-pairs.md): there the
-        record means that the generation is stored. If a live shard has no such group, the group was of another kind.
+        """The group after a record of its generation; None for a tombstone.
+
+        While the shard loads, the group is restored from the record. In a loaded shard a classic group stays as it is,
+        because classic groups change before their record is written (docs/decisions/0005-groups-keep-pairs.md). If a
+        loaded shard has no classic group of this id, the group was of another kind, and is restored from the record.
         """
         if change.value is None:
             return None

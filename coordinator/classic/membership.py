@@ -31,7 +31,7 @@ BATCH_VERSION: Final = 3
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Restore a group from its record: stable if every member has its assignment, or empty."""
+    """Restore a group from its record: Stable if the group has members, otherwise Empty."""
     timestamp = value.current_state_timestamp
     group = ClassicGroup(group_id, None if timestamp == -1 else timestamp)
     group.generation = value.generation
@@ -152,7 +152,8 @@ def result_of(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
 
 
 def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity, left: list[GroupEvent]) -> ErrorCode:
-    """Remove a member, which is told and added to `left`; the error if the group does not have it."""
+    """Remove a member, and add the event that reports it to `left`. Returns an error if the group does not have the
+    member."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id = identity.member_id

@@ -1,6 +1,7 @@
-"""The join phase of a rebalance: its beginning, its length, and its end in a new generation; what all requests use.
+"""The join phase of a rebalance: how it begins, how long it lasts, and how it ends in a new generation.
 
-The records of a generation, the sessions of members, and the responses to parked requests stand first.
+The module begins with what all requests of classic groups use: the records of a generation, the sessions of members,
+and the responses to parked requests.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def join_response(group: ClassicGroup, member_id: str, *, with_members: bool) ->
 
 
 def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
-    """Answer the member's parked join, if there is one."""
+    """Answer the member's parked join, if there is one, with an error."""
     waiter = group.take_join(member)
     if waiter is not None:
         step.reply(waiter, join_refusal(waiter.version, error, member_id))
@@ -111,7 +112,7 @@ def answer_syncs(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def refuse_syncs(step: GroupStep, group: ClassicGroup, error: ErrorCode) -> None:
-    """Answer all parked syncs with an error. The assignment of the generation is void."""
+    """Answer all parked syncs with an error, and clear the assignments of all members."""
     for member in group.members.values():
         member.assignment = NO_ASSIGNMENT
         waiter, member.syncing = member.syncing, None

@@ -1,10 +1,10 @@
 """The assignors of the coordinator, `range` and `uniform`: which member reads which partition of its topics.
 
-* `range` gives each member a run of each topic, the members in the order of their instance ids, then member ids:
-  partitions with the same number of topics with equal subscribers go to one member. It does not look at the assignment
-  before.
+* `range` gives each member consecutive partitions of each topic. Members are taken in the order of their instance ids,
+then member ids. So if topics have the same subscribers, the partitions with one number go to one member. The former
+assignment does not matter.
 * `uniform` balances the number of partitions over the members and moves as few as possible. If all members subscribe
-  to the same topics it takes the cheap way (`_uniform_for_equals`), else the balancing of `uniform_heterogeneous.py`.
+to the same topics, a simpler algorithm is enough (`_uniform_for_equals`); else `uniform_heterogeneous.py` balances.
 
 DIVERGES: members and topics are taken in the order of their ids; Apache Kafka takes them in the order of its hash
 tables. The members get as many partitions, but perhaps others. Neither assignor of 4.3.1 looks at racks.
@@ -29,12 +29,12 @@ class AssignedMember(NamedTuple):
     topics: frozenset[bytes]
     """The ids of the existing topics that it subscribes to."""
     partitions: Assignment = NOTHING
-    """Its target assignment before."""
+    """The target assignment of the member until now."""
     instance_id: str | None = None
 
 
 class Assigning(NamedTuple):
-    """What an assignor is given."""
+    """The input of an assignor."""
 
     members: Mapping[str, AssignedMember]
     """At least one member, by member id."""
@@ -49,7 +49,7 @@ Assignor: TypeAlias = Callable[[Assigning], Mapping[str, Assignment]]
 
 
 def assign_range(assigning: Assigning) -> Mapping[str, Assignment]:
-    """See the module's docstring."""
+    """Assign by the rules of `range`, which the module's docstring states."""
     subscribers: dict[bytes, int] = {}
     for member in assigning.members.values():
         for topic in member.topics:
@@ -78,7 +78,7 @@ def _range_order(assigning: Assigning, member_id: str) -> tuple[bool, str]:
 
 
 def assign_uniform(assigning: Assigning) -> Mapping[str, Assignment]:
-    """See the module's docstring."""
+    """Assign by the rules of `uniform`, which the module's docstring states."""
     if assigning.is_homogeneous:
         return _uniform_for_equals(assigning)
     topics = {member_id: member.topics for member_id, member in assigning.members.items()}

@@ -59,7 +59,8 @@ OK: Final = ErrorCode.NONE
 
 
 class MemberJoined(NamedTuple):
-    """The outcome of a join: the member has its session, and fetches its assignment."""
+    """The outcome of a join. Once its records are committed, the member's session begins, and the member has to send a
+    SyncGroup within its rebalance timeout."""
 
     waiter: Waiter
     response: JoinGroupResponse
@@ -80,8 +81,10 @@ class MemberJoined(NamedTuple):
             step.schedule(ConsumerTimer.SYNC, self.group, self.rebalance_timeout_ms, member_id)
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """DIVERGES: after REQUEST_TIMED_OUT the member's record may still be committed, and its session begins; in
-        Apache Kafka a member that does not come back stays in the group then, with its partitions.
+        """Answer the join with an error.
+
+        DIVERGES: after REQUEST_TIMED_OUT the member's record may still be committed, and its session begins; in Apache
+        Kafka a member that does not come back stays in the group then, with its partitions.
         """
         if error is ErrorCode.REQUEST_TIMED_OUT:
             self._begin_session(step)
@@ -89,7 +92,7 @@ class MemberJoined(NamedTuple):
 
 
 def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
-    """A JoinGroup for a consumer group. An empty one gives its place to a classic group."""
+    """Handle a JoinGroup for a consumer group. An empty consumer group is replaced by a classic group."""
     if group.is_empty:
         _join_in_place(step, group, event)
         return
@@ -113,7 +116,7 @@ def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
 
 
 def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
-    """Let a classic group take the place of an empty consumer group, if it accepts the join."""
+    """Replace an empty consumer group by a classic group, if the latter accepts the join."""
     del step.groups[group.group_id]
     join(step, None, event)
     classic = classic_group(step.groups, group.group_id)
@@ -128,7 +131,7 @@ def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
 
 
 def _supports(group: ConsumerGroup, event: Join) -> bool:
-    """Whether the other members of the classic protocol know one of the member's protocols."""
+    """Whether all members of the classic protocol support one of the client's protocols."""
     names = [protocol.name for protocol in event.request.protocols]
     supported = any(group.classic_protocols[name] == group.classic_members_count for name in names)
     return event.request.protocol_type == CONSUMER_PROTOCOL_TYPE and supported
@@ -181,7 +184,8 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
 def _joining_member(
     group: ConsumerGroup, event: Join, member_id: str, changes: list[Change]
 ) -> ConsumerMember | ErrorCode:
-    """The member of a join, or a new one; the changes that put it in the place of another static member are added."""
+    """The member that a join comes from, or a new member, or an error. If the member replaces another static member,
+    the records of the replacement are added to `changes`."""
     instance_id = event.request.group_instance_id
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -220,7 +224,8 @@ def _with_join(member: ConsumerMember, event: Join, subscription: ConsumerProtoc
 
 
 class AssignmentFetched(NamedTuple):
-    """The outcome of a sync: what was given to the member before is committed."""
+    """The outcome of a sync. The response is sent once the records that gave the assignment to the member are
+    committed."""
 
     waiter: Waiter
     response: SyncGroupResponse
@@ -237,7 +242,7 @@ class AssignmentFetched(NamedTuple):
 
 
 def sync_classic(step: GroupStep, group: ConsumerGroup, event: Sync) -> None:
-    """A SyncGroup. The member's partitions are its assignment; an assignment in the request is of no use."""
+    """Handle a SyncGroup. The response has the member's partitions; an assignment in the request is ignored."""
     request = event.request
     member = _classic_member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
@@ -272,7 +277,7 @@ def _sync_refusal(
 
 
 def heartbeat_classic(step: GroupStep, group: ConsumerGroup, event: Heartbeat) -> None:
-    """A Heartbeat. It tells the member when to rejoin."""
+    """Handle a Heartbeat. Its response tells the member when to rejoin."""
     request = event.request
     member = _classic_member(group, request.member_id, request.group_instance_id)
     if isinstance(member, ErrorCode):
@@ -299,7 +304,7 @@ def heartbeat_classic(step: GroupStep, group: ConsumerGroup, event: Heartbeat) -
 
 
 def _assign_without_consumer_members(step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Look at the topics and compute the target of a new epoch, as a heartbeat of the consumer protocol does.
+    """Compute the target of a new epoch if the topics have changed, as a heartbeat of the consumer protocol does.
 
     DIVERGES: in Apache Kafka 4.3.1 only a join does so if all members are of the classic protocol. After one of them
     has left, or a topic has grown, the group stays Assigning, and partitions without an owner, until some member joins.
@@ -315,7 +320,7 @@ def _heartbeat_refused(error: ErrorCode) -> HeartbeatResponse:
 
 
 def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
-    """A LeaveGroup: of a member, or of an operator's tool, which may remove members of either protocol."""
+    """Handle a LeaveGroup of a member, or of an operator's tool, which may remove members of either protocol."""
     results = []
     leaving: dict[str, ConsumerMember] = {}
     for identity in event.request.members:
@@ -352,6 +357,6 @@ def _expect_heartbeat(step: GroupStep, group: ConsumerGroup, member: ConsumerMem
 
 
 def _expect_join(step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has its rebalance timeout, from the first time that it was told, to rejoin."""
+    """Start the timer within which the member has to rejoin, its rebalance timeout, unless the timer runs already."""
     if not step.timers.has(TimerKey(ConsumerTimer.JOIN, group.group_id, member.member_id)):
         step.schedule(ConsumerTimer.JOIN, group, member.rebalance_timeout_ms, member.member_id)

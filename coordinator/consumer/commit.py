@@ -1,7 +1,7 @@
 """Offsets of a consumer group: whether a member may commit them or read them, by its epoch.
 
-A member commits with its epoch. A commit with an earlier one is accepted as long as the member has got every partition
-in that epoch or before, and still owns it (KIP-1251): the commit may have been on its way while the epoch rose.
+A member commits with its epoch. A commit with an earlier epoch is accepted if the member got every partition of the
+commit in that epoch or before, and still owns it (KIP-1251): the commit may have been on its way while the epoch rose.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def commit_refusal(
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit by its member id and epoch; NONE: it is accepted.
+    """The error of a commit by its member id and epoch; NONE if the commit is accepted.
 
     `is_too_old`: the request is of a version in which members of the consumer protocol cannot commit.
     """
@@ -65,7 +65,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted, as it is without them."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted. A request without both is
+    accepted."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")
@@ -85,7 +86,8 @@ def _may_commit(member: ConsumerMember, epoch: int, topic_id: bytes, partition: 
 
 
 def topic_id_of(image: CoordinatorImage, name: str, topic_id: bytes) -> bytes:
-    """The id of a topic that a request names, if the request does not have it; zeroes if there is no such topic."""
+    """The id of a topic in a request: `topic_id`, or the id of the topic called `name` if `topic_id` is zero. Zero if
+    there is no such topic."""
     if topic_id != ZERO_UUID:
         return topic_id
     topic = image.topic_of_name(name)

@@ -1,14 +1,14 @@
-"""A group turns from the classic protocol into the consumer protocol and back, member by member, while it lives.
+"""The conversion of a group between the classic protocol and the consumer protocol, while it has members.
 
-* **Upgrade**: the first member of the consumer protocol that joins a classic group of consumers turns it. The other
-  members stay as classic members of the consumer group (`classic_members.py`); the epoch is the generation, the target
-  assignment is the last one of the leader.
-* **Downgrade**: when the last member of the consumer protocol leaves, or is replaced by a classic one with its instance
-  id, the group becomes a classic one, with the target assignment as assignment, and rebalances.
-* An empty group of either kind gives its place to a group of the other.
+* **Upgrade**: the first member of the consumer protocol that joins a classic group of consumers converts the group. The
+other members stay as classic members of the consumer group (`classic_members.py`). The group epoch is the generation,
+and the target assignment is the last assignment of the leader.
+* **Downgrade**: when the last member of the consumer protocol leaves, or is replaced by a classic member with its
+instance id, the group becomes a classic one. The target assignment becomes its assignment, and the group rebalances.
+* An empty group of one kind is replaced by a group of the other kind.
 
-`group.consumer.migration.policy` says which of the first two are allowed. The batch that writes the records of the new
-kind removes those of the old one.
+`group.consumer.migration.policy` says whether upgrades and downgrades are allowed. The batch that writes the records of
+the new kind removes those of the old one.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ class Entered(NamedTuple):
     group: ConsumerGroup
     changes: Sequence[Change] = ()
     upgraded: ClassicGroup | None = None
-    """The living classic group that it was."""
+    """The classic group with members that was upgraded; None if there was none."""
 
     def finish(self, step: GroupStep) -> None:
-        """The request is accepted: the members of the classic group are told to rejoin, and get their sessions."""
+        """Tell the members of the upgraded classic group to rejoin, and begin their sessions. The caller has accepted
+        the request."""
         if self.upgraded is None:
             return
         for member in self.upgraded.members.values():
@@ -73,7 +74,8 @@ class Entered(NamedTuple):
 
 
 def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refusal:
-    """The consumer group for a heartbeat. A join creates it, or turns a classic group into it."""
+    """The consumer group for a heartbeat. A join creates the group, or converts a classic group of this id. Otherwise a
+    group that does not exist is an error."""
     if isinstance(known, ConsumerGroup):
         return Entered(known)
     if known is None and is_join:
@@ -119,11 +121,12 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refusal:
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
     """The consumer group with the members, the generation and the assignments of a classic one.
 
-    DIVERGES: a member that has joined and has no assignment yet also keeps what its subscription says that it owns. In
-    Apache Kafka 4.3.1 that is free, and another member gets it at once, while a cooperative member still has it.
+    DIVERGES: a member that has joined and has no assignment yet also keeps the partitions that its subscription says it
+    owns. In Apache Kafka 4.3.1 these are free, and another member gets them at once, while a cooperative member still
+    has them.
 
-    Raises `MalformedMessage` if a subscription or an assignment cannot be read, or has data of a client's own
-    assignor, which would be lost.
+    Raises `MalformedMessage` if a subscription or an assignment cannot be read, or has data of a client's own assignor,
+    which would be lost.
     """
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = epoch = classic.generation
@@ -161,7 +164,7 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
 
 
 def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
-    """What the leader gave a member last. Raises `MalformedMessage`."""
+    """The partitions that the leader assigned to a member last. Raises `MalformedMessage`."""
     if member.assignment == NO_ASSIGNMENT:
         return NOTHING
     assignment = read_assignment(member.assignment)
@@ -174,7 +177,7 @@ def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
 
 
 class Downgraded(NamedTuple):
-    """The outcome of a downgrade: if the log refuses it, the group is the consumer group that it was."""
+    """The outcome of a downgrade: if the log refuses it, the former consumer group is put back."""
 
     former: ConsumerGroup
     group: ClassicGroup
@@ -188,8 +191,8 @@ class Downgraded(NamedTuple):
 
 
 def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
-    """Turn the group into a classic one if these members leave and only members of the classic protocol are left.
-    Returns whether it was."""
+    """Convert the group into a classic one, if all members apart from `leaving` use the classic protocol. Returns
+    whether the group was converted."""
     gone = {member.member_id for member in leaving}
     left = [member for member in group.members.values() if member.member_id not in gone]
     if not left or any(member.classic is None for member in left) or not _may_downgrade(step, len(left)):
@@ -203,11 +206,11 @@ def downgrade_without(step: GroupStep, group: ConsumerGroup, leaving: Sequence[C
 
 
 def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: ConsumerMember, *, is_rebalance: bool) -> bool:
-    """Turn the group into a classic one as a static member of the classic protocol takes the place of the last one of
-    the consumer protocol. Returns whether it was.
+    """Convert the group into a classic one, when a static member of the classic protocol replaces the last member of
+    the consumer protocol. Returns whether the group was converted.
 
-    DIVERGES: Apache Kafka's batch first writes the records that put the member there, and then removes them; this batch
-    has neither.
+    DIVERGES: Apache Kafka's batch first writes the records that put the new member into the consumer group, and then
+    removes them; this batch has neither.
     """
     replaced = group.static_members[joining.instance_id or ""]
     members = [joining if member_id == replaced else member for member_id, member in group.members.items()]
@@ -222,7 +225,8 @@ def downgrade_replacing(step: GroupStep, group: ConsumerGroup, joining: Consumer
 
 
 def may_downgrade_replacing(step: GroupStep, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """Whether a member is the only one of the consumer protocol, and its group may turn classic without it."""
+    """Whether `replaced` is the only member of the consumer protocol, and the group may become a classic one without
+    it."""
     others_are_classic = group.classic_members_count == len(group.members) - 1 and replaced.classic is None
     return others_are_classic and _may_downgrade(step, len(group.members))
 
@@ -238,10 +242,11 @@ def _turn_classic(
     tombstones: Sequence[Change],
     targets: dict[str, Assignment],
 ) -> ClassicGroup | None:
-    """Write the group as a classic one, which takes its place at once: a rebalance is not in the log.
+    """Write the records of the classic group, and put it in the place of the consumer group at once: a rebalance is not
+    in the log. Returns None if the subscription of a member cannot be read.
 
-    None: the subscription of a member cannot be read. DIVERGES: the group stays a consumer group then, and the member
-    leaves it; Apache Kafka refuses the leave with GROUP_ID_NOT_FOUND, and the member stays.
+    DIVERGES: in that case the group stays a consumer group, and the member leaves it; Apache Kafka refuses the leave
+    with GROUP_ID_NOT_FOUND, and the member stays.
     """
     classic = ClassicGroup(group.group_id, step.wall_ms)
     classic.generation = group.epoch

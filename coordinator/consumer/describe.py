@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: what a consumer group is, as of the records that are committed."""
+"""ConsumerGroupDescribe: the description of a consumer group, as of its committed records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CONSUMER_MEMBER = 1
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumerGroup) -> None:
-    """Describe the group as it is now; the answer is sent once all of it is committed."""
+    """Describe the group as it is now. The response is sent once all records that the description depends on are
+    committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if not event.group_id:
         described = not_described(event.group_id, ErrorCode.INVALID_GROUP_ID)
@@ -64,7 +65,7 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
 def _members(
     members: Sequence[ConsumerMember], targets: Mapping[str, Partitions], image: CoordinatorImage
 ) -> Iterator[Member | None]:
-    """The described members, and None after each topic."""
+    """Yield the described members, and None after each topic, so that the caller can work in slices."""
     for member in members:
         described, owned = _without_assignments(member), _owned(member)
         for assignment, partitions in (

@@ -1,6 +1,7 @@
 """The consumer's own messages within the classic protocol: its subscription in JoinGroup, its assignment in SyncGroup.
 
-Both follow an int16 version. A version later than the last known one is read as that, as Apache Kafka does.
+Both messages follow an int16 version. A version later than `LAST_VERSION` is read as `LAST_VERSION`, as Apache Kafka
+does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LAST_VERSION: Final = 3
 
 
 def read_version(data: bytes) -> int:
-    """The version, at most the last known one. Raises `MalformedMessage`."""
+    """Read the version of a message, limited to `LAST_VERSION`. Raises `MalformedMessage`."""
     if len(data) < 2:
         raise MalformedMessage("a message of the consumer protocol without a version")
     (version,) = struct.unpack_from(">h", data)
@@ -28,25 +29,25 @@ def read_version(data: bytes) -> int:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """A subscription. Raises `MalformedMessage`."""
+    """Decode a subscription. Raises `MalformedMessage`."""
     subscription, _ = decoder_of(ConsumerProtocolSubscription, read_version(data))(data, 2)
     return subscription
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """An assignment. Raises `MalformedMessage`."""
+    """Decode an assignment. Raises `MalformedMessage`."""
     assignment, _ = decoder_of(ConsumerProtocolAssignment, read_version(data))(data, 2)
     return assignment
 
 
 def partitions_by_id(topics: Iterable[TopicPartition], image: CoordinatorImage) -> dict[bytes, frozenset[int]]:
-    """Partitions by topic id; a topic that does not exist is left out."""
+    """The partitions by topic id. A topic that does not exist is left out."""
     found = ((image.topic_of_name(topic.topic), topic.partitions) for topic in topics)
     return {topic.id: frozenset(indexes) for topic, indexes in found if topic is not None}
 
 
 def written_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: CoordinatorImage) -> bytes:
-    """An assignment by topic names; a topic that does not exist any more is left out.
+    """Encode an assignment, which names topics. A topic that does not exist any more is left out.
 
     `partitions` has a collection of partition indexes by topic id.
     """

@@ -18,9 +18,9 @@ class ConsumerHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     fresh_id: str
-    """A random id for a member that brings none (versions before 1)."""
+    """A random id for a member whose request has none (versions before 1)."""
     client: object
-    """The client as the shell's authorizer knows it: it is handed back with `ResolveRegexes`."""
+    """The client in the form of the shell's authorizer. The machine only hands it back in `ResolveRegexes`."""
 
     @property
     def group_id(self) -> str:
@@ -36,7 +36,7 @@ class DescribeConsumerGroup(NamedTuple):
 
 class ResolveRegexes(NamedTuple):
     """The command to find the topics of this image that match the regular expressions of a group, and that the client
-    may describe. The shell does it off the event loop, and reports `RegexesResolved` in any case."""
+    may describe. The shell works off the event loop, and always reports `RegexesResolved`."""
 
     group_id: str
     regexes: frozenset[str]
@@ -49,10 +49,10 @@ class RegexesResolved(NamedTuple):
 
     group_id: str
     topics: Mapping[str, frozenset[str]]
-    """The topics by regular expression; empty: the resolution failed."""
+    """The topics by regular expression; empty if the resolution failed."""
     version: int
     """The version of the image that was searched."""
     resolved_ms: int
-    """When the search began (wall clock, ms)."""
+    """The time at which the search began (wall clock, ms)."""
     size: int = 0
-    """The characters of all names of topics together."""
+    """The number of characters of all topic names together."""

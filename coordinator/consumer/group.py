@@ -4,12 +4,12 @@
       ▲                 ▲                               │                                  │
       └───no member─────┴──── a subscription, a member or a topic changes: the group epoch grows
 
-Three epochs follow each other: the **group epoch** grows with each change; the **assignment epoch** is the group epoch
-for which the target assignment was computed; the **epoch of each member** is the assignment epoch that it has reached.
-A partition is given to a member when no other member owns it (`reconciliation.py`).
+Each of three epochs follows the one before. The **group epoch** grows with each change. The **assignment epoch** is the
+group epoch for which the target assignment was computed. The **epoch of each member** is the assignment epoch that the
+member has reached. A partition is given to a member when no other member owns it (`reconciliation.py`).
 
-The group changes only when its records are replayed (`replay.py`), save the note that its topics were looked at. So a
-group that is loaded from its log is the group that wrote it.
+The group changes only when its records are replayed (`replay.py`). The exceptions are `seen_image` and `seen_epoch`,
+which are not in the log. So a group that is loaded from its log equals the group that wrote it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class ConsumerTimer(TimerKind):
     SYNC = auto()
     """The time in which a member of the classic protocol must fetch its assignment."""
     RESOLUTION = auto()
-    """A resolution of the group's regular expressions runs."""
+    """The longest time of a resolution of the group's regular expressions. While the timer runs, no other one
+    begins."""
     TARGET = auto()
-    """A thread computes the target of the group."""
+    """The timer runs while a thread computes the target assignment of the group."""
 
 
 class ConsumerGroupState(Enum):
@@ -61,13 +62,13 @@ class ResolvedRegex(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """The offset of the metadata at which it was resolved."""
+    """The offset of the metadata for which the regular expression was resolved."""
     resolved_ms: int
-    """The time (wall clock, ms)."""
+    """The time of the resolution (wall clock, ms)."""
 
 
 class Subscriptions(NamedTuple):
-    """The topics of a group, with the number of their subscriptions. All counts are positive."""
+    """The topics to which the members of a group subscribe, counted. All counts are positive."""
 
     by_name: Counter[str]
     """The number of members that subscribe to each topic by its name."""
@@ -107,14 +108,15 @@ class ConsumerGroup:
         """The hash of the subscribed topics at the group epoch (`metadata_hash.py`)."""
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """When the target assignment was computed (wall clock, ms); 0: unknown, or never."""
+        """The time at which the target assignment was computed (wall clock, ms); 0 if it is unknown or no target was
+        computed."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         """The target assignment by member id."""
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.resolved: dict[str, ResolvedRegex] = {}
-        """The regular expressions that are resolved."""
+        """The resolved regular expressions, with the topics that they match."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
         self.assignors: Counter[str] = Counter()
         """The number of members that prefer each assignor."""
@@ -122,13 +124,14 @@ class ConsumerGroup:
         """The number of members of the classic protocol that support each of its protocols."""
         self.classic_members_count = 0
         self.has_partition_metadata = False
-        """Whether the log has a record of the topics as releases before 4.1 wrote it, which the next look removes.
+        """Whether the log has a PartitionMetadata record of the group, which releases before 4.1 wrote. It is removed
+        when the topics are hashed next.
         """
         self.seen_image: int | None = None
         """The version of the metadata at which the subscribed topics were hashed last. It is not in the log: the next
-        coordinator looks again."""
+        coordinator hashes them again."""
         self.seen_epoch = 0
-        """The group epoch that this led to."""
+        """The group epoch after that hash."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """The member that owns each partition, by topic id and index."""
 
@@ -182,17 +185,18 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """The target assignment of a member; that of the member it replaces, if it is static and has just joined."""
+        """The target assignment of a member. A static member that has just joined under a new id has the target of the
+        member that it replaces."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, NOTHING)
         return self.targets.get(self.static_members.get(member.instance_id, ""), NOTHING)
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether any member owns the partition, be it that the member has still to revoke it."""
+        """Whether any member owns the partition. A partition that a member still has to revoke is owned."""
         return partition in self._owners.get(topic_id, ())
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether any partition of the member's target that it has not got belongs to another member."""
+        """Whether another member owns a partition of this member's target that this member does not have yet."""
         return any(
             partition not in member.assigned.get(topic_id, ()) and self.is_owned(topic_id, partition)
             for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items()
@@ -200,15 +204,18 @@ class ConsumerGroup:
         )
 
     def has_seen(self, image: CoordinatorImage) -> bool:
-        """Whether the subscribed topics were hashed at this metadata, and the epoch that followed was stored."""
+        """Whether the subscribed topics were hashed at this version of the metadata, and the group epoch of that hash
+        was stored."""
         return self.seen_image == image.version and self.epoch >= self.seen_epoch
 
     def note_seen(self, image: CoordinatorImage, epoch: int) -> None:
-        """Note that this group epoch follows from the hashes of the subscribed topics at this metadata."""
+        """Note that the subscribed topics were hashed at this version of the metadata, and that `epoch` is the group
+        epoch after that."""
         self.seen_image, self.seen_epoch = image.version, epoch
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
-        """The subscriptions after `member` (None: a new one) becomes `updated` (None: it leaves)."""
+        """The subscriptions after `member` becomes `updated`. `member` is None for a new member, `updated` for one that
+        leaves."""
         by_name, by_regex, regexes = (Counter(counts) for counts in self.subscriptions)
         _recount(by_name, _topics(member), _topics(updated))
         old, new = pattern_of(member), pattern_of(updated)
@@ -220,8 +227,8 @@ class ConsumerGroup:
     def preferred_assignor(
         self, default: str, member: ConsumerMember | None = None, updated: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members prefer, after `member` becomes `updated`; `default` if none prefers any. Of
-        two with as many members `uniform` comes before `range`, as in Apache Kafka.
+        """The assignor that most members prefer, after `member` becomes `updated`; `default` if no member has a
+        preference. If two are preferred equally often, `uniform` comes before `range`, as in Apache Kafka.
         """
         counts = Counter(self.assignors)
         _recount(counts, _assignors(member), _assignors(updated))
@@ -250,7 +257,7 @@ class ConsumerGroup:
             self.static_members.pop(former.instance_id, None)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Store the topics of a regular expression; None: it is not used any more."""
+        """Store the topics of a regular expression; None removes the expression, which no member uses any more."""
         former = self.resolved.pop(regex, None)
         if resolved is not None:
             self.resolved[regex] = resolved
@@ -302,7 +309,8 @@ def _is_classic(member: ConsumerMember | None) -> bool:
 
 
 def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> None:
-    """Count some names less and others more; names that are counted 0 times are removed."""
+    """Decrement the counts of the names in `gone`, and increment those in `come`. Names with a count of 0 are
+    removed."""
     for name in gone:
         counts[name] -= 1
         if counts[name] <= 0:
@@ -312,5 +320,5 @@ def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> 
 
 
 def settings_of(step: GroupStep, group_id: str) -> ConsumerGroupSettings:
-    """The broker's settings, save what the group's own say."""
+    """The settings of a group: those of the broker, overridden by the group's own."""
     return step.config.consumer.of_group(step.image.group_settings(group_id))

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1 (or -2).
 
-The heartbeat carries what has changed about the member, and the answer what has changed about its assignment. An answer
-may be lost: a member may come with the epoch before its own, if it owns no more than the coordinator has given it.
-Every other epoch fences the member: it gives up its partitions and joins again.
+A heartbeat has the fields of the member that have changed, and the response has the assignment if it has changed. A
+response may be lost: so a member may send its previous epoch, if it owns only partitions that the coordinator has given
+it. Every other epoch fences the member, which then gives up its partitions and joins again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
 from moldau.protocol.records.record_frames import is_storable
 
 MEMBER_ID_VERSION = 1
-"""From this version on a member makes its id itself (KIP-1082)."""
+"""From this version on a member generates its id itself (KIP-1082)."""
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
@@ -66,7 +66,8 @@ def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) ->
 
 
 def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
-    """Reply to a heartbeat that only prolongs the session of its member; any other is left to `heartbeat`."""
+    """Reply to a heartbeat that only prolongs the session of its member. Any other heartbeat gets no reply: `heartbeat`
+    handles it later."""
     answer = settled_answer(step, group, event)
     if answer is not None:
         step.reply(event.waiter, answer)
@@ -75,7 +76,7 @@ def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartb
 def settled_answer(
     step: GroupStep, group: Group | None, event: ConsumerHeartbeat
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Prolong the session of a member, and answer; None if its heartbeat needs more than that."""
+    """Prolong the session of a member and return the response; None if the heartbeat needs more than that."""
     if not isinstance(group, ConsumerGroup) or not is_settled(step, group, event):
         return None
     request = event.request
@@ -89,9 +90,9 @@ def settled_answer(
 
 
 def is_settled(step: GroupStep, group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:
-    """Whether a heartbeat only prolongs the session of its member: the member says nothing about itself, and follows
-    the target of a group whose topics are as they were. Nearly all heartbeats are such, and the long way
-    (`join_or_stay`) changes nothing either then.
+    """Whether a heartbeat only prolongs the session of its member: the heartbeat states no field of the member, the
+    member has reached its target, and the topics of the group have not changed. Nearly all heartbeats are of this kind;
+    `join_or_stay` would change nothing either.
     """
     request = event.request
     if (
@@ -170,7 +171,7 @@ INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
 
 
 def invalid_request(event: ConsumerHeartbeat, settings: ConsumerGroupSettings) -> Refusal | None:
-    """Why a request is invalid whatever the group is; None: it is valid."""
+    """Why a request is invalid for any group; None if it is valid."""
     assignor = event.request.server_assignor
     invalid = first_invalid(INVALID, event)
     if invalid is None and assignor is not None and assignor not in settings.assignors:
@@ -183,7 +184,8 @@ def invalid_request(event: ConsumerHeartbeat, settings: ConsumerGroupSettings) -
 def leave(
     step: GroupStep, group: Group | None, request: ConsumerGroupHeartbeatRequest
 ) -> Refusal | ConsumerGroupHeartbeatResponse:
-    """Remove a member, or let a static member go until another one comes with its instance id."""
+    """Remove a member from the group. The partitions of a static member that leaves with epoch -2 stay reserved for its
+    instance id."""
     if not isinstance(group, ConsumerGroup):
         return no_group(request.group_id)
     response = ConsumerGroupHeartbeatResponse(
@@ -209,7 +211,7 @@ def leave(
 def join_or_stay(
     step: GroupStep, known: Group | None, event: ConsumerHeartbeat, settings: ConsumerGroupSettings
 ) -> Refusal | ConsumerGroupHeartbeatResponse:
-    """The answer to a member that joins or stays; its changes are written."""
+    """Handle the heartbeat of a member that joins or stays: write the changes and return the response."""
     request = event.request
     is_joining = is_join(event)
     converted = consumer_group_of(step, known, request.group_id, is_join=is_joining)
@@ -253,7 +255,7 @@ def join_or_stay(
 
 
 def _with_request(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what the request says; what it leaves out stays."""
+    """The member after the fields of the request. A field that the request leaves out keeps its value."""
     request = event.request
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
@@ -289,7 +291,8 @@ def _member(
     owned: OwnedPartitions | None,
     changes: list[Change],
 ) -> ConsumerMember | Refusal:
-    """The member of a request, or a new one; changes that put it in the place of another static member are added."""
+    """The member that a request comes from, or a new member, or a refusal. If the member replaces another static
+    member, the records of the replacement are added to `changes`."""
     is_join = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         member = group.members.get(member_id)
@@ -324,7 +327,7 @@ def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Co
 
 
 def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -> Refusal | None:
-    """Why the epoch of a request fences the member; None: it is accepted."""
+    """Why the epoch of a request fences the member; None if the epoch is accepted."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return None
     if epoch == member.previous_epoch and epoch < member.epoch and owned is not None:

@@ -55,7 +55,8 @@ class ConsumerKind(GroupKind[ConsumerGroup, ConsumerRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: ConsumerRequest) -> None:
-        """A heartbeat decides itself about groups of any kind: it creates a group, or turns a classic one."""
+        """Decide on a request that may concern a group of any kind: a heartbeat creates a group, or converts a classic
+        one."""
         match event:
             case ConsumerHeartbeat():
                 heartbeat(step, group, event)

@@ -28,11 +28,12 @@ REMOVALS = {
     ConsumerTimer.JOIN: Cause.JOIN_TIMED_OUT,
     ConsumerTimer.SYNC: Cause.SYNC_TIMED_OUT,
 }
-"""Why a member is removed whose timer is due."""
+"""The cause of a member's removal, by the timer that is due."""
 
 
 def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
-    """Remove members and raise the group epoch; turn the group into a classic one if only such members are left."""
+    """Remove members and raise the group epoch. If all remaining members use the classic protocol, convert the group
+    into a classic one instead."""
     if not members:
         return
     session_ms = settings_of(step, group.group_id).session_timeout_ms
@@ -67,8 +68,9 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
-    """A static member goes and will come back under another id: its partitions stay with its instance id until its
-    session ends. Their epochs begin anew at 0, so that the member that comes may commit them with any epoch.
+    """The records of a static member that leaves and is expected back under another id. Its partitions stay with its
+    instance id until its session ends. The epochs of its partitions become 0, so that the returning member may commit
+    their offsets with any epoch.
     """
     kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking=NO_PARTITIONS)
@@ -76,7 +78,7 @@ def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[Chan
 
 
 def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
-    """Remove the member whose timer is due. A timer of a member that has moved on does nothing."""
+    """Remove the member whose timer is due. A rebalance timer does nothing if the member has revoked its partitions."""
     member = group.members.get(key.member_id)
     if member is None or not isinstance(key.kind, ConsumerTimer):
         return
@@ -86,7 +88,7 @@ def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
 
 
 def loaded(step: GroupStep, group: ConsumerGroup) -> None:
-    """Begin the sessions anew, so that the members have time to find this coordinator."""
+    """Begin the sessions of all members again, so that they have time to find this coordinator."""
     settings = settings_of(step, group.group_id)
     for member in group.members.values():
         step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member.member_id)

@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it subscribes to, and how far it follows its target assignment.
+"""A member of a consumer group: its subscription, and the state of its reconciliation with the target assignment.
 
 The coordinator moves each member on its own from the partitions that it has to those of the target assignment:
 
@@ -45,14 +45,14 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """A later release wrote the state. The member must rejoin."""
+    """A state that only a later release knows. The member must rejoin."""
 
 
 KNOWN_STATES: Final = frozenset(MemberState)
 
 
 class ClassicMember(NamedTuple):
-    """What a member that uses the classic protocol within a consumer group gave in its JoinGroup."""
+    """The fields of the JoinGroup of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -68,12 +68,12 @@ class ConsumerMember:
     client_host: str = ""
     subscribed_topics: frozenset[str] = frozenset()
     subscribed_regex: str | None = ""
-    """A regular expression of RE2 for topics; empty or None: the member uses none."""
+    """The regular expression (RE2) to which the member subscribes; empty or None if it uses none."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     """The assignor that the member prefers."""
     classic: ClassicMember | None = None
-    """None: the member uses the consumer protocol."""
+    """The fields of a member of the classic protocol; None if the member uses the consumer protocol."""
     epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
@@ -85,7 +85,8 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def asks_the_same(self, other: ConsumerMember) -> bool:
-        """Whether another value of the member has the same subscription, assignor and protocol."""
+        """Whether another value of the member has the same subscription, assignor and protocol. Subscriptions are
+        compared by identity."""
         return (
             self.subscribed_topics is other.subscribed_topics
             and self.subscribed_regex == other.subscribed_regex
@@ -94,7 +95,7 @@ class ConsumerMember:
         )
 
     def owned_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which the member got a partition that it owns; None: it does not own the partition."""
+        """The epoch in which the member got a partition that it owns; None if it does not own the partition."""
         for partitions in (self.assigned.get(topic_id), self.revoking.get(topic_id)):
             if partitions is not None and partition in partitions:
                 return partitions[partition]
@@ -102,7 +103,7 @@ class ConsumerMember:
 
 
 def pattern_of(member: ConsumerMember | None) -> str | None:
-    """The regular expression of a member; None: it uses none, or there is no member."""
+    """The regular expression of a member; None if it uses none, or if there is no member."""
     return (member.subscribed_regex or None) if member is not None else None
 
 
@@ -114,7 +115,7 @@ def has_other_assignment(member: ConsumerMember, updated: ConsumerMember) -> boo
 
 
 def metadata_value(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
-    """The record of what the member asked for."""
+    """The value of the record with the member's subscription and client."""
     classic = member.classic and ClassicMemberMetadata(
         session_timeout_ms=member.classic.session_timeout_ms,
         supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in member.classic.protocols],
@@ -154,7 +155,7 @@ def _pairs(protocols: Iterable[ClassicProtocol]) -> tuple[tuple[str, bytes], ...
 
 
 def assignment_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """The record of the member's epoch and partitions."""
+    """The value of the record with the member's epoch and partitions."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -183,8 +184,9 @@ def _written(partitions: PartitionEpochs) -> list[TopicPartitions]:
 
 
 def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """Records of releases before 4.3 have no epochs: the member has got its partitions in its own epoch at the latest.
-    So it is, too, if the number of epochs is not that of the partitions, and a static member that is away has 0.
+    """Decode the partitions of a record, with the epoch in which the member got each one. Records of releases before
+    4.3 have no such epochs: the member got its partitions in its own epoch at the latest, and that epoch is taken. The
+    same is done if the number of epochs is not that of the partitions. A static member that is away has the epoch 0.
     """
     epoch = max(member_epoch, 0)
     read: dict[bytes, Mapping[int, int]] = {}

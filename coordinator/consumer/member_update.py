@@ -1,4 +1,5 @@
-"""What a request of a member changes: its subscription, the group epoch, the target assignment, its own assignment.
+"""The changes of one member's request: to its subscription, the group epoch, the target assignment, and its own
+assignment.
 
 A heartbeat of the consumer protocol and a join of the classic protocol go through the same steps. The changes are
 collected, and written only if no step refuses the request: all of them are one batch.
@@ -41,23 +42,23 @@ class MemberUpdate:
     group: ConsumerGroup
     settings: ConsumerGroupSettings
     member: ConsumerMember
-    """The member before the request; a new one has the epoch 0."""
+    """The member before the request; a new member has the epoch 0."""
     updated: ConsumerMember
-    """The member with what the request says."""
+    """The member after the fields of the request, and after the methods that were called."""
     changes: list[Change] = field(default_factory=list)
-    """What is written; it may begin with the conversion of the group or the replacement of a static member."""
+    """The records to write. They may begin with the conversion of the group or the replacement of a static member."""
     epoch: int = 0
     """The group epoch after the request."""
     is_subscription_changed: bool = False
     subscriptions: Subscriptions | None = None
-    """The subscriptions of the group after the request, if the topics were looked at."""
+    """The subscriptions of the group after the request; None if the topics were not hashed."""
     target_epoch: int = 0
     target: Assignment = field(default_factory=dict)
     ids: dict[str, bytes | None] = field(default_factory=dict)
-    """The ids of topics by name that were looked up in this update; None: there is no such topic."""
+    """The topic ids that were looked up in this update, by name; None for a topic that does not exist."""
 
     def change_subscription(self, *, is_classic: bool = False) -> Refusal | None:
-        """Store what has changed about the member, and raise the group epoch if the topics of the group changed.
+        """Store the changed fields of the member, and raise the group epoch if the topics of the group changed.
 
         A regular expression that is not resolved yet leaves the epoch as it is: its resolution will raise it. A member
         of the classic protocol never brings one, and its change raises the epoch in any case.
@@ -100,8 +101,8 @@ class MemberUpdate:
 
     def update_target(self, *, may_compute: bool = True) -> None:
         """Compute the target assignment of a new group epoch, at most once in `group.consumer.assignment.interval.ms`
-        (KIP-1263): until then the members follow the one before. They do so, too, if it may not be computed, and while
-        a thread computes that of a large group.
+        (KIP-1263). Until then the members follow the current target. They also do if `may_compute` is False, and while
+        a thread computes the target of a large group.
         """
         group, step = self.group, self.step
         self.target_epoch, self.target = group.assignment_epoch, group.target_of(self.updated)
@@ -117,8 +118,8 @@ class MemberUpdate:
             self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
     def reconcile(self, owned: OwnedPartitions | None) -> Refusal | None:
-        """Move the member towards its target; `owned` are the partitions that it reports. The rebalance timer runs
-        while the member has partitions to revoke.
+        """Move the member towards its target. `owned` are the partitions that the request reports. The rebalance timer
+        runs while the member has partitions to revoke.
         """
         member, group = self.updated, self.group
         if not self.is_subscription_changed and member.is_reconciled_to(self.target_epoch):
@@ -151,8 +152,8 @@ class MemberUpdate:
 def replaced_static_member(
     group: ConsumerGroup, former: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, list[Change]]:
-    """A static member under its new id, with the epoch of one that joins, and the changes that put it in the place of
-    the former member: it takes over the partitions and the target."""
+    """A static member under its new id, with the epoch of a member that joins, and the records that put it in the place
+    of the former member. It takes over the partitions and the target."""
     member = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     changes: list[Change] = [
         *member_tombstones(group.group_id, former.member_id),

@@ -1,4 +1,4 @@
-"""One step of a member towards its target assignment. `member.py` has the states and what they mean."""
+"""One step of a member towards its target assignment. `member.py` describes the states."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ OwnedPartitions: TypeAlias = Mapping[bytes, Iterable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What a step of a member depends on."""
+    """The input of one step."""
 
     target_epoch: int
     target: Assignment
     """The member's target assignment of that epoch."""
     subscribed: frozenset[bytes]
-    """The ids of the existing topics to which the member subscribes now; the target may be older."""
+    """The ids of the existing topics to which the member subscribes now. The target may be from an earlier
+    subscription."""
     is_subscription_changed: bool
     owned: OwnedPartitions | None
-    """The partitions that the member's request reports; None: it reports none, so that they are as before."""
+    """The partitions that the member's request reports; None if the request reports none, so that they have not
+    changed."""
     is_owned_by_any: Callable[[bytes, int], bool]
     """Whether any member of the group owns a partition."""
 
     def step(self, member: ConsumerMember) -> ConsumerMember | None:
         """The member after the step; the same object if nothing changes.
 
-        None: the member is in a state that this release does not know, and must rejoin without partitions.
+        Returns None if the member is in a state that this release does not know: then it must rejoin without
+        partitions.
         """
         match member.state:
             case MemberState.STABLE:
@@ -50,7 +53,8 @@ class Reconciliation:
                 return self._towards_target(member, self.target_epoch)
 
     def _still_owns(self, partitions: PartitionEpochs) -> bool:
-        """Whether the member reports any of these partitions, or reports nothing."""
+        """Whether the member still reports any of these partitions. A request without a report counts as if it reported
+        them."""
         if self.owned is None:
             return True
         return any(
@@ -60,7 +64,7 @@ class Reconciliation:
         )
 
     def _within_subscription(self, member: ConsumerMember) -> ConsumerMember:
-        """Take away partitions of topics to which the member does not subscribe any more, ahead of a new target. A
+        """Take away partitions of topics to which the member no longer subscribes, before a new target is computed. A
         member without any topic and without partitions to revoke counts as changed even if it has no partition.
         """
         dropped = {topic: epochs for topic, epochs in member.assigned.items() if topic not in self.subscribed}
@@ -81,7 +85,8 @@ class Reconciliation:
         return replace(member, previous_epoch=member.epoch, assigned=assigned)
 
     def _towards_target(self, member: ConsumerMember, epoch: int) -> ConsumerMember:
-        """Keep what the target has as well; revoke the rest first; then give what no other member owns."""
+        """Make the next step towards the target: keep the partitions that the target has too, and revoke the others.
+        Once none is left to revoke, assign the target's partitions that no other member owns."""
         assigned: dict[bytes, dict[int, int]] = {}
         revoking: dict[bytes, dict[int, int]] = {}
         given: list[tuple[bytes, int]] = []

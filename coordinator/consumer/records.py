@@ -38,25 +38,25 @@ RECORDS: Final = (
 
 
 def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> RecordChange:
-    """A new group epoch."""
+    """The record of a new group epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return RecordChange(group_id, ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def member_change(group_id: str, member: ConsumerMember) -> RecordChange:
-    """What a member asked for."""
+    """The record of a member's subscription and client."""
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     return RecordChange(group_id, key, metadata_value(member))
 
 
 def current_change(group_id: str, member: ConsumerMember) -> RecordChange:
-    """The epoch and the partitions of a member."""
+    """The record of the epoch and the partitions of a member."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
     return RecordChange(group_id, key, assignment_value(member))
 
 
 def target_change(group_id: str, member_id: str, assignment: Assignment) -> RecordChange:
-    """The target assignment of a member."""
+    """The record of a member's target assignment."""
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     topics = [
         TargetTopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
@@ -66,13 +66,14 @@ def target_change(group_id: str, member_id: str, assignment: Assignment) -> Reco
 
 
 def target_epoch_change(group_id: str, epoch: int, assignment_ms: int) -> RecordChange:
-    """The group epoch for which the target assignment was computed, and when (wall clock, ms; 0: unknown)."""
+    """The record of the group epoch for which the target assignment was computed, and of the time (wall clock, ms; 0 if
+    it is unknown)."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assignment_ms)
     return RecordChange(group_id, ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def regex_change(group_id: str, regex: str, topics: Iterable[str], version: int, resolved_ms: int) -> RecordChange:
-    """The topics that a regular expression matches."""
+    """The record of the topics that a regular expression matches."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=resolved_ms)
     return RecordChange(group_id, key, value)

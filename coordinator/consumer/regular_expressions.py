@@ -1,7 +1,7 @@
 """Subscriptions by regular expression (RE2, in linear time): when they are resolved, and what a resolution changes.
 
 The coordinator resolves all regular expressions of a group at once, off the event loop, with the rights of the member
-whose heartbeat asked for it:
+whose heartbeat caused the resolution:
 
 * when a member brings a new one, or one is not resolved yet,
 * when topics were created or deleted since the last resolution,
@@ -26,16 +26,16 @@ from moldau.coordinator.group.metadata_hash import hash_of_topics
 from moldau.coordinator.group.records import Change
 
 REFRESH_INTERVAL_MIN_MS: Final = 10_000
-"""The least time (ms) between two resolutions of a group."""
+"""The shortest time (ms) between two resolutions of a group."""
 RESOLUTION_MAX_MS: Final = 60_000
-"""A resolution whose outcome is missing for so long (ms) is given up, and another one may begin."""
+"""The longest time (ms) for which the outcome of a resolution is awaited. After that another one may begin."""
 REMEMBERED_FAULTS_MAX: Final = 64
-"""The most regular expressions of which the faults are remembered."""
+"""The most regular expressions whose result of `regex_fault` is cached."""
 NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
 def compiled(regex: str) -> Any:
-    """The regular expression as RE2 compiles it. Raises `ValueError` if it is not valid, or if RE2 is not installed."""
+    """Compile a regular expression with RE2. Raises `ValueError` if it is not valid, or if RE2 is not installed."""
     try:
         import re2  # here, because most nodes have no regular expressions, and the library holds 2.6 MB
     except ImportError:
@@ -51,8 +51,8 @@ def compiled(regex: str) -> Any:
 
 @lru_cache(REMEMBERED_FAULTS_MAX)
 def regex_fault(regex: str) -> str | None:
-    """What is wrong with a regular expression; None: it is valid. It is remembered: a short expression may take a
-    second to compile, so that the shell asks in a thread before a member subscribes to it.
+    """What is wrong with a regular expression; None if it is valid. The result is cached. A short expression may take a
+    second to compile, so the shell calls this in a thread before a member subscribes to the expression.
 
     DIVERGES: Apache Kafka 4.3.1 takes an expression of any memory; here one that repeats repetitions more than 1,000
     times, or whose compiled form is larger than 8 MB, is refused, as RE2 does.
@@ -65,7 +65,8 @@ def regex_fault(regex: str) -> str | None:
 
 
 def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The topics whose whole name matches, by regular expression. It may take long: the shell calls it in a thread."""
+    """The topics whose whole name matches, by regular expression. The search may take long: the shell calls this in a
+    thread."""
     names = [*topics]
     matches: dict[str, frozenset[str]] = {}
     for regex in regexes:
@@ -81,7 +82,7 @@ def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, 
 def resolve_if_due(
     step: GroupStep, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, client: object
 ) -> None:
-    """Ask for a resolution if the update of a member, the topics or the time call for it."""
+    """Command a resolution if it is due, by the rules in the module's docstring."""
     new = pattern_of(updated)
     is_new = new is not None and new != pattern_of(member) and new not in group.subscriptions.regexes
     if not is_new and not group.subscriptions.regexes:
@@ -106,10 +107,11 @@ def resolve_if_due(
 
 
 def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolved) -> None:
-    """Store the topics of those regular expressions that members still use; raise the epoch if the topics changed.
+    """Store the topics of those regular expressions that members still use, and raise the group epoch if the topics
+    changed.
 
-    More names than a batch of the log can hold are not stored, and are not searched for again before the timer ends:
-    the log would refuse them.
+    If the names are more than a batch of the log can hold, they are not stored, because the log would refuse them. They
+    are not searched for again before the timer ends.
     """
     if event.size > step.config.member_metadata_bytes_max:
         step.notes.append(f"group {event.group_id!r}: its regular expressions match too many topics to be stored")
@@ -130,7 +132,8 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
 def _resolutions(
     group: ConsumerGroup, resolved: Mapping[str, frozenset[str]], version: int, resolved_ms: int
 ) -> tuple[list[Change], bool, set[str]]:
-    """The changes, whether any topics changed, and all topics that match afterwards.
+    """The records of resolved expressions, whether the topics of any expression changed, and the topics of all
+    expressions afterwards.
 
     DIVERGES: the first resolution of an expression that matches no topic counts as a change. In Apache Kafka the
     partitions that its member gave up with its former subscription have no owner until the group's next epoch.

@@ -1,4 +1,5 @@
-"""Replaying the records of a consumer group. Here alone a consumer group changes, in a live shard and while loading.
+"""Replay of the records of a consumer group. A consumer group changes only here, both in a loaded shard and while a
+shard loads.
 
 Records that contradict the log before them are refused if Apache Kafka 4.3.1 refuses them: a tombstone of a group
 that has members or targets, and a tombstone of a member that has partitions or a target.
@@ -140,4 +141,5 @@ REPLAYS: Final[Mapping[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
     ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
     ConsumerGroupRegularExpressionKey: _replay_regex,
 }
-"""What each type of record changes. Only some have a meaning as tombstones of a living group (`replay`)."""
+"""The function that replays each type of record. Only some types accept a tombstone for an existing group
+(`replay`)."""

@@ -1,4 +1,4 @@
-"""The target assignment of a consumer group: what it is computed from, and which records it changes."""
+"""The target assignment of a consumer group: the inputs of its computation, and the records of its result."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ConsumerTargetInputs(NamedTuple):
     """Whether all members subscribe to the same topics."""
     image: CoordinatorImage
     size: int
-    """The partitions, and the subscriptions of members to topics."""
+    """The number of partitions and of the subscriptions of members to topics, together."""
 
     def compute(self) -> dict[str, Assignment]:
-        """The target of each member."""
+        """Compute the target assignment of each member."""
         ids: dict[str, bytes | None] = {}
         members = {
             member_id: AssignedMember(
@@ -53,9 +53,10 @@ def target_inputs(
     assignor: str,
     image: CoordinatorImage,
 ) -> ConsumerTargetInputs:
-    """The inputs after a member has become `updated`. A static member that replaces another has the target of that one.
+    """The inputs of the target after a member has become `updated`. A static member that replaces another member takes
+    over its target.
 
-    `subscriptions`: those of the group with the updated member.
+    `subscriptions` are those of the group with the updated member.
     """
     former_id = updated.member_id
     if updated.instance_id is not None:
@@ -81,7 +82,8 @@ def _size(group: ConsumerGroup, subscriptions: Subscriptions, image: Coordinator
 
 
 def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the last, and the epoch for which they are computed."""
+    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
+    computed."""
     return [
         *(
             target_change(group.group_id, member_id, target)
@@ -93,7 +95,7 @@ def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoc
 
 
 def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
-    """Take over a target that a thread has computed. Members that have left meanwhile get none."""
+    """Store a target that a thread has computed. Members that have left meanwhile get none."""
     step.cancel(ConsumerTimer.TARGET, group)
     targets = taken_over(event, group)
     if targets is not None:
@@ -108,7 +110,7 @@ def topic_ids(
 ) -> frozenset[bytes]:
     """The ids of the existing topics to which a member subscribes by name or by a regular expression that is resolved.
 
-    `known` remembers ids by name (None: there is no such topic) for the next call.
+    `known` caches ids by name for later calls; None for a topic that does not exist.
     """
     names = member.subscribed_topics
     pattern = pattern_of(member)

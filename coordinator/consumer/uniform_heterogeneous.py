@@ -1,12 +1,12 @@
 """The `uniform` assignor for members that subscribe to different topics.
 
-A member keeps its partitions of topics to which it subscribes. Each free partition goes to the least loaded subscriber,
-topics with few subscribers for their partitions first. Then partitions of a topic move from its most to its least
-loaded subscribers, topic by topic, until a whole round moves none, or after `ROUNDS_MAX` rounds: the result is balanced
-as far as the subscriptions allow, and no more partitions have moved than that takes.
+A member keeps its partitions of topics to which it subscribes. Each free partition goes to the least loaded subscriber.
+Topics with few subscribers for their partitions come first. Then partitions of one topic after the other move from the
+most loaded to the least loaded subscribers. This ends when a whole round moves no partition, or after `ROUNDS_MAX`
+rounds. The result is as balanced as the subscriptions allow, and no more partitions have moved than this needs.
 
-Loads are counted over all topics of a member. `Balancer` walks the subscribers of one topic from both ends of their
-loads at once; members of equal load are a range that is served in turn, so that no heap is needed.
+The load of a member is its number of partitions of all topics. `Balancer` sorts the subscribers of a topic by load and
+works from both ends. Members with the same load form a range and are served one after the other, so no heap is needed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NO_OWNER: Final = -1
 
 
 class Balancer:
-    """The subscribers of one topic, sorted by load: the least loaded range grows to the right, the most loaded one to
-    the left. The loads themselves are not read again once a member is in a range."""
+    """The subscribers of one topic, sorted by load. Two ranges of members grow inwards: the least loaded ones from the
+    left, the most loaded ones from the right. The load of a member is not read again once the member is in a range."""
 
     def __init__(self, subscribers: list[int], loads: list[int]) -> None:
         self._loads = loads
@@ -35,7 +35,7 @@ class Balancer:
 
     @property
     def imbalance(self) -> int:
-        """The load of the most loaded member less that of the least loaded one, before anything was moved."""
+        """The load of the most loaded member minus that of the least loaded one, before any partition was moved."""
         return self._loads[self._sorted[-1]] - self._loads[self._sorted[0]]
 
     @property
@@ -43,7 +43,7 @@ class Balancer:
         return self._high_load - self._low_load <= 1
 
     def least_loaded(self) -> int:
-        """The member that is given a partition next."""
+        """Take the member that gets a partition next."""
         if self._next_low >= self._low_end:
             self._low_load += 1
             while self._low_end < len(self._sorted) and self._loads[self._sorted[self._low_end]] == self._low_load:
@@ -53,7 +53,7 @@ class Balancer:
         return self._sorted[self._next_low - 1]
 
     def most_loaded(self) -> int | None:
-        """The member that gives up a partition next; None: all that are left were excluded."""
+        """Take the member that gives up a partition next; None if all remaining members were excluded."""
         if self._next_high < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
                 self._high_load = self._loads[self._sorted[self._high_start - 1]]
@@ -68,14 +68,15 @@ class Balancer:
         return self._sorted[self._next_high + 1]
 
     def exclude_most_loaded(self) -> None:
-        """The member that `most_loaded` returned last has no partition of the topic to give."""
+        """Exclude the member that `most_loaded` returned last: it has no partition of the topic to give."""
         here, last = self._next_high + 1, self._high_end - 1
         self._sorted[here], self._sorted[last] = self._sorted[last], self._sorted[here]
         self._high_end -= 1
 
 
 class HeterogeneousAssignment:
-    """One run of the assignor. `topics` has the subscriptions and `before` the assignment of each member, by topic id.
+    """One run of the assignor. `topics` has the topic ids to which each member subscribes; `before` has each member's
+    current partitions by topic id.
 
     Members are numbered in the order of their ids.
     """
@@ -127,7 +128,8 @@ class HeterogeneousAssignment:
         self._loads[member] += 1
 
     def _by_priority(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Topics with many partitions for each subscriber first, then those with few subscribers, then by id."""
+        """Sort topics: those with many partitions for each subscriber first, then those with few subscribers, then by
+        id."""
 
         def priority(topic: bytes) -> tuple[float, int, tuple[int, ...]]:
             subscribers = len(self._subscribers[topic])

@@ -21,21 +21,22 @@ class GroupDescription(Generic[GroupT]):
         self._members = members
 
     def pieces(self) -> Iterator[None]:
-        """Add the members: each step is a piece of the work."""
+        """Add the members. Each step of the iterator is a small piece of the work."""
         for member in self._members:
             if member is not None:
                 self.group.members.append(member)
             yield
 
     def whole(self) -> GroupT:
-        """The description with all its members, at once."""
+        """Add all members at once, and return the description."""
         for _ in self.pieces():
             pass
         return self.group
 
 
 def in_pieces(parts: list[Any]) -> Generator[None, None, list[Any]]:
-    """The descriptions, those of `GroupDescription` once they are made; each step is a piece of the work."""
+    """Complete every `GroupDescription` among the parts, and return the parts with the completed descriptions in their
+    place. Each step of the generator is a small piece of the work."""
     for part in parts:
         if isinstance(part, GroupDescription):
             yield from part.pieces()

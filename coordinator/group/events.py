@@ -43,7 +43,7 @@ class CommitTransactionalOffsets(NamedTuple):
 
 
 class EndOffsetsTransaction(NamedTuple):
-    """A WriteTxnMarkers request: a transaction coordinator ends the transaction of a producer (WriteTxnMarkers).
+    """A WriteTxnMarkers request: a transaction coordinator ends the transaction of a producer.
 
     The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of the marker.
     """
@@ -57,7 +57,7 @@ class EndOffsetsTransaction(NamedTuple):
 class FetchStableOffsets(NamedTuple):
     """An OffsetFetch that waits until every earlier commit is committed or has failed.
 
-    Topics are given by name; None: all topics.
+    The request names topics by name; no list means all topics.
     """
 
     waiter: Waiter

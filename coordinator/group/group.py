@@ -79,11 +79,11 @@ class Group(Protocol):
         """Whether members use offsets of the topic, which are then neither deleted nor expired."""
 
     def retention_begins_ms(self, commit_ms: int) -> int | None:
-        """The time (wall clock, ms) from which the retention of an offset committed at `commit_ms` counts; None: the
+        """The time (wall clock, ms) from which the retention of an offset committed at `commit_ms` counts; None if the
         group may still need the offset."""
 
     def tombstones(self) -> list[Change]:
-        """The changes that remove the group from the log, its offsets aside."""
+        """The tombstones of all records of the group, except those of its offsets."""
 
 
 class TimerKind(Enum):
@@ -111,7 +111,8 @@ class Rebalances:
 
 
 class EventCommitted(NamedTuple):
-    """The outcome of a step that told an event. If the log refuses the records of the step, nothing has happened."""
+    """The outcome of a step that reported an event. The event becomes part of the history, unless the log refuses the
+    records of the step."""
 
     group_id: str
     event: GroupEvent
@@ -150,8 +151,8 @@ class GroupStep(Step[Change]):
         self.tell(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
 
     def tell_refusal(self, group_id: str, about: Named, error: ErrorCode) -> None:
-        """Add a refusal that a user has to know of to the history of its group. Groups that do not exist have none, so
-        that their names push nothing out.
+        """Add a refusal to the history of its group, if it is one that a user should know of. A group that does not
+        exist has no history: otherwise the names that clients invent could displace the events of other groups.
         """
         cause = CAUSE_OF_REFUSAL.get(error)
         if cause is not None and group_id in self.groups:
@@ -205,51 +206,50 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
 
     @abstractmethod
     def decide(self, step: GroupStep, group: GroupT, event: AboutGroup) -> bool:
-        """Decide on a request about a group of this kind; False: the kind does not know the request."""
+        """Decide on a request about a group of this kind. Returns False if the kind does not know the request."""
 
     @abstractmethod
     def decide_first(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
         """Decide on a request of this protocol whose group does not exist (None), or whose kind does not know it."""
 
     def decide_at_once(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
-        """Reply to a request of this protocol that leaves nothing to decide: this changes at most a deadline. Else
-        leave the step as it was, and the request is decided in a step.
+        """Reply to a request of this protocol that changes at most a deadline. Any other request leaves the step
+        unchanged, and is decided on in a step of its own.
         """
         return
 
     @abstractmethod
     def replay(self, group: GroupT | None, change: RecordChange, is_loaded: bool) -> GroupT | None:
-        """The group after a change, from the group before it (None: it does not exist) and whether the shard is loaded.
-        The result may be the same object, changed. None: the group does not exist any more, or does
-        not exist yet.
+        """The group after a change. `group` is the group before it, None if there was none. The result may be the same
+        object, changed; it is None if the group does not exist any more, or does not exist yet.
 
         Raises `MalformedMessage` if the change contradicts the log before it.
         """
 
     @abstractmethod
     def timer_fired(self, step: GroupStep, group: GroupT, key: TimerKey) -> None:
-        """A timer of a group is due."""
+        """Handle a timer of a group that is due."""
 
     @abstractmethod
     def session_timeouts_ms(
         self, config: GroupConfig, image: CoordinatorImage, group: GroupT
     ) -> Iterator[tuple[str, int]]:
-        """The members of a group by id, with the lengths of their sessions."""
+        """Yield the id of each member of a group, and the length of its session (ms)."""
 
     @abstractmethod
     def loaded(self, step: GroupStep, group: GroupT) -> None:
-        """The whole log is replayed and committed. The group begins its timers."""
+        """Begin the timers of a group: the whole log is replayed and committed."""
 
     def unloaded(self, step: GroupStep, group: GroupT) -> None:
-        """This broker does not lead the partition any more. The group refuses its waiting requests; those that wait for
-        a commit are refused by the shard.
+        """Refuse the waiting requests of a group, because this broker no longer leads the partition. The shard itself
+        refuses the requests that wait for a commit.
         """
         return
 
     def topics_deleted(self, step: GroupStep, group: GroupT, topic_ids: frozenset[bytes]) -> None:
-        """Topics with these ids do not exist any more. Offsets are not the kind's."""
+        """React to the deletion of the topics with these ids. The shard itself deletes their offsets."""
         return
 
     def fetch_refusal(self, group: GroupT, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error of an OffsetFetch with this member id (None: none) and member epoch (-1: none)."""
+        """The error of an OffsetFetch. `member_id` is None and `epoch` is -1 if the request has none."""
         return ErrorCode.NONE

@@ -1,10 +1,10 @@
-"""What happened to groups, and why: the last events of each group, bounded for the node.
+"""The last events of each group, with their causes. The number of events is bounded for the whole node.
 
     a step ──tell──▶ its records are committed ──▶ GroupHistory ──▶ `moldau group explain`, the console
 
-The coordinator tells an event when it decides, because a record says what changed and not why. Nothing of it is in the
-log: a new coordinator begins without events. An event that repeats the last one of its group is counted in it, so that
-a client that is refused again and again pushes out nothing.
+The coordinator reports an event when it decides, because a record says what changed and not why. Events are not in the
+log: a new coordinator begins without any. An event that equals the last one of its group only raises the count of that
+one, so that a client that is refused again and again displaces no other event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from moldau.protocol.late_tuple import NamedTuple
 GROUP_EVENTS_MAX: Final = 128
 """The most events of one group that are kept."""
 GROUP_EVENTS_MIN: Final = 4
-"""The events of a group that others push out only when the node has no room at all."""
+"""The number of events that a group keeps although there are many groups. It keeps fewer only if the node has no room
+at all."""
 NODE_EVENTS_MAX: Final = 53_248
 """The most events of all groups: at most 20 MB, if each has texts of its own (`bench.history`)."""
 DETAIL_SIZE_MAX: Final = 255
@@ -27,7 +28,7 @@ DETAIL_SIZE_MAX: Final = 255
 
 
 class Cause(Enum):
-    """What happened. The value is the name that readers know; `TEXTS` has the sentence."""
+    """The kind of an event. The value is its name in answers to users; `TEXTS` has its sentence."""
 
     __hash__ = object.__hash__
 
@@ -62,7 +63,7 @@ class Cause(Enum):
 
 
 class Named(Protocol):
-    """What is told of a member."""
+    """The fields by which an event names a member or a client."""
 
     @property
     def member_id(self) -> str: ...
@@ -93,13 +94,14 @@ class GroupEvent(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     number: int = 0
-    """What `TEXTS` says: a time (ms), a generation or an epoch, a number of members or of offsets."""
+    """A number whose meaning `TEXTS` gives: a time (ms), a generation or an epoch, a number of members or of
+    offsets."""
     detail: str = ""
-    """What `TEXTS` says: text from a client is quoted by the reader."""
+    """A text whose meaning `TEXTS` gives. The reader quotes text that comes from a client."""
     first_ms: int = 0
     last_ms: int = 0
     times: int = 1
-    """How often it happened from `first_ms` to `last_ms` without another event between."""
+    """How often the event happened from `first_ms` to `last_ms`, without another event between."""
 
     @property
     def text(self) -> str:
@@ -152,11 +154,12 @@ CAUSE_OF_REFUSAL: Final = {
     ErrorCode.INVALID_REGULAR_EXPRESSION: Cause.REFUSED,
     ErrorCode.UNSUPPORTED_ASSIGNOR: Cause.REFUSED,
 }
-"""What a refused heartbeat or join means to its client. Other errors are those of a client that is written wrongly."""
+"""The cause to report for the error of a refused heartbeat or join. All other errors come from a bug of the client, and
+are not reported."""
 
 
 def no_log_start(topic: str, partition: int) -> int:
-    """The log start offset of a partition of which no replica is here."""
+    """The log start offset if no replica of the partition is on this broker: -1."""
     return -1
 
 
@@ -175,14 +178,15 @@ class GroupHistory:
         self.log_start_of = log_start_of
         self.events_max = events_max
         self._rings: dict[str, list[GroupEvent]] = {}
-        """The events of each group. The group that was silent for longest is first."""
+        """The events of each group. The group whose last event is the oldest comes first."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, group_id: str, event: GroupEvent, wall_ms: int) -> None:
-        """Add an event. The oldest ones of the group give room for it, then those of silent groups."""
+        """Add an event. To make room, the oldest events of the same group are removed, then those of the groups whose
+        last event is the oldest."""
         ring = self._rings.pop(group_id, None)
         if ring is None:
             ring = []

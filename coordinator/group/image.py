@@ -27,7 +27,7 @@ class CoordinatorImage(Protocol):
 
     @property
     def version(self) -> int:
-        """The offset in the metadata log up to which it is known; -1: none."""
+        """The offset up to which the metadata log is known; -1 if nothing is known."""
 
     @property
     def topics_changed_at(self) -> int:

@@ -15,7 +15,7 @@ from moldau.protocol.late_tuple import NamedTuple
 INT32_MAX = 0x7FFFFFFF
 INTERVALS: Final = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 RECORD_LIMITS: Final = ("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks")
-"""Fields of settings that have a lowest and a highest value beside them."""
+"""Fields that have a `min_` field and a `max_` field beside them."""
 
 
 class MigrationPolicy(Enum):
@@ -94,7 +94,7 @@ class ShareGroupSettings(NamedTuple):
     auto_offset_reset: str = "latest"
     """share.auto.offset.reset: `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
     is_read_committed: bool = False
-    """share.isolation.level is `read_committed`."""
+    """Whether share.isolation.level is `read_committed`."""
     is_renew_acknowledge_enabled: bool = True
     """share.renew.acknowledge.enable"""
     dead_letter_topic: str = ""
@@ -140,7 +140,7 @@ class StreamsGroupSettings(NamedTuple):
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """What the assignor is told, as the record of the group keeps it."""
+        """The settings of the assignor, as the record of the group has them."""
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
     def of_group(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
@@ -159,7 +159,8 @@ class StreamsGroupSettings(NamedTuple):
 
 
 def _bounded(settings: object, prefix: str, overrides: Mapping[str, str], fields: tuple[str, ...]) -> dict[str, Any]:
-    """The values of these fields for a group with these settings of its own, each within its `min_` and `max_`."""
+    """The values of `fields` for a group that overrides settings, each moved into the range from its `min_` to its
+    `max_` field."""
     return {
         field: _within(
             overrides.get(prefix + field.replace("_", ".")),

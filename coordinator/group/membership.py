@@ -1,5 +1,5 @@
-"""What the groups that have a target say to their members in the same words: epochs, refusals, invalid heartbeats,
-descriptions. The target itself is in `target.py`.
+"""What consumer, share and Streams groups have in common: member epochs, refusals, the validation of heartbeats,
+responses. `target.py` has what their target assignments have in common.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """The epoch of a static member that is away: its partitions wait for the next member with its instance id."""
 NO_TIMEOUT_MS: Final = -1
-"""The rebalance timeout in a heartbeat that does not tell it."""
+"""The rebalance timeout in a heartbeat that does not state it."""
 
 
 class Refusal(NamedTuple):
@@ -38,15 +38,15 @@ class Refusal(NamedTuple):
 
 
 class Invalid(NamedTuple, Generic[RequestT]):
-    """A row of the table of what makes a heartbeat invalid whatever its group is."""
+    """One rule by which a heartbeat is invalid for any group."""
 
     is_said_of: Callable[[RequestT], bool]
     message: str | None
-    """Apache Kafka's text; `{0.member_epoch}` stands for a field of the request."""
+    """Apache Kafka's text, in which `{0.member_epoch}` is replaced by this field of the request."""
 
 
 def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refusal | None:
-    """The refusal by the first row that holds, in Apache Kafka's order; None: the request is valid."""
+    """The refusal by the first rule that the request breaks, in Apache Kafka's order; None if the request is valid."""
     for is_said_of, message in rows:
         if is_said_of(request):
             return Refusal(ErrorCode.INVALID_REQUEST, message and message.format(request))
@@ -71,7 +71,7 @@ def group_is_full(kind: str, members_max: int) -> Refusal:
 
 
 class HeartbeatRequest(Protocol):
-    """What the heartbeats of all kinds have."""
+    """The fields that the heartbeats of all kinds of groups have."""
 
     @property
     def group_id(self) -> str: ...
@@ -99,7 +99,8 @@ class HeartbeatEvent(Protocol):
 def answer(
     step: GroupStep, event: HeartbeatEvent, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
 ) -> None:
-    """Send a response once all that it says is committed; a refusal, made a response by `refused`, at once."""
+    """Send the response to a heartbeat once everything that it reports is committed. A refusal is sent at once, as the
+    response that `refused` makes of it."""
     if isinstance(decided, Refusal):
         client = Client(event.request.member_id, event.client_id, event.client_host)
         step.tell_refusal(event.request.group_id, client, decided.error)
@@ -122,7 +123,7 @@ class GroupOfMembers(Protocol):
 def begin_rebalance(
     step: GroupStep, group: GroupOfMembers, epoch: int, member: Named, *, is_subscription_changed: bool
 ) -> None:
-    """The heartbeat of a member raises the epoch of its group: count it, and tell why."""
+    """Count and report a rebalance that the heartbeat of `member` begins, because it raises the epoch of the group."""
     step.rebalances.begun[group.type_name] += 1
     if member.member_id not in group.members:
         cause = step.tell(group.group_id, Cause.JOINED, member)
@@ -136,5 +137,6 @@ def begin_rebalance(
 def answer_when_committed(
     step: GroupStep, waiter: Waiter, response: object, refused: Callable[[Refusal], object] = lambda refusal: refusal
 ) -> None:
-    """Send a response once all that it says is committed; for an error of the log, what `refused` makes of it."""
+    """Send a response once everything that it reports is committed. If the log refuses the records, send what `refused`
+    makes of the error."""
     step.when_committed(ReplyWhenCommitted(waiter, response, lambda error: refused(Refusal(write_error(error)))))

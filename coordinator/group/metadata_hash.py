@@ -15,7 +15,7 @@ from moldau.coordinator.group.image import CoordinatorImage, CoordinatorTopic
 from moldau.protocol.xxh3 import xxh3_64
 
 HASH_VERSION: Final = 0
-"""The first byte under the hash of a topic."""
+"""The first byte of the input of a topic's hash."""
 NO_TOPICS_HASH: Final = 0
 """The hash of a group without any topic that exists."""
 
@@ -39,7 +39,7 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
 
 
 def hash_of_topics(names: Iterable[str], image: CoordinatorImage) -> int:
-    """The hash of a group that subscribes to these topics; those that do not exist do not count."""
+    """The hash of a group that subscribes to these topics. Topics that do not exist are left out."""
     found = ((name, image.topic_of_name(name)) for name in names)
     return group_hash({name: image.topic_hash(topic) for name, topic in found if topic is not None})
 

@@ -1,4 +1,5 @@
-"""The records of `__consumer_offsets`: written as Apache Kafka 4.3.1 writes them, read as far back as it reads.
+"""The records of `__consumer_offsets`. They are written as Apache Kafka 4.3.1 writes them, and read in every version
+that it reads.
 
 A key is an int16 type and a struct, a value an int16 version and a struct; a missing value is a tombstone. Offsets
 belong to groups of all kinds. Every other type of record belongs to one kind, which declares it (`RecordType`);
@@ -28,10 +29,11 @@ OFFSET_VERSION_WITH_EXPIRY = 1
 NO_TIMESTAMP = -1
 
 KEYS_MAX: Final = 4_096
-"""The most keys of offsets that are remembered: a consumer commits the offsets of the same partitions again and again.
+"""The most encoded keys of offset records that are cached: a consumer commits the offsets of the same partitions
+repeatedly.
 """
 KEY_LENGTH_MAX: Final = 256
-"""The longest group id and topic (characters) whose key is remembered."""
+"""The longest group id and topic (characters) whose key is cached."""
 
 
 class CommittedOffset(NamedTuple):
@@ -42,8 +44,8 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int | None = None
-    """When the offset expires (wall clock, ms), as the client set it (OffsetCommit 2-4); None: after the broker's
-    retention.
+    """The time (wall clock, ms) at which the offset expires, as the client set it (OffsetCommit 2-4); None if the
+    broker's retention decides.
     """
     topic_id: bytes = ZERO_UUID
 
@@ -53,7 +55,7 @@ Offsets: TypeAlias = dict[TopicPartition, CommittedOffset]
 
 
 class OffsetChange(NamedTuple):
-    """The change that an offset record makes. Without an offset the record removes it."""
+    """The change that an offset record makes. A record without a value removes the offset."""
 
     group_id: str
     topic: str
@@ -61,15 +63,15 @@ class OffsetChange(NamedTuple):
     value: CommittedOffset | None
     producer_id: int = NO_PRODUCER_ID
     """The producer in whose transaction the offset is committed: the offset counts once that transaction is committed.
-    Without one the offset counts at once, and so does a removal. The producer id is a field of the batch, not of the
-    record."""
+    An offset without a producer counts at once, and so does a removal. The producer id is a field of the batch, not of
+    the record."""
 
 
 class RecordChange(NamedTuple):
     """The change that a record of one kind of group makes: members, epochs, assignments.
 
-    Key and value are the structs of `protocol/records/`, and are not changed any more. Without a value the record is
-    a tombstone.
+    Key and value are the structs of `protocol/records/`, and must not be changed. A record without a value is a
+    tombstone.
     """
 
     group_id: str

@@ -1,9 +1,9 @@
-"""The target assignment of a group: when the next one may be computed, and where. A thread computes the target of a
-large group, from the group as it was when the computation began.
+"""The target assignment of a group: when the next one may be computed, and by which thread. For a large group an
+executor thread computes it, from the state of the group at the beginning of the computation.
 
     the epoch of the group grows ──▶ ComputeTarget ──▶ thread ──▶ TargetComputed ──▶ the records of the target
 
-The members follow the target before meanwhile, and the new one from their next heartbeats on. The target of a small
+Meanwhile the members follow the current target, and from their next heartbeats on the new one. The target of a small
 group is computed in the step of the request that needs it.
 
 DIVERGES: Apache Kafka 4.3.1 computes every target in the request, 4.4.0 every one in a thread (KIP-1263); here the size
@@ -28,7 +28,7 @@ class ComputeTarget(NamedTuple):
     group_id: str
     epoch: int
     compute: Callable[[], Mapping[str, object]]
-    """It reads nothing that changes."""
+    """The function that computes the targets. It reads only immutable values, so a thread may call it."""
 
 
 class TargetComputed(NamedTuple):
@@ -36,13 +36,13 @@ class TargetComputed(NamedTuple):
 
     group_id: str
     epoch: int
-    """The epoch of the group for which it was computed."""
+    """The epoch of the group for which the targets were computed."""
     targets: Mapping[str, object]
-    """What each member of that epoch gets, by member id, in the form of the kind of group."""
+    """The target of each member of that epoch, by member id. Its type depends on the kind of group."""
 
 
 class AssignedGroup(Protocol):
-    """What groups with target assignments have."""
+    """The attributes of groups with target assignments that this module needs."""
 
     @property
     def epoch(self) -> int: ...
@@ -55,28 +55,29 @@ class AssignedGroup(Protocol):
 
 
 class TargetInputs(Protocol[TargetT_co]):
-    """What the target of a group is computed from. Nothing of it changes, so that a thread may read it."""
+    """The input of a target assignment's computation. It is immutable, so that a thread may read it."""
 
     @property
     def size(self) -> int:
         """A measure of the work of the assignor, which `GroupConfig.target_size_at_once` limits."""
 
     def compute(self) -> Mapping[str, TargetT_co]:
-        """The target of each member, by member id."""
+        """Compute the target of each member, by member id."""
 
 
 def is_too_early(assignment_ms: int, interval_ms: int, wall_ms: int) -> bool:
-    """Whether the next target has to wait. The interval counts from the last target, if its time is known (not 0)."""
+    """Whether the next target has to wait: the interval since the last target is not over. A time of 0 for the last
+    target means that it is not known."""
     return assignment_ms != 0 and interval_ms != 0 and wall_ms < assignment_ms + interval_ms
 
 
 def targets_at_once(
     step: GroupStep, key: TimerKey, epoch: int, inputs: TargetInputs[TargetT_co]
 ) -> Mapping[str, TargetT_co] | None:
-    """The targets of an epoch. None for a large group: a thread is asked to compute them, unless the timer `key` says
-    that one does already.
+    """Compute the targets of an epoch if the group is small. Otherwise command a thread to compute them, unless the
+    timer `key` shows that one does already, and return None.
 
-    The request that needs the targets may be refused later. Their epoch is then not that of the group.
+    The request that needs the targets may be refused later. Then the group never reaches their epoch.
     """
     if inputs.size <= step.config.target_size_at_once:
         return inputs.compute()
@@ -87,10 +88,11 @@ def targets_at_once(
 
 
 def taken_over(event: TargetComputed, group: AssignedGroup) -> dict[str, Any] | None:
-    """The targets of the members that the group still has; None if the group may not take them over.
+    """The targets of a computation for the members that the group still has; None if the group must not use them.
 
-    A target of an earlier epoch is followed by that of the group's epoch. One of the group's own epoch is the last one,
-    so that it must be for the members that the group has: a static member is replaced without a new epoch.
+    Targets of an earlier epoch than the group's may be used although members have changed: those of the group's epoch
+    follow. Targets of the group's own epoch are the last ones, so they must be for exactly its members: a static member
+    may have been replaced without a new epoch.
     """
     is_newer = group.assignment_epoch < event.epoch <= group.epoch
     if not is_newer or (event.epoch == group.epoch and event.targets.keys() != group.members.keys()):

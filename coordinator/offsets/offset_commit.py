@@ -1,4 +1,4 @@
-"""Offsets of every kind of group are committed by OffsetCommit, or by TxnOffsetCommit within a transaction.
+"""Commits of offsets to groups of every kind: by OffsetCommit, or by TxnOffsetCommit in a transaction.
 
 The kind of group decides whether the member may commit (`coordinator/classic/commit.py`). The offsets of a
 TxnOffsetCommit are records in a batch of the producer's transaction, and pending until its marker (`offset_store.py`).
@@ -79,7 +79,8 @@ def storable_partitions(
 
 
 def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) -> None:
-    """Write the offsets of a commit that the group accepts (NONE). The response is sent once they are committed."""
+    """Write the offsets of a commit if `error` is NONE, and respond once they are committed. Otherwise respond with the
+    error."""
     request = event.request
     if error is not ErrorCode.NONE:
         tell_refused(step, request, error)
@@ -93,13 +94,14 @@ def commit_or_refuse(step: GroupStep, event: CommitOffsets, error: ErrorCode) ->
 
 
 def tell_refused(step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest, error: ErrorCode) -> None:
-    """Add the refusal of a commit to the history of its group, if there is the group."""
+    """Add the refusal of a commit to the history of its group, if the group exists."""
     if request.group_id in step.groups:
         step.tell(request.group_id, Cause.COMMIT_REFUSED, Client(request.member_id), detail=error.name)
 
 
 def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Write one record for each partition whose metadata is short enough; the others get an error."""
+    """Write one record for each partition whose metadata is short enough. The other partitions get an error in the
+    response."""
     retention_ms = request.retention_time_ms
     expire_ms = None if retention_ms == NO_RETENTION else step.wall_ms + retention_ms
     response = OffsetCommitResponse()
@@ -154,10 +156,10 @@ def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
 
 
 def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalOffsets, error: ErrorCode) -> None:
-    """Write the offsets of a TxnOffsetCommit that the group accepts (NONE). Older clients know the wrong epoch of a
-    member, and a group that does not exist, as a wrong generation.
+    """Write the offsets of a TxnOffsetCommit if `error` is NONE, and respond once the records are committed in the log.
 
-    The response is sent once the records are committed in the log.
+    Otherwise respond with the error. Older clients do not know the errors for a wrong member epoch and a missing group,
+    and get the error for a wrong generation.
     """
     request = event.request
     if error is not ErrorCode.NONE:
@@ -174,7 +176,8 @@ def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalO
 
 
 def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Write one record for each partition whose metadata is short enough; the others get an error."""
+    """Write one record for each partition whose metadata is short enough. The other partitions get an error in the
+    response."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         results = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -234,7 +237,8 @@ class MarkerWritten(NamedTuple):
 
 
 def end_transaction(step: GroupStep, event: EndOffsetsTransaction) -> None:
-    """Write the marker, even if no group has an offset in the transaction: the log may have its records."""
+    """Write the marker, even if no group has an offset in the transaction: the log may have records of the
+    transaction."""
     step.transaction = TransactionWrite(event.producer_id, event.producer_epoch, event.end)
     step.write(TransactionEnded(event.producer_id, event.end.is_commit))
     step.when_committed(MarkerWritten(event.waiter))

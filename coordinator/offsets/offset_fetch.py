@@ -48,8 +48,8 @@ def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStable
 def offsets_of(
     group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponseGroup:
-    """The offsets of the topics that a request names, or of all topics if it names none. If it names none, a
-    partition whose only offset is pending in a transaction is left out, as Apache Kafka does."""
+    """The offsets of the topics that a request names, or of all topics if it names none. In the second case a partition
+    whose only offset is pending in a transaction is left out, as Apache Kafka does."""
     offsets, pending = group.offsets, group.pending if require_stable else {}
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
@@ -75,8 +75,8 @@ def offsets_of(
 
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
-    """Whether the topic was deleted and created again under the same name. An id of zeroes is unknown and never
-    differs."""
+    """Whether the topic was deleted and created again under the same name. An id of zeroes is unknown and equals every
+    id."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

@@ -46,10 +46,11 @@ class GroupOffsets:
     pending: dict[TopicPartition, dict[int, CommittedOffset | None]] = field(default_factory=dict)
     """The offsets of open transactions by producer id, in the order of their records.
 
-    None: a later record supersedes the offset.
+    An offset is None if a later record supersedes it.
     """
     changes: int = field(default=0, compare=False)
-    """How often the offsets in force were changed: a reader can tell by it whether they are those that it has read."""
+    """The number of changes of the offsets in force. A reader compares it with an earlier value to see whether they
+    have changed."""
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +81,7 @@ class GroupOffsets:
             self._add_pending(key, change.producer_id, change.value)
 
     def apply_loaded(self, offsets: Offsets, producer_id: int) -> None:
-        """Apply consecutive commits. This object may keep the dictionary."""
+        """Apply consecutive commits. This object may keep the dictionary that is passed."""
         if producer_id != NO_PRODUCER_ID:
             for key, value in offsets.items():
                 self._add_pending(key, producer_id, value)
@@ -131,7 +132,7 @@ class GroupOffsets:
 
 
 class WentBack(NamedTuple):
-    """A committed offset that is below the one before."""
+    """A committed offset that is lower than the former committed offset of the partition."""
 
     group_id: str
     topic: str
@@ -141,13 +142,14 @@ class WentBack(NamedTuple):
 
 
 class WentOver(NamedTuple):
-    """A committed offset that goes over records that were gone: the offset before it was below the log start."""
+    """A committed offset that skips records which had been deleted: the former committed offset was below the log
+    start."""
 
     group_id: str
     topic: str
     partition: int
     by: int
-    """The offsets from the one before to the log start."""
+    """The number of offsets from the former committed offset to the log start."""
     commit_ms: int
 
 
@@ -165,8 +167,8 @@ class OffsetStore:
         self._uncommitted.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> list[WentBack | WentOver]:
-        """Make the changes in all batches up to this offset visible to readers. Returns the offsets, outside of
-        transactions, that are below the ones before, or go over records that were gone.
+        """Make the changes in all batches up to this offset visible to readers. Returns the offsets outside of
+        transactions that are lower than the former ones, or skip deleted records.
         """
         told: list[WentBack | WentOver] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
@@ -226,9 +228,9 @@ class OffsetStore:
         return self._committed.get(group_id) or GroupOffsets()
 
     def latest(self, group_id: str) -> GroupOffsets:
-        """The offsets of a group with every appended change, also uncommitted ones.
+        """The offsets of a group after every appended change, including uncommitted changes.
 
-        Decisions read these. The caller must not change the result.
+        Decisions are made on these offsets. The caller must not change the result.
         """
         if not self._uncommitted:
             return self.committed(group_id)

@@ -25,7 +25,7 @@ END_OF_TRANSACTION: Final = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
 class Replayable(NamedTuple, Generic[ChangeT]):
     change: ChangeT
     end_offset: int
-    """The end offset of the batch with the change. Of several batches read together: of the last one."""
+    """The end offset of the batch with the change. If several batches are read together, it is that of the last one."""
 
 
 class RecordReader(Generic[ChangeT]):
@@ -55,10 +55,11 @@ class RecordReader(Generic[ChangeT]):
             self._changes.append(change)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """A marker ends the transaction of the producer. A machine that writes in transactions overrides this."""
+        """Handle the marker that ends a producer's transaction. A machine that writes in transactions overrides
+        this."""
 
     def take_changes(self) -> list[ChangeT]:
-        """The changes in everything read since the last call, in the order of the log."""
+        """Take the changes in everything read since the last call, in the order of the log."""
         changes, self._changes = self._changes, []
         return changes
 

@@ -51,18 +51,19 @@ class TransactionWrite(NamedTuple):
     producer_epoch: int
     end: TransactionEnd | None = None
     guard: object = None
-    """The verification guard of the log, for the first records of the transaction in it; the shell passes it to the
-    machine with the request.
+    """The verification guard of the log, for the first records of the transaction in it. The shell passes the guard to
+    the machine with the request.
 
-    None: the transaction is open in the log already.
+    None if the transaction is open in the log already.
     """
 
 
 class Effects(NamedTuple):
-    """The shell acts in this order: it appends the records as one atomic batch, sends the replies, performs the
-    commands, and then reports the append to the machine (`Appended` or `AppendRefused`) before any other event.
+    """What the shell has to do after a step. It appends the records as one atomic batch, sends the replies, performs
+    the commands, and then reports the append to the machine (`Appended` or `AppendRefused`) before any other event.
 
-    A reply that needs the records to be committed is not among these replies: the step of the commit returns it.
+    A reply that must wait until the records are committed is not in this list. The step that handles the commit returns
+    it.
     """
 
     records: list[Record]
@@ -70,7 +71,7 @@ class Effects(NamedTuple):
     notes: list[str]
     """Messages for the operator's log."""
     commands: Sequence[object] = ()
-    """Actions outside of the log, as the machine's row defines them (`CoordinatorRow.perform`)."""
+    """Actions outside of the log, which `CoordinatorRow.perform` carries out."""
     transaction: TransactionWrite | None = None
 
     @property
@@ -135,7 +136,7 @@ class StateMachine(Protocol[RequestT_contra, LoadedT_contra]):
         """Decide about an event. `now_ms` is the monotonic clock of deadlines, `wall_ms` the wall clock of records."""
 
     def reply_at_once(self, event: RequestT_contra | RuntimeEvent, now_ms: int, wall_ms: int) -> MachineReply | None:
-        """Reply to a request that changes nothing but a deadline. None: the event needs a step."""
+        """Reply to a request that changes nothing but a deadline; None if the event needs a step."""
 
     def next_deadline_ms(self) -> int | None:
         """The time of the next `Tick`, on the clock of deadlines (ms); None if no deadline is set."""

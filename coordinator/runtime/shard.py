@@ -47,13 +47,13 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     def __init__(self, committed_end_offset: int) -> None:
         self.is_loaded = False
-        """Whether the whole log is replayed. Changes that are replayed earlier are loaded changes."""
+        """Whether the whole log is replayed. Changes that are replayed before that are loaded changes."""
         self.committed_end_offset = committed_end_offset
         """The high watermark that the shell reported last."""
         self._unappended: Write[ChangeT, StepT] | None = None
         self._uncommitted: deque[Write[ChangeT, StepT]] = deque()
         self._appended_end_offset = 0
-        """The end offset of the last append; 0: none since the machine was loaded."""
+        """The end offset of the last append; 0 if this machine has appended nothing since it was loaded."""
 
     # Defined by each machine
 
@@ -64,7 +64,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def begin(self, now_ms: int, wall_ms: int) -> StepT:
-        """A new step, without effects so far."""
+        """Make a new step without effects."""
 
     @abstractmethod
     def decide(self, step: StepT, request: RequestT) -> None:
@@ -89,7 +89,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def loaded(self, step: StepT) -> None:
-        """The whole log is replayed and committed."""
+        """Called when the whole log is replayed and committed."""
 
     @abstractmethod
     def unloaded(self, step: StepT) -> None:
@@ -97,7 +97,7 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def next_timer_ms(self) -> int | None:
-        """The time (ms) at which the machine's next timer is due."""
+        """The time (ms) at which the machine's next timer is due; None if no timer runs."""
 
     @abstractmethod
     def fire_timer(self, step: StepT) -> None:
@@ -105,7 +105,8 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @property
     def is_committed(self) -> bool:
-        """Whether all that was written is committed: the reply to a request that writes nothing need not wait."""
+        """Whether everything that was written is committed. If so, the reply to a request that writes nothing need not
+        wait."""
         return not self._uncommitted and self._appended_end_offset <= self.committed_end_offset
 
     # The `StateMachine` contract

@@ -1,4 +1,5 @@
-"""What the machines are made of: the step with its outcomes, deadlines by key, and changes that are not committed."""
+"""The parts that all machines are built from: the step with its outcomes, timers by key, and changes that are not
+committed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Outcome(Protocol[StepT_contra]):
     def committed(self, step: StepT_contra) -> None: ...
 
     def failed(self, step: StepT_contra, error: ErrorCode) -> None:
-        """The write failed with this error of the log. After REQUEST_TIMED_OUT the records may still be committed."""
+        """Called if the write failed with this error of the log. After REQUEST_TIMED_OUT the records may still be
+        committed."""
 
 
 @dataclass(slots=True)
@@ -30,16 +32,16 @@ class Step(Generic[ChangeT]):
     """The base class of a step. A machine's subclass adds the state that its decisions read."""
 
     now_ms: int
-    """The monotonic clock of deadlines (ms)."""
+    """The time of the step on the monotonic clock of deadlines (ms)."""
     wall_ms: int
-    """The wall clock (ms), which records carry."""
+    """The time of the step on the wall clock (ms), which records carry."""
     changes: list[ChangeT] = field(default_factory=list, kw_only=True)
     outcomes: list[Outcome[Self]] = field(default_factory=list, kw_only=True)
     replies: list[MachineReply] = field(default_factory=list, kw_only=True)
     notes: list[str] = field(default_factory=list, kw_only=True)
     commands: list[object] = field(default_factory=list, kw_only=True)
     transaction: TransactionWrite | None = field(default=None, kw_only=True)
-    """The transaction to which the changes belong; None: outside of any transaction.
+    """The transaction to which the changes belong; None if they are outside of any transaction.
 
     The change that represents a marker has no record.
     """
@@ -118,7 +120,7 @@ class Timers(Generic[KeyT]):
             self._push(key, deadline_ms)
 
     def deadline_ms(self, key: KeyT) -> int | None:
-        """The deadline of a key; None: it has none."""
+        """The deadline of a key; None if it has none."""
         return self._deadlines.get(key)
 
     def cancel(self, key: KeyT) -> None:
@@ -171,7 +173,8 @@ class RestorableTimers(Timers[KeyT]):
     def __init__(self) -> None:
         super().__init__()
         self.changed: dict[KeyT, int | None] = {}
-        """The former deadline of each key that was set, moved, cancelled or due since `begin_step`; None: it had none.
+        """The former deadline of each key that was set, moved, cancelled or due since `begin_step`; None if the key had
+        none.
         """
 
     def begin_step(self) -> None:

@@ -1,4 +1,4 @@
-"""The walk over offset records in the bytes of a batch: the inner loop of a coordinator's loading.
+"""Reads offset records from the bytes of a batch: the inner loop of a coordinator's loading.
 
 This is ordinary typed Python that mypyc can compile (`building/hot_path.py`); both forms give the same results.
 It reads the most frequent shape of record: a commit without record headers and with empty metadata, its value of
@@ -34,20 +34,20 @@ PARTITION_SIZE: Final = 4
 VALUE_SIZE: Final = 24
 VALUE_SIZE_WITH_ID: Final = 42
 AROUND_VALUE_SIZE: Final = PARTITION_SIZE + 1 + 1
-"""The key's partition and the value's size before a value, the count of headers after it."""
+"""The size of what surrounds a value: the key's partition and the value's size before it, and the count of headers
+after it."""
 UUID_SIZE: Final = 16
 VALUE_VERSION: Final = PARTITION_SIZE + 2
-"""The low byte of the value's version, from the key's partition on."""
+"""The position of the low byte of the value's version, relative to the key's partition."""
 
 
 def walk_offsets(
     run: bytes, at: i64, count: i64, places: dict[bytes, Place], new_place: Callable[[bytes], Place]
 ) -> tuple[int, int]:
-    """Read up to `count` records from position `at` on: (position of the record at which the walk stopped, records
-    read).
+    """Read up to `count` records from position `at` on. Returns the position after them, and their number.
 
-    `places` and, for a key that it does not know, `new_place` say where an offset goes, by the key without its
-    partition. Raises `MalformedMessage` as `new_place` does; framing that is wrong stops the walk.
+    `places` has the dictionary and the topic of an offset by its key without the partition; `new_place` makes a missing
+    one. Raises `MalformedMessage` as `new_place` does. Reading ends at a record with wrong framing.
     """
     end: i64 = len(run)
     begin: i64 = at
@@ -113,8 +113,8 @@ def walk_offsets(
 
 
 def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
-    """Partition and offset of a record from the key's partition on; None for a value of any other than the three
-    formats above. The record's end lies in the buffer.
+    """Decode the partition and the offset of a record, from the key's partition on; None if the value has none of the
+    three formats above. The caller has checked that the record ends within the buffer.
     """
     topic_id = ZERO_UUID
     if value_size == VALUE_SIZE_WITH_ID:

@@ -26,7 +26,7 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import decode_run, runs_of
 
 RECORDS_AT_ONCE: Final = 1_000
-"""The records that one call of the walk reads: less than 1 ms.
+"""The most records that one call of `walk_offsets` reads, in less than 1 ms.
 
 Compiled code does not release the interpreter's lock.
 """
@@ -40,7 +40,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         self._offsets: dict[str, Offsets] = {}
         """The commits since the last change of another type."""
         self._producer_id = NO_PRODUCER_ID
-        """The producer in whose transaction these commits are."""
+        """The producer in whose transaction the commits in `_offsets` are."""
         self._places: dict[bytes, Place] = {}
         """The dictionary to which an offset goes, by the key without its partition."""
 
@@ -94,14 +94,15 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         return super().take_changes()
 
     def _end_commits(self) -> None:
-        """End the run of commits: the next record is of another type or transaction, and is replayed after them."""
+        """End the run of commits, because the next record is of another type or transaction. It is replayed after the
+        commits."""
         if self._offsets:
             self._changes.append(OffsetsLoaded(self._offsets, self._producer_id))
             self._offsets = {}
             self._places.clear()
 
     def _place(self, names: bytes) -> Place:
-        """The place for the offsets of a group and a topic, by the key without its partition.
+        """Make the place for the offsets of a group and a topic, by the key without its partition.
 
         Raises `MalformedMessage`.
         """

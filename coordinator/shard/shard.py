@@ -66,8 +66,8 @@ EXPIRED_RECORDS_MAX: Final = 5_000
 
 
 class TimersRestored(NamedTuple):
-    """The outcome of a step that wrote: if the log refuses the batch, the timers are as before the step, and a timer
-    that fired in it fires again.
+    """The outcome of a step that wrote. If the log refuses the batch, the timers are restored to their state before the
+    step, and a timer that fired in the step fires again.
     """
 
     former: Mapping[TimerKey, int | None]
@@ -100,8 +100,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         current_image: Callable[[], CoordinatorImage] = lambda: NO_METADATA,
         history: GroupHistory | None = None,
     ) -> None:
-        """`current_image`: gives the cluster's metadata to each step, as the clock gives the time. `history`: that of
-        the node; None: the shard has one of its own.
+        """`current_image` returns the cluster's metadata for each step. `history` is the history of the node; without
+        it the shard makes one of its own.
         """
         super().__init__(committed_end_offset)
         self.config = config
@@ -118,8 +118,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     # Replaying
 
     def replay(self, change: LoadedChange, end_offset: int) -> None:
-        """Apply a change of the log, whose batch ends at `end_offset`. Offsets and groups change only here; classic
-        groups of a live shard are ahead of their records (docs/decisions/0005-groups-keep-pairs.md).
+        """Apply a change of the log, whose batch ends at `end_offset`. Offsets and groups change only here. The
+        exception are classic groups of a loaded shard, which change before their record is written
+        (docs/decisions/0005-groups-keep-pairs.md).
         """
         match change:
             case OffsetChange():
@@ -143,7 +144,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._replay_record(change, end_offset)
 
     def _replay_record(self, change: RecordChange, end_offset: int) -> None:
-        """Apply a record of one kind of group. A group that only keeps offsets gives its place to a group of any kind.
+        """Apply a record of one kind of group. A group that only keeps offsets is replaced by a group of any kind.
 
         Raises `MalformedMessage`.
         """
@@ -162,7 +163,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             group.visible_from = end_offset if own is not None or former is None else former.visible_from
 
     def _seen(self, group_id: str, end_offset: int) -> None:
-        """An offset of the group is replayed. Offsets create a group, even without members."""
+        """Note that an offset of the group was replayed. It creates the group if there is none."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = group_of_offsets(group_id)
@@ -175,8 +176,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             self._timers.cancel(key)
 
     def commit(self) -> None:
-        """Make offsets visible. Those that go back or over records that were gone are told, except while the log is
-        loaded.
+        """Make offsets visible to readers. In a loaded shard, an offset that is lower than the former one or skips
+        deleted records is reported in the history of its group.
         """
         for told in self._offsets.commit(self.committed_end_offset):
             if self.is_loaded:
@@ -238,7 +239,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return step.replies[0] if step.replies else None
 
     def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
-        """Its timer stays cancelled if the log refuses the records: a thread may compute the target again."""
+        """Store a target that a thread has computed. The timer of the computation stays cancelled even if the log
+        refuses the records, so that a thread may compute the target again."""
         group = self._groups.get(event.group_id)
         if group is not None:
             KIND_OF_GROUP[type(group)].decide(step, group, event)
@@ -300,12 +302,14 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def group(self, group_id: str) -> Group | None:
-        """A group of which readers may know; None if there is none. The caller must not change it."""
+        """A group whose first record is committed, so that readers may see it; None if there is none. The caller must
+        not change the group."""
         group = self._groups.get(group_id)
         return group if group is not None and self._is_visible(group) else None
 
     def heard(self, group_id: str, most: int) -> dict[str, int]:
-        """When members of a group were last heard of (ms, on the clock of deadlines), by id."""
+        """The time (ms, on the clock of deadlines) of the last request of each member of a group, by member id, for at
+        most `most` members."""
         group = self.group(group_id)
         if group is None:
             return {}
@@ -319,7 +323,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return found
 
     def commit_times(self, group_id: str, most: int) -> dict[TopicPartition, int]:
-        """When offsets of a group were committed (ms, wall clock), for some of them if there are more."""
+        """The commit time (ms, wall clock) of each offset of a group, for at most `most` offsets."""
         if self.group(group_id) is None:
             return {}
         offsets = self._offsets.committed(group_id).offsets
@@ -330,8 +334,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return self._offsets.committed(group_id)
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
-        """The groups with the given states and types; an empty list does not filter. There may be many: None stands for
-        a group that is left out, and groups may change while the caller pauses.
+        """Yield the groups with the given states and types, and None for each group that is left out. An empty list
+        does not filter. There may be many groups, and they may change while the caller pauses.
         """
         wanted_states, wanted_types = {state.lower() for state in states}, {name.lower() for name in types}
         for group in [*self._groups.values()]:

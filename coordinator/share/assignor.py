@@ -1,6 +1,8 @@
-"""The assignor `simple`: every partition goes to about as many members, every member gets about as many partitions.
+"""The assignor `simple`: each partition is assigned to about the same number of members, and each member gets about the
+same number of partitions.
 
-There may be more members than partitions: then a partition is shared. Members keep what they had if that fits.
+If there are more members than partitions, members share a partition. A member keeps former partitions as far as the
+numbers allow.
 
 DIVERGES: members and partitions are taken in the order of their ids; Apache Kafka takes them in the order of its hash
 tables. The numbers are the same. A topic of which a member has nothing is left out of its target; Apache Kafka writes
@@ -26,8 +28,8 @@ def assign(
 ) -> dict[str, Assigned]:
     """The partitions of each member.
 
-    `subscriptions`: the ids of the topics of each member, of those that exist. `assignable`: the partitions by topic
-    that may be assigned. `before`: the former target.
+    `subscriptions`: the ids of the existing topics to which each member subscribes. `assignable`: the partitions by
+    topic that may be assigned. `before`: the former target.
     """
     members = sorted(subscriptions)
     if len(set(subscriptions.values())) <= 1:
@@ -48,7 +50,8 @@ def assign(
 def share_out(
     members: Sequence[str], partitions: Sequence[TopicPartition], before: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, Assigned]:
-    """Share partitions among members that may all have each of them."""
+    """Share out partitions among members that all subscribe to them. A member keeps partitions of `before` as far as
+    the numbers allow."""
     sharing = -(-len(members) // len(partitions)) if partitions else 0
     """The most members of one partition."""
     mean = sharing * len(partitions) / len(members)

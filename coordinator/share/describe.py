@@ -18,7 +18,8 @@ from moldau.protocol.messages.share_group_describe import Member as DescribedMem
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGroup) -> None:
-    """Describe the group as it is now; the answer is sent once all of it is committed."""
+    """Describe the group as it is now. The response is sent once all records that the description depends on are
+    committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, ShareGroup):
         described = describe(step, group)
@@ -53,7 +54,7 @@ def describe(step: GroupStep, group: ShareGroup) -> GroupDescription[DescribedGr
 
 
 def described_members(members: Sequence[Member], image: CoordinatorImage) -> Iterator[DescribedMember | None]:
-    """The described members, and None after each topic."""
+    """Yield the described members, and None after each topic, so that the caller can work in slices."""
     for member in members:
         assigned = []
         for each in by_topic(member.assigned):

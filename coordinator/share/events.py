@@ -39,7 +39,7 @@ class InitialOffset(NamedTuple):
     topic_id: bytes
     partition: int
     start_offset: int
-    """-1: where the group's settings say."""
+    """The offset at which delivery begins; -1 if the group's settings decide (share.auto.offset.reset)."""
 
 
 class InitializeStates(NamedTuple):
@@ -96,7 +96,7 @@ class DeleteOffsets(NamedTuple):
 
 
 class DeleteStates(NamedTuple):
-    """A DeleteGroups is about to delete the group. The reply is a `StatesToDelete` or a `Refusal`."""
+    """Sent before a DeleteGroups deletes the group. The reply is a `StatesToDelete` or a `Refusal`."""
 
     waiter: Waiter
     group_id: str
@@ -109,7 +109,7 @@ class StatesToDelete(NamedTuple):
 
 
 class StatesDeleted(NamedTuple):
-    """The state of these topics is deleted at the share coordinator. The reply is a `StatesToDelete` without any."""
+    """The state of these topics is deleted at the share coordinator. The reply is an empty `StatesToDelete`."""
 
     waiter: Waiter
     group_id: str

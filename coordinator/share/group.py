@@ -28,7 +28,7 @@ class ShareTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     TARGET = auto()
-    """A thread computes the target of the group."""
+    """The timer runs while a thread computes the target assignment of the group."""
 
 
 class ShareGroup:
@@ -38,7 +38,7 @@ class ShareGroup:
     protocol_type = SHARE_PROTOCOL_TYPE
     is_simple = False
     is_empty = False
-    """A share group has no offsets here, with which it could expire."""
+    """A share group never expires with its last offset, because it has no offsets in this log."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -48,7 +48,7 @@ class ShareGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""
+        """Wall-clock time (ms) of the last target; 0 if there was none, or if the time is not known."""
         self.targets: dict[str, Assigned] = {}
         self.members: dict[str, Member] = {}
         self.state_topics = StateTopics()
@@ -57,8 +57,8 @@ class ShareGroup:
         `initialized_ms`."""
         self._settled: tuple[int, StateTopics, int, int] | None = None
         self.initialized_ms: dict[bytes, int | None] = {}
-        """The time (ms) at which the initialization of a topic began last, for its repetition; None: it began with a
-        record of this coordinator, and the next heartbeat notes the time.
+        """The time (ms) at which the initialization of a topic began last; it is repeated after an interval. None if a
+        record of this coordinator began it: the next heartbeat notes the time.
         """
 
     @property
@@ -97,12 +97,14 @@ class ShareGroup:
         return seen == image.version and states is self.state_topics and epochs == [self.epoch, self.assignment_epoch]
 
     def note_settled(self, image: CoordinatorImage) -> None:
-        """A heartbeat found nothing to do. While share partitions are being initialized, time may bring something."""
+        """Note that a heartbeat found nothing to do for the group as it is. Nothing is noted while share partitions are
+        being initialized, because that may have to be repeated later."""
         if not self.state_topics.initializing:
             self._settled = image.version, self.state_topics, self.epoch, self.assignment_epoch
 
     def topics_with(self, member: Member | None, without: str = "") -> frozenset[str]:
-        """The names of the topics of all members, with one member changed, and without another."""
+        """The names of all topics to which members subscribe, after `member` has been added or changed and the member
+        `without` has been removed."""
         members = {**self.members, **({member.member_id: member} if member is not None else {})}
         members.pop(without, None)
         return frozenset[str]().union(*(each.topics for each in members.values()))

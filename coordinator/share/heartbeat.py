@@ -1,4 +1,5 @@
-"""ShareGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1.
+"""ShareGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1. The steps of a
+heartbeat:
 
 1. the member is new, or something about it has changed;
 2. its subscription, the subscribed topics, or the share partitions that may be assigned have changed: the group gets
@@ -100,7 +101,7 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
 
 
 def fencing(member: Member, received: int) -> Refusal | None:
-    """The refusal of a member with an epoch that is neither its own nor its previous one."""
+    """The refusal of an epoch that is neither the member's own nor its previous one; None if the epoch is accepted."""
     if received in (JOIN_EPOCH, member.epoch):
         return None
     if received > member.epoch:
@@ -210,7 +211,7 @@ class MemberUpdate:
             self._target_epoch, self._target = self._epoch, targets[member_id]
 
     def _reconcile(self) -> None:
-        """Put the member at its target, without topics that it does not subscribe to any more."""
+        """Assign the target to the member, without topics that it does not subscribe to any more."""
         step, member = self._step, self._updated
         is_behind = self._target_epoch != member.epoch
         if not is_behind and not self._is_raised:
@@ -269,7 +270,7 @@ def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
 
 
 def loaded(step: GroupStep, group: ShareGroup) -> None:
-    """Begin the sessions anew, so that the members have time to find this coordinator."""
+    """Begin the sessions of all members again, so that they have time to find this coordinator."""
     settings = step.config.share.of_group(step.image.group_settings(group.group_id))
     for member_id in group.members:
         step.schedule(ShareTimer.SESSION, group, settings.session_timeout_ms, member_id)

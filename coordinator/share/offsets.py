@@ -30,7 +30,7 @@ NOT_EMPTY: Final = Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
 
 def list_states(step: GroupStep, group: Group | None, event: ListStates) -> None:
-    """The share partitions that are initialized; none for a group that does not exist."""
+    """Reply with the initialized share partitions, without any for a group that does not exist."""
     topics = group.state_topics.initialized if isinstance(group, ShareGroup) else {}
     answer = {topic_id: topic.partitions for topic_id, topic in topics.items()}
     answer_when_committed(step, event.waiter, answer)
@@ -112,7 +112,8 @@ def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> 
 
 
 def states_deleted(step: GroupStep, group: Group | None, event: StatesDeleted) -> None:
-    """The share coordinator has deleted the state of all partitions of these topics."""
+    """Remove topics from the group's record, because the share coordinator has deleted the state of all their
+    partitions."""
     if isinstance(group, ShareGroup) and event.topic_ids & group.state_topics.deleting.keys():
         known = group.state_topics
         deleting = {topic_id: name for topic_id, name in known.deleting.items() if topic_id not in event.topic_ids}

@@ -1,4 +1,5 @@
-"""The records of share groups: their types, what they say, and the changes that a machine writes."""
+"""The records of share groups: their types, the values that are decoded from them, and the changes that a machine
+writes."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ STABLE: Final = 0
 
 
 class Member(NamedTuple):
-    """A member, as its two records say."""
+    """A member of a share group, decoded from its two records."""
 
     member_id: str
     rack_id: str | None = None

@@ -1,4 +1,5 @@
-"""Replaying the records of a share group. Here alone they change it, in a live shard and while loading."""
+"""Replay of the records of a share group. A share group changes only here, both in a loaded shard and while a shard
+loads."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def _current(group: ShareGroup, member_id: str, value: object) -> None:
 
 
 def _state_topics(group: ShareGroup, value: object, *, is_loaded: bool) -> None:
-    """`is_loaded`: the record is one of this coordinator, which begins the initialization itself."""
+    """Replay the record of the group's share partitions. `is_loaded` means that this coordinator wrote the record, and
+    begins the initialization itself."""
     if value is None:
         group.state_topics = StateTopics()
         return

@@ -73,7 +73,7 @@ def partitions_by_topic(partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, 
 
 
 def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
-    """The partitions of both."""
+    """The partitions of both arguments, joined by topic."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
         before = result.get(topic_id)
@@ -82,7 +82,7 @@ def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
 
 
 def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
-    """The share coordinator has stored the state of share partitions: they may be assigned.
+    """Note that the share coordinator has stored the state of share partitions, which may be assigned now.
 
     DIVERGES: if the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
     """
@@ -125,10 +125,11 @@ class Initialization(NamedTuple):
 
     command: InitializeStates
     former_ms: Mapping[bytes, int | None]
-    """When the last initialization of its topics began, if one did (`ShareGroup.initialized_ms`)."""
+    """The former value of `ShareGroup.initialized_ms` for each topic of the command that had one."""
 
     def committed(self, step: GroupStep) -> None:
-        """What an earlier command has initialized meanwhile is left out: its state would begin anew.
+        """Command the initialization. Share partitions that an earlier command has initialized meanwhile are left out,
+        because their state would be lost.
 
         DIVERGES: Apache Kafka initializes it again, and forgets what was acknowledged.
         """
@@ -147,7 +148,8 @@ class Initialization(NamedTuple):
             step.command(self.command._replace(offsets=offsets))
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """The next heartbeat tries again if the log has no record of it; else a heartbeat after the retry interval."""
+        """Restore the former times if the log has no record of this initialization: the next heartbeat tries again.
+        Otherwise a heartbeat after the retry interval does."""
         group = step.groups.get(self.command.group_id)
         if error in APPENDED or not isinstance(group, ShareGroup):
             return

@@ -1,4 +1,4 @@
-"""The target assignment of a share group: what it is computed from, and which records it changes."""
+"""The target assignment of a share group: the inputs of its computation, and the records of its result."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class ShareTargetInputs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The share partitions, and the subscriptions of members to topics."""
+        """The number of share partitions and of the subscriptions of members to topics, together."""
         partitions_count = sum(len(topic.partitions) for topic in self.initialized.values())
         return partitions_count + sum(len(member.topics) for member in self.members.values())
 
     def compute(self) -> dict[str, Assigned]:
-        """The partitions of each member."""
+        """Compute the partitions of each member."""
         subscriptions = {member_id: topic_ids(self.image, member.topics) for member_id, member in self.members.items()}
         assignable = {topic_id: topic.partitions for topic_id, topic in self.initialized.items()}
         return assign(subscriptions, assignable, self.before)
 
 
 def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -> None:
-    """Take over a target that a thread has computed, without members that have left and topics that have gone
-    meanwhile.
+    """Store a target that a thread has computed. Members that have left and topics that were deleted meanwhile are left
+    out.
     """
     step.cancel(ShareTimer.TARGET, group)
     targets = taken_over(event, group)
@@ -51,7 +51,8 @@ def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -
 
 
 def target_changes(group: ShareGroup, targets: Mapping[str, Assigned], epoch: int, wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the last, and the epoch for which they are computed."""
+    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
+    computed."""
     return [
         *(
             target_change(group.group_id, member_id, target)
@@ -63,6 +64,6 @@ def target_changes(group: ShareGroup, targets: Mapping[str, Assigned], epoch: in
 
 
 def topic_ids(image: CoordinatorImage, names: Iterable[str]) -> frozenset[bytes]:
-    """The ids of the topics that exist."""
+    """The ids of the topics with these names. Topics that do not exist are left out."""
     found = map(image.topic_of_name, names)
     return frozenset(topic.id for topic in found if topic is not None)

@@ -44,7 +44,8 @@ class ShareStateConfig:
 
 
 class InitializeState(NamedTuple):
-    """An InitializeShareGroupState: a fresh start at this offset. Answered with a `StateAnswer`."""
+    """An InitializeShareGroupState: the state is replaced by a new one that begins at this offset. Answered with a
+    `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
@@ -53,8 +54,8 @@ class InitializeState(NamedTuple):
 
 
 class ReadState(NamedTuple):
-    """A ReadShareGroupState of a partition's leader, whose later leader epoch is stored. Answered with a
-    `StateAnswer`.
+    """A ReadShareGroupState from the leader of a partition. Its leader epoch is stored if it is later than the stored
+    one. Answered with a `StateAnswer`.
     """
 
     waiter: Waiter

@@ -21,12 +21,12 @@ NEXT: Final = -1
 
 
 class ShareStateChange(NamedTuple):
-    """The change that one record makes. Without a value the state of the key is deleted."""
+    """The change that one record makes. A change without a value deletes the state of the key."""
 
     key: ShareKey
     value: ShareState | StateUpdate | None
     offset: int = NEXT
-    """The offset of a loaded record; -1 of one that is not written yet."""
+    """The offset of a loaded record; -1 if the record is not written yet."""
 
 
 def record_of(change: ShareStateChange, wall_ms: int) -> Record:

@@ -9,8 +9,8 @@
     DeleteState        unknown partition                                                   a tombstone
     TopicsDeleted                                                                          tombstones
 
-A partition's state needs its last snapshot and what follows. Every `prune_interval_ms` the records below the first
-needed one are deleted from the log; a snapshot of each state that did not change lets that offset move.
+The state of a key is its last snapshot and the updates after it. Every `prune_interval_ms` the records before the first
+one that a state needs are deleted from the log. New snapshots of states that do not change let that offset move.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class StateTimer(Enum):
 
 
 class KeyEntry(NamedTuple):
-    """The state of a key, with what its records tell besides."""
+    """The state of a key, and what else follows from the records of the key."""
 
     state: ShareState
     leader_epoch: int
-    """The highest leader epoch of its records, like `state_epoch`."""
+    """The highest leader epoch in the records of the key. `state_epoch` is likewise the highest one."""
     state_epoch: int
     updates_count: int
-    """The updates since the last snapshot that their number caused."""
+    """The number of updates since the last snapshot that was written because of their number."""
     needed_offset: int
     """The first offset of the log that the state needs: that of the last snapshot."""
 
@@ -112,9 +112,10 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         """The offset at which the batch that is replayed now begins, or a lower one."""
         self._tombstone_offset = 0
         self.pruned_offset = 0
-        """The offset below which the log was deleted last; 0: never, since this shard was loaded."""
+        """The offset below which the log was deleted last; 0 if that has not happened since this shard was loaded."""
         self.writes = 0
-        """The number of changes of delivery states and of leader epochs that were written since then."""
+        """The number of changes of delivery states and of leader epochs that were written since this shard was
+        loaded."""
         self._deleted_topics: frozenset[bytes] = frozenset()
 
     # Replaying
@@ -220,7 +221,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 pass
 
     def redundant_end_offset(self) -> int:
-        """The offset below which no record is needed; 0 if there were none."""
+        """The offset below which no record is needed; 0 if nothing was replayed."""
         if not self._entries:
             return self._tombstone_offset
         return min(entry.needed_offset for entry in self._entries.values())
@@ -238,12 +239,12 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
     # Reading
 
     def states(self) -> Iterator[tuple[ShareKey, ShareState]]:
-        """The states, with what is not committed yet, for the metrics and for tests."""
+        """The states after all records, including uncommitted ones, for the metrics and for tests."""
         return ((key, entry.state) for key, entry in self._entries.items())
 
 
 class Pruning(NamedTuple):
-    """Deletes redundant records, once the snapshots that make them redundant are committed."""
+    """Commands the deletion of redundant records, once the snapshots that make them redundant are committed."""
 
     offset: int
     pruned_offset: int
@@ -278,7 +279,8 @@ def refused(
 
 
 def initialize(step: StateStep, request: InitializeState) -> None:
-    """A fresh start. At a known offset the lag is known from there on, so that the count of deliveries begins at 0."""
+    """Replace the state by a new one that begins at the requested offset. The number of delivered records is 0 if that
+    offset is known, and unknown (-1) otherwise."""
     before = step.entries.get(request.key)
     state = ShareState(
         snapshot_epoch=0 if before is None else before.state.snapshot_epoch + 1,
@@ -307,8 +309,8 @@ def write(step: StateStep, request: WriteState) -> None:
 
 
 def read(step: StateStep, request: ReadState) -> None:
-    """The state for a partition's leader. A later leader epoch is stored first, so that the earlier leader is fenced
-    from then on.
+    """Respond with the state to a partition's leader. A later leader epoch is stored first, so that the earlier leader
+    is fenced from then on.
     """
     entry = step.entries[request.key]
     state = entry.state
@@ -324,7 +326,7 @@ def read(step: StateStep, request: ReadState) -> None:
 
 
 def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
-    """Write an update, or a snapshot if many updates followed the last one."""
+    """Write an update, or a snapshot if `updates_per_snapshot` updates followed the last one."""
     if entry.updates_count < step.config.updates_per_snapshot:
         merged = combined_batches((), update.batches, update.start_offset)
         step.write(ShareStateChange(key, update._replace(batches=merged)))
@@ -336,7 +338,7 @@ def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) 
 
 
 def summary_of(entry: KeyEntry | None) -> StateAnswer:
-    """The summary of a key; without state it is that of an uninitialized one."""
+    """The summary of a key's state. A key without a state has the summary of an uninitialized one."""
     if entry is None:
         return StateAnswer()
     state = entry.state
@@ -351,7 +353,8 @@ def summary_of(entry: KeyEntry | None) -> StateAnswer:
 def snapshot_cold(step: StateStep) -> bool:
     """Write snapshots of states whose last snapshot is old, a limited number at once. False if there may be more.
 
-    If every state has such a snapshot already, nothing changes any more, and pruning needs no further ones.
+    If every state has a snapshot that was written without a change, no state has changed since then, and pruning needs
+    no more snapshots.
     """
     if all(entry.state.create_ms != entry.state.write_ms for entry in step.entries.values()):
         return True

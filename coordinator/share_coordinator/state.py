@@ -14,7 +14,8 @@ from typing import Final
 from moldau.protocol.late_tuple import NamedTuple
 
 NO_OFFSET: Final = -1
-"""The start offset of a state that no leader has written yet; in a change: the start offset stays."""
+"""The start offset of a state that no leader has written yet. In a change it means that the start offset stays as it
+is."""
 
 
 class ShareKey(NamedTuple):
@@ -46,9 +47,10 @@ class ShareState(NamedTuple):
     """The number of records in a final state from the start offset on; -1 if it is not known."""
     batches: tuple[StateBatch, ...] = ()
     create_ms: int = 0
-    """The time (wall clock, ms) of the last change, like `write_ms`."""
+    """The time (wall clock, ms) of the last change."""
     write_ms: int = 0
-    """The time of the record. It is later than `create_ms` for the snapshot of a state that did not change."""
+    """The time (wall clock, ms) of the record. It is later than `create_ms` if the record is a snapshot of a state that
+    did not change."""
 
 
 class StateUpdate(NamedTuple):
@@ -61,14 +63,15 @@ class StateUpdate(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
     def as_state(self) -> ShareState:
-        """The state if no snapshot is known: a log whose first records are lost."""
+        """The state after this update if the log has no snapshot before it, because the first records of the log are
+        lost."""
         return ShareState(
             self.snapshot_epoch, 0, self.leader_epoch, self.start_offset, self.delivery_complete_count, self.batches
         )
 
 
 def updated(state: ShareState, update: StateUpdate) -> ShareState:
-    """The state with an update merged in; the state epoch and the times stay."""
+    """The state after an update. The state epoch and the times are not changed."""
     start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
     return state._replace(
         start_offset=start_offset,
@@ -123,7 +126,8 @@ def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
 
 
 def split_pair(lower: tuple[int, int, int, int], upper: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-    """The rest of two batches that overlap or touch; each is (first offset, last offset, count, state)."""
+    """The batches that replace two batches which overlap or touch; each is (first offset, last offset, count,
+    state)."""
     state, other = lower[2:], upper[2:]
     if state == other:
         return [(lower[0], max(lower[1], upper[1]), *state)]

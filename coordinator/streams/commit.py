@@ -40,7 +40,7 @@ def commit_refusal(
     *,
     is_too_old: bool = False,
 ) -> ErrorCode:
-    """The error of a commit by its member id and epoch; NONE: it is accepted.
+    """The error of a commit by its member id and epoch; NONE if the commit is accepted.
 
     `is_too_old`: the request is of a version in which members of a streams group cannot commit.
     """
@@ -68,7 +68,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: StreamsGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted, as it is without them."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted. A request without both is
+    accepted."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")

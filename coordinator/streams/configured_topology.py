@@ -1,4 +1,5 @@
-"""A topology against the topics of the cluster: the size of each internal topic, the tasks, and what is missing.
+"""A topology compared with the topics of the cluster: the size of each internal topic, the tasks, and the missing
+topics.
 
 | what is found | status |
 |---|---|
@@ -27,7 +28,7 @@ LISTED_TOPICS_MAX: Final = 3
 
 
 class StatusCode(IntEnum):
-    """What a response of StreamsGroupHeartbeat tells beside the assignment."""
+    """The status codes of a StreamsGroupHeartbeat response."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -43,14 +44,15 @@ class GroupStatus(NamedTuple):
 
 
 SENSELESS: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Apache Kafka fails on such a request, and tells no more."""
+"""The refusal of a topology that makes no sense. Apache Kafka fails on such a request with this error and no
+message."""
 
 
 class ConfiguredInternalTopic(NamedTuple):
     name: str
     partitions: int
     replication_factor: int
-    """0: the default of the cluster."""
+    """The replication factor; 0 for the default of the cluster."""
     configs: tuple[tuple[str, str], ...]
 
 
@@ -75,7 +77,7 @@ class ConfiguredTopology(NamedTuple):
     metadata_hash: int
     """The hash of the topics that the topology was configured with."""
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, in the order of the ids; None: the sizes could not be decided."""
+    """The subtopologies by id, in the order of the ids; None if the sizes could not be decided."""
     topics_to_create: Mapping[str, ConfiguredInternalTopic]
     problem: GroupStatus | None
     """Why tasks cannot be assigned; None if they can."""
@@ -86,7 +88,8 @@ class ConfiguredTopology(NamedTuple):
 
 
 class PartitionCounts:
-    """The sizes of topics: of a topic that exists its own, of another the one that is decided."""
+    """The number of partitions of each topic: the actual number if the topic exists, otherwise the number that was
+    decided."""
 
     def __init__(self, existing: Callable[[str], int | None]) -> None:
         self.existing = existing
@@ -97,7 +100,7 @@ class PartitionCounts:
         return self.decided[topic] if count is None else count
 
     def largest_input(self, subtopology: Subtopology) -> int:
-        """The number of the subtopology's tasks."""
+        """The most partitions of an input topic, which is the number of the subtopology's tasks."""
         return max(map(self.of, subtopology.inputs))
 
 
@@ -161,7 +164,8 @@ def _are_indexes(indexes: Iterable[int], length: int) -> bool:
 def decide_sizes(
     topology: Topology, groups: Iterable[frozenset[str]], counts: PartitionCounts
 ) -> GroupStatus | Refusal | None:
-    """Decide the sizes of all internal topics; None if that is possible."""
+    """Decide the sizes of all internal topics, in `counts`. Returns the reason if that is not possible; None if it
+    is."""
     refusal = size_repartition_topics(topology, counts)
     if refusal is not None:
         return refusal

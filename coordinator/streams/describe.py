@@ -30,7 +30,8 @@ from moldau.protocol.messages.streams_group_describe import Member as DescribedM
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsGroup) -> None:
-    """Describe the group as it is now; the answer is sent once all of it is committed."""
+    """Describe the group as it is now. The response is sent once all records that the description depends on are
+    committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, StreamsGroup):
         described = describe(group)

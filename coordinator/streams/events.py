@@ -39,8 +39,8 @@ class HeartbeatReply(NamedTuple):
 
 
 def heartbeat_response(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
-    """A response without an assignment. There are no warm-up tasks: what concerns them is 0, as in Apache Kafka 4.3.1,
-    and in version 1 the lag is -1, which says so.
+    """A response without an assignment. There are no warm-up tasks: their fields are 0, as in Apache Kafka 4.3.1, and
+    in version 1 `acceptable_recovery_lag` is -1, which means the same.
     """
     return StreamsGroupHeartbeatResponse(
         member_id=member_id,
@@ -70,6 +70,6 @@ class StreamsTimer(TimerKind):
     REBALANCE = auto()
     """The time that a member has to revoke tasks."""
     INITIAL_REBALANCE = auto()
-    """The delay of a group's first assignment, in which more members may join."""
+    """The delay of a group's first assignment. More members may join during the delay."""
     TARGET = auto()
-    """A thread computes the target of the group."""
+    """The timer runs while a thread computes the target assignment of the group."""

@@ -10,8 +10,8 @@
 
 DIVERGES: in Apache Kafka a filter of ListGroups does not find groups in the state NotReady; here it does.
 
-Some of what a group knows is in no record, and is lost with the leadership: the topology as it was configured, the
-member that asked for a shutdown, and the epoch of the endpoints.
+Some attributes of a group are in no record, and are lost with the leadership: the configured topology, the member that
+asked for a shutdown, and the epoch of the endpoints.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ class StreamsGroup:
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
-        """The epoch of the topology for which all topics exist; -1: there is none."""
+        """The epoch of the topology for which all topics exist; -1 if there is none."""
         self.assignment_configs: Mapping[str, str] = {}
         """The settings with which the last target was computed."""
         self.description_epochs = NO_DESCRIPTIONS
         """The epochs of the topology whose description a plugin of Apache Kafka 4.4 has stored, and has rejected."""
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """Wall-clock time (ms) of the last target; 0: there was none, or it is not known."""
+        """Wall-clock time (ms) of the last target; 0 if there was none, or if the time is not known."""
         self.topology: Topology | None = None
         self.targets: dict[str, Tasks] = {}
         self.members: dict[str, Member] = {}
         self.owners = TaskOwners()
         self.configured: ConfiguredTopology | None = None
         self.seen_image: int | None = None
-        """The version of the metadata with which the topology was configured, or compared last."""
+        """The version of the metadata for which the topology was configured or checked last."""
         self.shutdown_member_id: str | None = None
         """The member that asked all members to shut down."""
         self.endpoint_epoch = 0
@@ -168,7 +168,8 @@ class StreamsGroup:
         self.seen_image = image.version
 
     def note_shutdown(self, member_id: str) -> None:
-        """A member asks for a shutdown of the application. The first one is named to the others."""
+        """Note that a member asks for a shutdown of the application. The other members are told the first such
+        member."""
         if self.shutdown_member_id is None:
             self.shutdown_member_id = member_id
 

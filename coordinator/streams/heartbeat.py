@@ -74,7 +74,7 @@ from moldau.protocol.messages.streams_group_heartbeat import (
 )
 
 CLASSIC: Final = "classic"
-"""The kind of group that gives its place to a streams group when it has no members."""
+"""The kind of group that a streams group may replace, if it has no members."""
 NOT_VALIDATED: Final = -1
 NO_TOPICS: Final[Mapping[str, ConfiguredInternalTopic]] = {}
 INITIAL_DELAY: Final = GroupStatus(
@@ -156,7 +156,7 @@ def enter(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRe
 
 
 class MemberUpdate:
-    """A heartbeat on its way through the steps. It changes no group; it collects the changes."""
+    """The heartbeat of a member in its steps. The changes are collected, and written after the last step."""
 
     def __init__(
         self,
@@ -388,7 +388,7 @@ class MemberUpdate:
 
 
 def updated_member(former: Member, event: StreamsHeartbeat, tags: Mapping[str, str] | None) -> Member:
-    """The member with what the heartbeat tells; what it does not tell stays as it was."""
+    """The member after the fields of the heartbeat. A field that the heartbeat leaves out keeps its value."""
     request = event.request
     endpoint = request.user_endpoint
     timeout_ms = request.rebalance_timeout_ms
@@ -423,7 +423,7 @@ def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owne
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks that the member reports; None: it does not report them."""
+    """The tasks that the member reports; None if it does not report them."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return Tasks(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))

@@ -1,4 +1,4 @@
-"""What makes a StreamsGroupHeartbeat invalid whatever its group is, with Apache Kafka's messages."""
+"""The rules by which a StreamsGroupHeartbeat is invalid for any group, with Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ INVALID: Final[tuple[Invalid[StreamsGroupHeartbeatRequest], ...]] = (
 
 
 def refusal_of(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Why the request is invalid; None: it is valid."""
+    """Why the request is invalid; None if it is valid."""
     refusal = first_invalid(INVALID, request)
     return refusal if refusal is not None or request.topology is None else invalid_changelog_in(request.topology)
 

@@ -46,8 +46,8 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: StreamsRequest) -> None:
-        """A heartbeat decides itself about groups of any kind: it creates a group, or takes the place of a classic
-        one.
+        """Decide on a request that may concern a group of any kind: a heartbeat creates a group, or replaces an empty
+        classic one.
         """
         match event:
             case StreamsHeartbeat():

@@ -1,4 +1,4 @@
-"""A member of a streams group, and its way from one assignment to the next.
+"""A member of a streams group, and its reconciliation with the target assignment.
 
 | state | the member | leaves the state |
 |---|---|---|
@@ -57,7 +57,8 @@ class Member:
     member_id: str
     epoch: int = 0
     previous_epoch: int = 0
-    """The epoch of the response before the last, with which a member comes that did not get the last."""
+    """The epoch of the response before the last one. A member that did not receive the last response sends this
+    epoch."""
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
@@ -129,9 +130,10 @@ class TaskOwners:
 def reconcile(
     member: Member, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> Member | None:
-    """The member after its next step towards the target of this epoch, or the same; None: it must be fenced.
+    """The member after its next step towards the target of this epoch; the same object if nothing changes. None if the
+    member must be fenced.
 
-    `owned`: the tasks that the member reports; None: it does not report them.
+    `owned` are the tasks that the member reports, None if it reports none.
     """
     match member.state:
         case MemberState.STABLE:
@@ -152,7 +154,7 @@ def reconcile(
 
 
 class Difference(NamedTuple):
-    """What becomes of the tasks of a member."""
+    """The changes to the tasks of a member in its next step."""
 
     kept: AssignedTasks
     to_revoke: AssignedTasks
@@ -165,9 +167,10 @@ class Difference(NamedTuple):
 def next_assignment(
     member: Member, epoch: int, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> Member:
-    """Keep what is in the target, revoke what is not; then take what is free.
+    """Make the next step: keep the tasks that are in the target, and revoke the others. Once none is left to revoke,
+    assign the tasks of the target that are free.
 
-    `epoch`: the epoch of the member as long as it has tasks to revoke.
+    `epoch` is the member's epoch as long as it has tasks to revoke.
     """
     difference = difference_of(member, target_epoch, target, owners)
     must_revoke = not difference.to_revoke.is_empty and (owned is None or owns_any(owned, difference.to_revoke))

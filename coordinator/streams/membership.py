@@ -43,7 +43,8 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: G
 
 
 def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
-    """A timer of a member that has moved on does nothing."""
+    """Handle a timer: compute the first target, or remove a member. The timer of a revocation does nothing if the
+    member has no tasks left to revoke."""
     if key.kind is StreamsTimer.INITIAL_REBALANCE:
         assign_first(step, group)
         return
@@ -65,8 +66,8 @@ def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
 def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     """Compute the first target, after the delay in which members could join.
 
-    A coordinator that has not configured the topology leaves it to the next heartbeat, as Apache Kafka does: of a group
-    that one heartbeat created, only the records remain.
+    A coordinator that has not configured the topology leaves this to the next heartbeat, as Apache Kafka does. After
+    the first heartbeat of a group that is so, because the group is made anew from its records.
     """
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:
@@ -82,7 +83,8 @@ def assign_first(step: GroupStep, group: StreamsGroup) -> None:
 
 
 def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
-    """A JoinGroup for a streams group. An empty one gives its place to a classic group that accepts the join."""
+    """Handle a JoinGroup for a streams group. An empty group is replaced by a classic group, if the latter accepts the
+    join."""
     if not group.is_empty:
         refuse_other_kind(step, event)
         return
@@ -100,7 +102,7 @@ def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
 
 
 class Replaced(NamedTuple):
-    """The outcome of the tombstones of an empty group: if the log refuses them, the group is there again."""
+    """The outcome of the tombstones of an empty group: if the log refuses them, the group is put back."""
 
     former: StreamsGroup
     classic: ClassicGroup
@@ -118,7 +120,7 @@ class Replaced(NamedTuple):
 
 
 def loaded(step: GroupStep, group: StreamsGroup) -> None:
-    """Begin the sessions anew, so that the members have time to find this coordinator."""
+    """Begin the sessions of all members again, so that they have time to find this coordinator."""
     settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
     for member in group.members.values():
         step.schedule(StreamsTimer.SESSION, group, settings.session_timeout_ms, member.member_id)

@@ -1,4 +1,4 @@
-"""The records of streams groups, between the structs of the log and the values of the machine."""
+"""The records of streams groups: conversions between the structs of the log and the values of the machine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def epoch_change(
     configs: Mapping[str, str],
     description_epochs: tuple[int, int] = NO_DESCRIPTIONS,
 ) -> RecordChange:
-    """`description_epochs`: what a plugin of Apache Kafka 4.4 holds of the topology; it is kept as it was read."""
+    """The record of a new group epoch. `description_epochs` are the fields of a plugin of Apache Kafka 4.4; they are
+    written as they were read."""
     stored, failed = description_epochs
     value = StreamsGroupMetadataValue(
         epoch=epoch,
@@ -123,7 +124,7 @@ def member_change(group_id: str, member: Member) -> RecordChange:
 
 
 def current_change(group_id: str, member: Member) -> RecordChange:
-    """The tasks that a member has, and those that it has to revoke."""
+    """The record of the tasks that a member has, and of those that it has to revoke."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -167,7 +168,7 @@ def _target(tasks: TaskSet) -> list[TargetTaskIds]:
 
 
 def target_epoch_change(group_id: str, epoch: int, assignment_ms: int) -> RecordChange:
-    """A target is complete. `assignment_ms`: wall clock (ms)."""
+    """The record of the epoch for which a target was computed. `assignment_ms` is the wall clock (ms)."""
     value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assignment_ms)
     return RecordChange(group_id, StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
@@ -241,7 +242,8 @@ def without_assignment(member: Member) -> Member:
 
 
 def _epochs(listed: Iterable[TaskIds], member_epoch: int) -> EpochsOfTasks:
-    """Active tasks with the epoch of each; records of versions without epochs get the member's."""
+    """Decode active tasks with the epoch of each. A record of a version without epochs gets the member's epoch for
+    all."""
     found: dict[str, dict[int, int]] = {}
     for each in listed:
         epochs = each.assignment_epochs or ()

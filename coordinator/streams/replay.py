@@ -1,4 +1,5 @@
-"""Replaying the records of a streams group. Here alone they change it, in a live shard and while loading.
+"""Replay of the records of a streams group. A streams group changes only here, both in a loaded shard and while a shard
+loads.
 
 Records that contradict the log before them are refused if Apache Kafka 4.3.1 refuses them: a tombstone of a group
 that has members or a target, and a tombstone of a member that has tasks or a target.

@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: what it is computed from, and which records it changes."""
+"""The target assignment of a streams group: the inputs of its computation, and the records of its result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class StreamsTargetInputs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The tasks, with their standbys, and the members."""
+        """The number of tasks with their standbys, and of members, together."""
         tasks_count = sum(each.tasks_count for each in (self.configured.subtopologies or {}).values())
         return tasks_count * (1 + self.standby_replicas) + len(self.members)
 
     def compute(self) -> dict[str, Tasks]:
-        """The tasks of each member. While topics are missing, no member has tasks."""
+        """Compute the tasks of each member. While topics are missing, no member has tasks."""
         if not self.configured.is_ready or self.configured.subtopologies is None:
             return dict.fromkeys(self.members, NO_TASKS)
         specs = {}
@@ -49,7 +49,7 @@ class StreamsTargetInputs(NamedTuple):
 
 
 def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed) -> None:
-    """Take over a target that a thread has computed. Members that have left meanwhile get none."""
+    """Store a target that a thread has computed. Members that have left meanwhile get none."""
     step.cancel(StreamsTimer.TARGET, group)
     targets = taken_over(event, group)
     if targets is not None:
@@ -57,7 +57,8 @@ def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed)
 
 
 def target_changes(group: StreamsGroup, epoch: int, targets: Mapping[str, Tasks], wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the last, and the epoch for which they are computed."""
+    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
+    computed."""
     changed = [key for key in sorted(targets) if key not in group.targets or targets[key] != group.targets[key]]
     return [
         *(target_change(group.group_id, key, targets[key]) for key in changed),

@@ -57,7 +57,7 @@ class Process:
         return len(self.tasks) / len(self.tasks_counts)
 
     def give(self, member_id: MemberId, task: TaskId, *, is_active: bool) -> int:
-        """Give a task to a member. The number of the member's tasks is returned."""
+        """Give a task to a member. Returns the number of the member's tasks."""
         assert task not in self.tasks, "a process has a task once"
         self.tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, []).append(task)
@@ -87,7 +87,7 @@ class Quota:
         self._divide()
 
     def note(self, tasks_count: int) -> None:
-        """A member has this number of tasks now."""
+        """Note that a member has this number of tasks now."""
         if tasks_count == self.tasks_per_member:
             self._members_count -= 1
             self._tasks_count -= tasks_count
@@ -174,7 +174,8 @@ class _Assignment:
         return True
 
     def _place_standby(self, heap: list[tuple[float, str]], task: TaskId) -> bool:
-        """Give a standby to the process with the least load of those that do not have the task. False: all have it."""
+        """Give a standby to the process with the least load of those that do not have the task. Returns False if all
+        have it."""
         passed = []
         is_placed = False
         while heap and not is_placed:
@@ -195,10 +196,12 @@ class _Assignment:
         return heap
 
     def _least_loaded(self, task: TaskId, *, is_standby: bool) -> MemberId | None:
-        """Of the members that had a standby of the task, one with less load than the first, as Apache Kafka chooses it.
+        """Choose one of the members that had a standby of the task, as Apache Kafka does: the first one, or a later one
+        if it and its process have less load. Returns None if no member had a standby.
 
-        `is_standby`: a standby is looked for, which a process that has the task may not get. For the first member this
-        is asked at the end, so that another member is passed over with it.
+        `is_standby` means that a standby is to be assigned, which a process that has the task may not get. The process
+        of the first member is checked only at the end: if it has the task, the result is None although another member
+        was chosen.
         """
         members = self.former_standby.get(task)
         if not members:

@@ -65,9 +65,9 @@ class InternalTopic(NamedTuple):
 
     name: str
     partitions: int
-    """0: the coordinator computes the number."""
+    """The number of partitions; 0 if the coordinator computes it."""
     replication_factor: int
-    """0: the default of the cluster."""
+    """The replication factor; 0 for the default of the cluster."""
     configs: tuple[tuple[str, str], ...]
 
 
@@ -100,7 +100,7 @@ class Topology:
     def __init__(self, epoch: int, subtopologies: Mapping[str, Subtopology]) -> None:
         self.epoch = epoch
         self.subtopologies = subtopologies
-        """By id, in the order in which Apache Kafka goes through them (`hash_map_order`)."""
+        """The subtopologies by id, in the order in which Apache Kafka iterates over them (`hash_map_order`)."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -154,7 +154,8 @@ def copartition_group(fields: CopartitionGroupFields) -> CopartitionGroup:
 
 
 def hash_map_order(keys: Sequence[str]) -> list[str]:
-    """The distinct keys in the order in which a HashMap of Java yields them that got them in this order.
+    """The keys in the iteration order of a Java HashMap to which they were added one after the other. The keys are
+    distinct.
 
     Apache Kafka sizes repartition topics in this order, and if a subtopology has an input of known and one of
     unknown size, the result depends on it. A group that moves from Apache Kafka to this broker must get the sizes of

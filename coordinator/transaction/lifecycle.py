@@ -1,8 +1,8 @@
-"""The life of a transaction.
+"""The lifecycle of a transaction.
 
-InitProducerId gives a producer its id, AddPartitionsToTxn puts partitions into the transaction before records go to
-them, EndTxn stores the outcome, which is final once its record is committed. Then each partition gets a marker, and
-the completion is stored once all are written. Periodic searches abort transactions that have timed out, and remove
+InitProducerId gives a producer its id. AddPartitionsToTxn adds partitions to the transaction before records are sent to
+them. EndTxn stores the outcome, which is final once its record is committed. Then each partition gets a marker, and the
+completion is stored once all markers are written. Periodic searches abort transactions that have timed out, and remove
 transactional ids that no producer uses.
 """
 

@@ -18,19 +18,21 @@ TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
 """The version of values with tagged fields, written from transaction.version 1 on."""
 KEYS_MAX: Final = 4_096
-"""The most keys of records that are remembered: a transaction has three or four records."""
+"""The most encoded keys of records that are cached: a transaction has three or four records."""
 KEY_LENGTH_MAX: Final = 256
-"""The longest transactional id (characters) whose key is remembered."""
+"""The longest transactional id (characters) whose key is cached."""
 LISTS_MAX: Final = 1_024
-"""The most sets of partitions whose list is remembered: most producers write to the same partitions again and again."""
+"""The most sets of partitions whose encoded list is cached: most producers write to the same partitions in every
+transaction."""
 LIST_LENGTH_MAX: Final = 16
-"""The most partitions of a list that is remembered."""
+"""The most partitions of a list that is cached."""
 STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
 """The states by their status code in a record."""
 
 
 class TransactionChange(NamedTuple):
-    """The change that one record makes. Without a transaction the transactional id has expired."""
+    """The change that one record makes. A change without a transaction removes the transactional id, which has
+    expired."""
 
     transactional_id: str
     value: Transaction | None

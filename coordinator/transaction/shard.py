@@ -172,8 +172,8 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
     def list_transactions(
         self, state_filters: Collection[str], producer_ids: Collection[int], duration_ms: int, wall_ms: int
     ) -> Iterator[ListedTransaction | None]:
-        """The transactional ids that pass all filters, for ListTransactions. There may be many: None stands for one
-        that does not pass, and transactions may change while the caller pauses.
+        """Yield the transactional ids that pass all filters, for ListTransactions, and None for each id that does not.
+        There may be many ids, and transactions may change while the caller pauses.
 
         An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
         infinite, as in Apache Kafka.

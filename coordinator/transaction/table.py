@@ -48,10 +48,10 @@ class Claim(Enum):
     PREVIOUS = auto()
     """The epoch with which the last transaction of protocol 2 ended.
 
-    In an InitProducerId: the epoch that the coordinator remembers.
+    In an InitProducerId: the epoch that the coordinator remembers as `last_epoch`.
     """
     REPLACED = auto()
-    """The producer id before the current one, with its last epoch, and the current epoch is 0."""
+    """The previous producer id with its last epoch, while the current producer id still has the epoch 0."""
     OLDER = auto()
     """Another epoch below the current one."""
     NEWER = auto()
@@ -134,8 +134,8 @@ INIT_ROWS: Final[Rows] = {
     COMPLETE_ABORT:  (START,  BUMP,    REPEAT,   STALE,   STALE,   STALE),
     PENDING:         (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
-"""A transaction is aborted for any epoch of its producer id, as Apache Kafka does: the client has to ask again, and is
-then refused if its epoch is old."""
+"""The decisions about an InitProducerId. An open transaction is aborted for any epoch of its producer id, as in Apache
+Kafka: the client has to ask again, and is then refused if its epoch is old."""
 
 ADD_ROWS: Final[Rows] = {
     #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
@@ -159,8 +159,8 @@ VERIFY_ROWS: Final[Rows] = {
     COMPLETE_COMMIT: (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
     COMPLETE_ABORT:  (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
 }  # fmt: skip
-"""A verification reads the committed state, and has no pending row: the log of the partition checks once more when the
-batch is appended."""
+"""The decisions about a verification. It reads the committed state, and so has no row for PENDING: the log of the
+partition checks again when the batch is appended."""
 
 COMMIT_1_ROWS: Final[Rows] = {
     #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
@@ -209,8 +209,9 @@ ABORT_2_ROWS: Final[Rows] = {
     COMPLETE_ABORT:  (ABORT_NOTHING, CONFIRM,  CONFIRM,  STALE,   STALE,   NO_ID),
     PENDING:         (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
-"""Under protocol 2 the epoch tells a repeated EndTxn (PREVIOUS, REPLACED) from that of the next transaction (CURRENT):
-a request that was delayed cannot end a transaction that its client did not mean (KAFKA-17754)."""
+"""The decisions about an EndTxn that aborts, in protocol 2. In that protocol the epoch distinguishes a repeated EndTxn
+(PREVIOUS, REPLACED) from that of the next transaction (CURRENT): a request that was delayed cannot end a transaction
+that its client did not mean (KAFKA-17754)."""
 
 
 def columns(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:

@@ -71,7 +71,7 @@ FORMER_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""The states from which a transaction may move into each."""
+"""For each state, the states from which a transaction may move into it."""
 COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: COMPLETE_COMMIT,
     PREPARE_ABORT: COMPLETE_ABORT,

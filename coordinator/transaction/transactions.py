@@ -1,4 +1,4 @@
-"""What a step of the transaction machine works on.
+"""The state that a step of the transaction machine reads and changes.
 
 These are the transactional ids of one partition, each with its committed state and its pending record.
 """
