@@ -62,7 +62,7 @@ class FetchRoom(Protocol):
         """Whether the fetch may wait for reads of remote storage; otherwise their partitions answer without records."""
 
     def sends_from_file(self, place: FileSlice) -> bool:
-        """Whether the connection sends this place directly from its file, so that it takes no memory."""
+        """Whether the connection sends this part of a file directly from the file, so that it takes no memory."""
 
 
 class PlannedRead:
@@ -83,7 +83,7 @@ class PlannedRead:
         self.partition = partition
         """The partition; None if this broker has no such replica."""
         self.place = place
-        """The place of the records; None if there are none."""
+        """The part of a file with the records; None if there are no records."""
         self.fetch_offset = fetch_offset
 
     @property
@@ -272,8 +272,8 @@ def _refusal(version: int, partition: Partition, wish: FetchPartition, replica: 
 
 
 def _diverging(key: PartitionKey, wish: FetchPartition, partition: Partition, found: EpochEnd) -> PlannedRead:
-    """The end of the client's last epoch in this log, if the client's log continues that epoch and this one does not
-    (KIP-595).
+    """The answer to a client whose log continues its last epoch beyond the end of that epoch in this log (KIP-595). It
+    has this end, or OFFSET_OUT_OF_RANGE if this log has no epoch at or below the client's.
     """
     data = _empty(partition, wish)
     if found.epoch == NO_EPOCH:

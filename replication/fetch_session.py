@@ -52,7 +52,8 @@ class CachedPartition:
         self.had_error = False
 
     def must_respond(self, data: PartitionData) -> bool:
-        """Whether the response must include this partition. It also notes the answer as sent."""
+        """Whether the response must include this partition. The offsets of the answer are stored as the last reported
+        ones."""
         must = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -88,7 +89,8 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
 
     def update(self, request: FetchRequest, *, is_full: bool = False) -> None:
-        """Apply the changes in a request to the session. A full request forgets nothing, whatever it lists."""
+        """Apply the changes in a request to the session. With `is_full`, the request that opens the session, the list
+        of forgotten partitions is ignored."""
         for key, wish in requested_partitions(request, self.uses_topic_ids).items():
             cached = self.partitions.get(key)
             if cached is None:
@@ -132,7 +134,8 @@ class FetchSession:
     def responds(self, read: PlannedRead, is_incremental: bool) -> bool:
         """Whether the response includes a partition.
 
-        It notes the answer as sent. Without `is_incremental` all partitions are included.
+        The offsets of the answer are stored as the last reported ones. Without `is_incremental` all partitions are
+        included.
         """
         key, data = read.key, read.data
         cached = self.partitions.get(key)
@@ -200,8 +203,8 @@ class FetchContext:
             self.wanted = session.wanted()
 
     def has_further_updates(self) -> bool:
-        """Whether a partition of a follower's session has changed that was not in `wanted`: what this fetch confirmed
-        may have committed a record, whereupon a coordinator appended another one to another partition.
+        """Whether a partition of a follower's session has changed that was not in `wanted`. The fetch itself may be the
+        cause: it may commit a record, after which a coordinator appends a record to another partition.
         """
         session = self.session
         updates = session.updates if session is not None else None

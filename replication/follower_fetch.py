@@ -2,9 +2,10 @@
 follower's fetch session that may have changed since its last response (KIP-227).
 
 A leader examines only these partitions when the follower fetches, so that idle partitions cost nothing. A partition is
-in `keys` from the moment that something happened to it (an append, a commit, a change of role, other fetch parameters
-of the follower) until a response found that the follower has everything. Changes without a notification, such as a log
-start offset that retention moved, are found by a sweep over all partitions from time to time.
+in `UpdatedPartitions.keys` from the moment that something happened to it (an append, a commit, a change of role, other
+fetch parameters of the follower) until a response found that the follower has everything. Changes without a
+notification, such as a log start offset that retention moved, are found by a sweep over all partitions from time to
+time.
 
 A request that does not name a partition repeats its last fetch parameters. So the time of the last request, `last_ms`,
 is the time of the last fetch of every partition in the session.
@@ -47,7 +48,7 @@ class InSyncCandidates(Protocol):
     """Proposes in-sync sets to the controller."""
 
     def may_join(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """Propose a follower that has fetched for the in-sync set, if it has caught up."""
+        """Propose to add a follower to the in-sync set, if it has caught up. The follower has just fetched."""
 
 
 def replica_of(request: FetchRequest) -> ReplicaState | None:
@@ -68,8 +69,8 @@ def update_fetch_states(
     """Note the fetch offsets of a follower, and advance the high watermarks.
 
     This comes before the plan: the response then reports what the follower's own fetch has committed. Returns the
-    partitions in which the follower's log agrees with the leader's. Only their offsets count: a follower whose log
-    diverges would confirm records that it is about to truncate (KIP-101).
+    partitions in which the follower's log agrees with the leader's. Offsets in other partitions are ignored: a follower
+    whose log diverges would confirm records that it is about to truncate (KIP-101).
     """
     agreeing: dict[PartitionKey, None] = {}
     for key, wish in wanted:
@@ -155,8 +156,8 @@ class UpdatedPartitions:
             self._watched[key] = SessionListener(self, key, partition)
 
     def forget(self, key: PartitionKey) -> None:
-        """The follower has removed the partition from its session: its requests do not confirm this partition
-        any more.
+        """Stop listening to a partition that the follower has removed from its session: the follower's requests do not
+        confirm this partition any more.
         """
         self.keys.pop(key, None)
         known = self._watched.pop(key, None)
@@ -164,7 +165,7 @@ class UpdatedPartitions:
             known.end()
 
     def sweep(self, reported: Callable[[PartitionKey], tuple[int, int]], now_ms: int) -> None:
-        """Note the changes without a notification.
+        """Note the partitions that have changed without a notification.
 
         `reported` gives the high watermark and the log start offset in the last response.
         """

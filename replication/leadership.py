@@ -61,7 +61,7 @@ class Leadership:
         self._update_decisive()
 
     def joins(self, replica: int, is_joining: bool) -> None:
-        """Whether the high watermark waits for a follower that is not in sync yet."""
+        """Set whether the high watermark waits for a follower that is not in sync yet."""
         follower = self.followers[replica]
         if follower.is_joining != is_joining:
             follower.is_joining = is_joining
@@ -172,7 +172,8 @@ class FollowerProgress:
     )
 
     def __init__(self, now_ms: int, *, is_in_sync: bool) -> None:
-        """A follower that is in sync gets a whole replica.lag.time.max.ms for its first fetch from a new leader."""
+        """Begin a term in which the follower has not fetched yet. A follower that is in sync counts as caught up now,
+        so that it has a whole replica.lag.time.max.ms for its first fetch from a new leader."""
         self.end_offset = UNKNOWN_OFFSET
         """The fetch offset of the follower: it has every record before it, flushed if its topic asks for that."""
         self.log_start_offset = UNKNOWN_OFFSET

@@ -49,21 +49,23 @@ class PartitionListener(Protocol):
         """Called when the leader has appended records."""
 
     def on_high_watermark_updated(self) -> None:
-        """The high watermark moved. The last stable offset moved with it, unless an open transaction holds it back."""
+        """Called when the high watermark has moved. The last stable offset has moved with it, unless an open
+        transaction holds it back."""
 
     def on_log_start_offset_updated(self) -> None:
-        """The log start offset moved.
+        """Called when the log start offset has moved.
 
-        The low watermark may have moved with it, and also the last stable offset, if the first open transaction
-        began before the new log start offset. A leader also calls this when a follower's log start offset moved, or
-        when the in-sync replicas changed.
+        The low watermark may have moved with it, and also the last stable offset, if the first open transaction began
+        before the new log start offset. A leader also calls this when a follower's log start offset has moved, or when
+        the in-sync replicas have changed.
         """
 
     def on_becoming_follower(self) -> None:
-        """This replica does not lead any more."""
+        """Called when this replica does not lead any more."""
 
     def on_gone(self, error: ErrorCode) -> None:
-        """This broker does not have the replica any more; `error` is the reason. No further call follows."""
+        """Called when this broker does not have the replica any more; `error` is the reason. No further call
+        follows."""
 
 
 class HighWatermarkListener:
@@ -231,8 +233,8 @@ class Partition:
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Compare the client's leader epoch with this replica's.
 
-        NONE: they are equal, or the client knows none (-1). FENCED_LEADER_EPOCH: the client's is older.
-        UNKNOWN_LEADER_EPOCH: this replica does not know the client's epoch yet (KIP-320).
+        Returns NONE if they are equal, or if the client knows none (-1). Returns FENCED_LEADER_EPOCH if the client's is
+        older, and UNKNOWN_LEADER_EPOCH if this replica does not know the client's epoch yet (KIP-320).
         """
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
@@ -250,8 +252,9 @@ class Partition:
     ) -> AppendResult:
         """Append a client's batch. If the result has an error, nothing was written.
 
-        INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one noted by
-        `batch_verification`. NOT_LEADER_OR_FOLLOWER if the guard is of another term: the client tries again."""
+        The error is INVALID_TXN_STATE if the batch would open a transaction and `guard` is not the one that
+        `batch_verification` returned. It is NOT_LEADER_OR_FOLLOWER if the guard is of another term: the client tries
+        again."""
         refusal = _append_refusal(self, required_acks, guard)
         if refusal is not NONE:
             return _refused(self.log, refusal)
@@ -332,8 +335,9 @@ class Partition:
         """Append the marker that ends a producer's transaction here, under acks=all. A marker is appended also if no
         transaction is open: it moves the producer's epoch.
 
-        INVALID_PRODUCER_EPOCH if the log knows a later epoch, or under transaction.version 2 the same epoch in an
-        open transaction. TRANSACTION_COORDINATOR_FENCED if it knows a later coordinator epoch."""
+        The error is INVALID_PRODUCER_EPOCH if the log knows a later epoch, or under transaction.version 2 the same
+        epoch in an open transaction. It is TRANSACTION_COORDINATOR_FENCED if the log knows a later coordinator epoch.
+        """
         marker = end_transaction_marker(
             commits=is_commit,
             producer_id=producer_id,
@@ -369,9 +373,9 @@ class Partition:
         return follower
 
     def delete_before(self, offset: int) -> ErrorCode:
-        """Move the log start offset forward. OFFSET_OUT_OF_RANGE past the high watermark.
+        """Move the log start offset forward. Returns OFFSET_OUT_OF_RANGE if `offset` is above the high watermark.
 
-        Followers move theirs when they fetch.
+        Followers move their own log start offsets when they fetch.
         """
         refusal = self.log.advance_log_start(offset, self.high_watermark)
         for listener in self._listeners:
@@ -490,7 +494,7 @@ class Partition:
 
 
 def _name_partition(result: AppendResult, name: str) -> None:
-    """Add the partition to what is said about records without a key, as Apache Kafka does."""
+    """Add the name of the partition to the messages about records without a key, as Apache Kafka does."""
     said = f"{KEYLESS} in topic partition {name}"
     result.record_errors = tuple(
         each._replace(message=each.message.replace(KEYLESS, said)) for each in result.record_errors
@@ -515,9 +519,9 @@ def start_with_batch(log: Log, records: BytesLike, leader_epoch: int, now_ms: in
     """Move the start of an empty log from its leader's log start offset to the beginning of the batch that holds that
     offset.
 
-    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens if the
-    log has records, if the batch does not hold the offset, or if it cannot be appended (damaged, cut short, of a
-    later epoch than `leader_epoch`, the one that was fetched from): then the append that follows tells the error.
+    DeleteRecords moves a log start offset to any record, but batches are replicated whole. Nothing happens if the log
+    has records, or if the batch does not hold the offset. Nothing happens either if the batch is damaged, cut short, or
+    of a later epoch than `leader_epoch`, the one that was fetched from: then the append that follows reports the error.
     """
     if log.end_offset != log.log_start_offset or len(records) < HEADER_SIZE or log.failure is not None:
         return

@@ -86,9 +86,10 @@ class LookUp(NamedTuple):
 
 
 class Rebuild(NamedTuple):
-    """The leader has the next offset only in remote storage.
+    """Empty the log, and let it begin where the leader's local log begins, with the state of the remote part; report
+    `rebuilt`.
 
-    Begin the log anew where the leader's local log begins, with the state of the remote part. Report `rebuilt`.
+    The leader has the next offset only in remote storage.
     """
 
     partition: Partition

@@ -72,7 +72,7 @@ class ReplicationQuota:
         self.rate_max = UNLIMITED
         """The limit in bytes a second."""
         self._throttled: dict[str, frozenset[int] | None] = {}
-        """The throttled partition indexes of each topic; None: all partitions."""
+        """The throttled partition indexes of each topic; None for all partitions."""
         self._window = Window(count_max, sample_ms)
 
     @property
@@ -81,7 +81,7 @@ class ReplicationQuota:
         return not self._throttled
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Throttle these partitions of a topic, and none of its others, from now on; None: all of them."""
+        """Throttle exactly these partitions of a topic from now on; None throttles all partitions."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:

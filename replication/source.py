@@ -44,7 +44,7 @@ TXN_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class LocatedBatches:
-    """The place of whole batches; the last one may be cut short."""
+    """The place of batches in a file. The last batch may be cut short."""
 
     __slots__ = ("aborted_transactions", "size", "slice")
 
@@ -81,7 +81,7 @@ class PendingRemoteRead:
         self._listeners.append(listener)
 
     def done(self) -> None:
-        """The read has ended."""
+        """End the read, and call the listeners."""
         self._is_done = True
         for listener in self._listeners:
             listener()
@@ -99,7 +99,7 @@ class Source(Protocol):
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | PendingRemoteRead | ErrorCode:
-        """Up to `size_max` bytes of batches, from the batch that holds `offset`.
+        """Find up to `size_max` bytes of batches, from the batch that holds `offset` on.
 
         With `at_least_one` the first batch is included whole, even if it is larger. With `waits` the lookup reads from
         the disk what the page cache lacks, and the answer is never PageCacheMiss."""
@@ -122,9 +122,10 @@ class LocalLog:
         at_least_one: bool,
         waits: bool,
     ) -> LocatedBatches | PageCacheMiss | ErrorCode:
-        """Find batches in the local log. OFFSET_OUT_OF_RANGE outside of the log. OFFSET_MOVED_TO_TIERED_STORAGE before
-        the local log. KAFKA_STORAGE_ERROR if the disk refuses, and if no batch is found in its place: the log
-        has failed then, unless the cause passes by itself (no file descriptor is left)."""
+        """Find batches in the local log. The error is OFFSET_OUT_OF_RANGE outside of the log, and
+        OFFSET_MOVED_TO_TIERED_STORAGE before the local log. It is KAFKA_STORAGE_ERROR if the disk refuses, or if no
+        batch is found in its place: then the log has failed, unless the cause passes by itself (no file descriptor is
+        left)."""
         log = partition.log
         end_offset = upper_bound(partition, isolation)
         try:

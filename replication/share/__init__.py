@@ -1,1 +1,2 @@
-"""What share groups have in flight of a partition (KIP-932), and the share sessions of their members."""
+"""The records of a partition that share groups have in flight (KIP-932), and the share sessions of the groups'
+members."""

@@ -31,7 +31,8 @@ from moldau.replication.share.in_flight import (
 from moldau.replication.share.share_partition import SharePartition
 
 FEW_DELIVERIES: Final = 2
-"""The deliveries that never make a record one of few, whatever the limit is."""
+"""A record with a lower delivery count is delivered together with all others, however low the group's delivery count
+limit is."""
 
 
 class FetchedBatch(NamedTuple):
@@ -58,13 +59,13 @@ class Acquired(NamedTuple):
 
 
 class AcquireWish(NamedTuple):
-    """What a ShareFetch asks for."""
+    """The parameters of a ShareFetch for one partition."""
 
     member_id: str
     records_max: int
     """The most records. Whole record batches may exceed it, unless it is strict."""
     batch_size: int
-    """About the most records of one run: it ends at the end of a record batch."""
+    """The number of records after which a run ends, at the next end of a record batch."""
     is_strict: bool
     """Whether `records_max` holds strictly (acquire mode RECORD_LIMIT)."""
     fetch_offset: int
@@ -113,7 +114,8 @@ def acquire(
 def bounds(partition: SharePartition, wish: AcquireWish, last_offset: int) -> tuple[int, int]:
     """The last offset and the number of records that may be acquired.
 
-    With as many records in flight as the group allows, those before the end offset can still be delivered again.
+    If as many records are in flight as the group allows, only records before the end offset may be acquired: they are
+    delivered again.
     """
     records_max = min(wish.records_max, partition.limits().records_max - partition.records_count)
     if records_max > 0 or wish.fetch_offset > partition.end_offset:
@@ -144,7 +146,7 @@ class Acquisition:
         self._locks_until_ms = now_ms + limits.lock_duration_ms
         self._deliveries_max = limits.delivery_count_max
         self._throttled_from = max(FEW_DELIVERIES, ceil(limits.delivery_count_max / 2))
-        """The delivery count from which few records are delivered together."""
+        """The delivery count from which on a record is delivered with few others."""
         self._acquired: list[Acquired] = []
         self._count = 0
 
@@ -181,8 +183,8 @@ class Acquisition:
         return self._acquired, self._count
 
     def _archive_missing(self, first_offset: int) -> None:
-        """The log has no records any more between the offset that was fetched and the first batch: compaction removed
-        them.
+        """Archive the available records between the offset that was fetched and the first batch: the log has no records
+        there any more, because compaction removed them.
         """
         partition, fetch_offset = self._partition, self._wish.fetch_offset
         if not partition.batches or fetch_offset >= first_offset:
@@ -241,7 +243,7 @@ class Acquisition:
         )
 
     def _acquire_offsets(self, batch: InFlightBatch, first_offset: int) -> int:
-        """Acquire the available records of a split batch; how many."""
+        """Acquire the available records of a split batch. Returns their number."""
         deliveries_max, left = self._deliveries_max, self._left
         acquired: list[Acquired] = []
         few_max: int | None = None
@@ -272,7 +274,7 @@ class Acquisition:
     # Records that are not in flight yet
 
     def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        """Acquire the records of a range that is in no batch."""
+        """Acquire the records of a range of offsets that are in no in-flight batch."""
         partition = self._partition
         first_offset = max(first_offset, partition.start_offset if partition.batches else partition.end_offset)
         if first_offset > last_offset:
@@ -372,7 +374,7 @@ def aborted_batches(
 
 
 def without(acquired: Iterable[Acquired], left_out: Sequence[FetchedBatch]) -> list[Acquired]:
-    """What is left of the runs without these batches; both are in the order of offsets."""
+    """The runs without the records of these batches. Both arguments are in the order of offsets."""
     result = []
     for first, last, count in acquired:
         for batch in left_out:

@@ -17,7 +17,7 @@ RENEW: Final = 4
 OUTCOMES: Final = {GAP: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, REJECT: ARCHIVED}
 """The state after an acknowledgement, by its type: gap, accept, release, reject. Renew (4) prolongs the lock."""
 DEAD_LETTER_OUTCOMES: Final = {**OUTCOMES, REJECT: ARCHIVING}
-"""The same in a group with a dead-letter queue."""
+"""The states in a group with a dead-letter queue: a rejected record is ARCHIVING until the queue has it."""
 
 
 class ShareLimits(NamedTuple):
@@ -86,7 +86,7 @@ class Transition(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """What the share coordinator stores."""
+    """Changed states that the share coordinator has to store."""
 
     state_epoch: int
     leader_epoch: int
@@ -96,7 +96,7 @@ class StateWrite(NamedTuple):
     transitions: Sequence[Transition]
     """The changes that are undone if the write fails. The release of an expired lock is not among them."""
     dead_letters: tuple[DeadLetter, ...] = ()
-    """What expired locks leave for the dead-letter queue, whether the write fails or not."""
+    """The dead letters that expired locks have caused. They are written whether this write fails or not."""
 
 
 class LoadError(Exception):
@@ -104,7 +104,7 @@ class LoadError(Exception):
 
 
 def joined_letters(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Join neighbours that are alike."""
+    """Join neighbouring runs with the same delivery count and the same reason."""
     runs: list[DeadLetter] = []
     for each in sorted(letters):
         if runs and runs[-1].last_offset + 1 == each.first_offset and runs[-1][2:] == each[2:]:

@@ -72,7 +72,7 @@ class AcquisitionLocks:
         return heap[0][0] if heap else None
 
     def pop_due(self, now_ms: int) -> AcquisitionLock | None:
-        """Remove a lock whose deadline has passed."""
+        """Remove and return a lock whose deadline has passed; None if there is none."""
         deadline_ms = self.next_deadline_ms()
         return heappop(self._heap)[2] if deadline_ms is not None and deadline_ms <= now_ms else None
 
@@ -109,7 +109,8 @@ class InFlightState:
         self.is_rejected = False
         """Whether a member rejected the records; otherwise those that are ARCHIVING used up their deliveries."""
         self.parts: dict[int, InFlightState] = {}
-        """By offset the states that took the place of this one during a transition: its end is theirs."""
+        """The states of single offsets that replaced this state during an open transition. They end together with this
+        transition."""
 
     @property
     def is_final(self) -> bool:
@@ -124,17 +125,17 @@ class InFlightState:
         return self.state is AVAILABLE and self._before is None
 
     def acquire(self, member_id: str, lock: AcquisitionLock) -> None:
-        """Deliver once more. The state is acquirable."""
+        """Deliver the records once more, to this member. They must be acquirable."""
         self.state = ACQUIRED
         self.delivery_count += 1
         self.member_id = member_id
         self.lock = lock
 
     def release(self, state: RecordState, delivery_count_max: int, used_up: RecordState) -> bool:
-        """End the acquisition with a state. Records that were delivered too often are not available any more: their
-        state is `used_up`.
+        """End the acquisition with a state. If the state is AVAILABLE but the records have been delivered
+        `delivery_count_max` times, their state is `used_up`.
 
-        False during a transition, which decides then.
+        Returns False, and does nothing, while a transition is open: the end of the transition decides.
         """
         if self._before is not None:
             return False
@@ -223,7 +224,7 @@ class InFlightBatch:
         self.whole = None
 
     def states(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
-        """The offsets in a range, inclusive, with their states. The batch is split."""
+        """Yield the offsets in a range, inclusive, with their states. The batch must have been split."""
         offsets = self.offsets
         for offset in range(max(first_offset, self.first_offset), min(last_offset, self.last_offset) + 1):
             yield offset, offsets[offset]
@@ -261,7 +262,7 @@ class InFlightBatches:
         self._by_first[batch.first_offset] = batch
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at or before the offset."""
+        """The last batch that begins at or before the offset; None if there is none."""
         place = bisect_right(self._firsts, offset)
         return self._by_first[self._firsts[place - 1]] if place else None
 

@@ -71,7 +71,7 @@ class ShareFetchWish(NamedTuple):
 
 
 class ShareFetchContext(NamedTuple):
-    """What one ShareFetch is about."""
+    """The session and the partitions of one ShareFetch, or its error."""
 
     error: ErrorCode
     partitions: tuple[SessionPartition, ...] = ()
@@ -97,7 +97,7 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def open(self, wish: ShareFetchWish) -> ShareFetchContext:
-        """The context of a ShareFetch; its session goes on."""
+        """Open or continue the session of a ShareFetch. Returns its context."""
         session = self._sessions.get(wish.key)
         if wish.epoch == FINAL_EPOCH:
             return ShareFetchContext(ErrorCode.NONE if session is not None else ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -124,7 +124,8 @@ class ShareSessions:
         return ShareFetchContext(ErrorCode.NONE, rotated(tuple(session.partitions), wish.epoch), session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ErrorCode:
-        """The error of a ShareAcknowledge; otherwise its session goes on."""
+        """Continue the session of a ShareAcknowledge. Returns the error if there is no such session or the epoch is out
+        of sequence."""
         if epoch == INITIAL_EPOCH:
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
         session = self._sessions.get(key)
@@ -149,7 +150,7 @@ class ShareSessions:
 
 
 def rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
-    """The partitions beginning with another one at each epoch, so that each is served first some time."""
+    """Rotate the partitions by the epoch, so that each partition comes first at some epochs."""
     if len(partitions) < 2 or epoch < 1:
         return partitions
     place = epoch % len(partitions)

@@ -1,4 +1,4 @@
-"""A share partition on its leader: what one share group has in flight of a partition.
+"""A share partition on its leader: the records of one partition that one share group has in flight.
 
                     start offset                       end offset
       done          │ in flight: batches of records     │ not delivered yet
@@ -62,7 +62,8 @@ class Gap:
 
 
 class SharePartition:
-    """`limits`: the current settings of the group."""
+    """The records of one partition that one share group has in flight. `limits` returns the current settings of the
+    group."""
 
     def __init__(self, leader_epoch: int, limits: Callable[[], ShareLimits]) -> None:
         self.leader_epoch = leader_epoch
@@ -79,12 +80,12 @@ class SharePartition:
         """Whether a record before the end offset may be available: it was released, or is in a gap."""
         self._gap: Gap | None = None
         self._dead_letters: list[DeadLetter] = []
-        """What the dead-letter queue is to have, and the shell has not taken yet."""
+        """The dead letters that the shell has not taken yet."""
 
     # Loading
 
     def load(self, state_epoch: int, start_offset: int, stored: Iterable[StoredBatch]) -> None:
-        """Begin with the state of the share coordinator. Raises `LoadError`."""
+        """Load the state that the share coordinator has stored. Raises `LoadError` if it makes no sense."""
         self.state_epoch, self.start_offset = state_epoch, start_offset
         gap_offset, next_offset = NO_RECORD, start_offset
         for first, last, state_id, count in stored:
@@ -159,7 +160,7 @@ class SharePartition:
         return NO_RECORD
 
     def gap_delivered(self, next_offset: int) -> None:
-        """Everything before this offset was delivered from the gap."""
+        """Note that everything in the gap before this offset was delivered."""
         gap = self._gap
         if gap is None:
             return
@@ -175,7 +176,7 @@ class SharePartition:
     ) -> StateWrite | Refusal | None:
         """Acknowledge records that the member has acquired: all of them, or none.
 
-        None if nothing is to be stored.
+        Returns the write for the share coordinator, None if nothing is to be stored, or the refusal.
         """
         acknowledging = Acknowledging(self, member_id, now_ms)
         for batch in batches:
@@ -186,7 +187,7 @@ class SharePartition:
         return self._write(acknowledging.transitions)
 
     def release_acquired(self, member_id: str) -> StateWrite | None:
-        """Make available what the member has acquired: its session ends."""
+        """Release the records that the member has acquired, because its session ends."""
         transitions: list[Transition] = []
         limits = self.limits()
         for batch in self.batches:
@@ -254,7 +255,8 @@ class SharePartition:
         )
 
     def end_write(self, write: StateWrite, *, is_stored: bool) -> bool:
-        """The share coordinator has stored a write, or not. True if the start offset moved."""
+        """End a write: keep its changes if the share coordinator has stored them, otherwise undo them. Returns whether
+        the start offset moved."""
         self._dead_letters.extend(write.dead_letters)
         if not is_stored:
             # What an expired lock released stays released: it is stored with a later change, or delivered again.
@@ -277,7 +279,8 @@ class SharePartition:
     def _ended(
         self, transitions: Iterable[Transition], *, is_stored: bool
     ) -> list[tuple[InFlightState, StoredBatch, int]]:
-        """End transitions; the states with what was to be stored, and the offset where a batch was split meanwhile."""
+        """End transitions. Returns each state with the batch that was to be stored, and with its offset if the batch
+        was split meanwhile (otherwise `NO_RECORD`)."""
         ended: list[tuple[InFlightState, StoredBatch, int]] = []
         for whole, stored in transitions:
             parts = whole.parts or {NO_RECORD: whole}
@@ -297,12 +300,13 @@ class SharePartition:
     # Dead letters
 
     def take_dead_letters(self) -> list[DeadLetter]:
-        """What the dead-letter queue is to have now: each is ended with `end_dead_letter`."""
+        """Take the dead letters that the shell has to write now. The shell ends each one with `end_dead_letter`."""
         taken, self._dead_letters = self._dead_letters, []
         return joined_letters(taken)
 
     def end_dead_letter(self, letter: DeadLetter) -> StateWrite:
-        """Archive records that the dead-letter queue has, or cannot have."""
+        """Archive records that the dead-letter queue has, or cannot have. Returns the write for the share
+        coordinator."""
         first = self.batches.floor(letter.first_offset)
         found = self.batches.between(letter.first_offset if first is None else first.first_offset, letter.last_offset)
         archived = self.archive(found, letter.first_offset, letter.last_offset, ARCHIVING)
@@ -318,7 +322,8 @@ class SharePartition:
         return self.locks.next_deadline_ms()
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
-        """Release the records whose locks are over."""
+        """Release the records whose locks have expired. Returns the write for the share coordinator, None if no lock
+        has expired."""
         released: list[StoredBatch] = []
         letters: list[DeadLetter] = []
         limits = self.limits()
@@ -364,7 +369,8 @@ class SharePartition:
     # The start offset
 
     def advance_start(self) -> bool:
-        """Move the start offset over records whose state is final, and forget their batches."""
+        """Move the start offset over records whose state is final, and forget their batches. Returns whether it
+        moved."""
         if not self._can_advance():
             return False
         last_final, final_count = self._final_prefix()
@@ -394,7 +400,7 @@ class SharePartition:
         return True
 
     def skip_missing(self, first_offset: int, end_offset: int) -> None:
-        """The log has no records in this range. A start offset in it that is in no batch moves on.
+        """Move the start offset forward if it is in this range and in no batch: the log has no records in the range.
 
         DIVERGES: in Apache Kafka it stays where it is. Once as many records as may be in flight follow it, nothing is
         acquired any more.
@@ -415,8 +421,8 @@ class SharePartition:
         return state.is_final and not state.is_in_transition
 
     def _final_prefix(self) -> tuple[int, int]:
-        """The last offset before which every state is final, and how many of them count; no record if there is
-        none.
+        """The last offset up to which every state is final, or `NO_RECORD`, and the number of these offsets from the
+        start offset on.
         """
         last_final, count, gap = NO_RECORD, 0, self.gap
         for batch in self.batches:
@@ -437,9 +443,10 @@ class SharePartition:
         return last_final, count
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """The records before this offset are deleted: those available are archived, and the start offset moves.
+        """Handle a log start offset that has moved: the records before it are deleted. Available records are archived,
+        and the start offset moves.
 
-        Acquired ones stay until they are acknowledged, or their locks are over.
+        Acquired records stay until they are acknowledged, or until their locks expire.
         """
         if log_start_offset <= self.start_offset:
             return
@@ -473,8 +480,8 @@ class SharePartition:
     def archive(
         self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state_before: RecordState
     ) -> int | None:
-        """Archive the records of a range of offsets whose state is `state_before`, which is not final; how many, None
-        if none is.
+        """Archive the records of a range of offsets whose state is `state_before`, which is not final. Returns their
+        number, or None if there are none.
         """
         count = 0
         for batch in batches:
