@@ -121,11 +121,11 @@ class ActiveController:
         self._controller.disconnected(broker_id, self._environment.monotonic_ms())
         self._arm_anew()
 
-    def last_heard(self, broker_id: int, heard_ms: int) -> None:
+    def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
         """Note when a broker was last alive: it runs on the node that led the quorum before, which last responded at
         `heard_ms`.
         """
-        self._controller.last_heard(broker_id, heard_ms)
+        self._controller.note_last_heard(broker_id, heard_ms)
         self._arm_anew()
 
     def resign(self) -> None:

@@ -39,7 +39,7 @@ class BrokerSessions:
         shutdown_offset = -1 if before is None or before.epoch != epoch else before.shutdown_offset
         self._by_broker[broker_id] = Session(epoch, now_ms, True, metadata_offset, shutdown_offset)
 
-    def shuts_down(self, broker_id: int, end_offset: int) -> None:
+    def note_shutdown(self, broker_id: int, end_offset: int) -> None:
         """Store the offset of the metadata log that the other brokers must have read before this broker may exit. A
         later call does not change the offset."""
         session = self._by_broker.get(broker_id)

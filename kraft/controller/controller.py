@@ -179,12 +179,12 @@ class Controller:
         """Note a broken connection to the broker: the controller fences the broker unless a heartbeat arrives soon."""
         self._failures.disconnected(broker_id, now_ms)
 
-    def last_heard(self, broker_id: int, heard_ms: int) -> None:
+    def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
         """Note that the broker's node led the quorum before, and last responded at `heard_ms`.
 
         The controller fences the broker unless a heartbeat arrives soon.
         """
-        self._failures.last_heard(broker_id, heard_ms)
+        self._failures.note_last_heard(broker_id, heard_ms)
 
     def _forget(self, broker_id: int) -> None:
         self._sessions.forget(broker_id)

@@ -68,7 +68,7 @@ class FailureDetector:
         if before.disconnected_ms is None:
             self._by_broker[broker_id] = before._replace(disconnected_ms=now_ms)
 
-    def last_heard(self, broker_id: int, heard_ms: int) -> None:
+    def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
         """Note that the broker's node led the quorum before, and last responded to this node at `heard_ms`.
 
         The wait of `patience_ms` begins then, because the broker may never send a heartbeat to this controller.

@@ -152,7 +152,7 @@ class FetchService:
         self._member.put(Respond(event.token, response))
 
 
-def place_in_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
+def divergence(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | OffsetAndEpoch | None:
     """Compare the end of a replica's log with the leader's log. The replica's log ends at `fetch_offset`, and its last
     record has the epoch `last_fetched_epoch`.
 

@@ -145,7 +145,7 @@ class ControllerTerms:
         if contact.heard_ms is None:
             active.disconnected(contact.node_id)
         else:
-            active.last_heard(contact.node_id, contact.heard_ms)
+            active.note_last_heard(contact.node_id, contact.heard_ms)
 
     def _raise_version(self, version: int) -> None:
         self._feed(events.RaiseVersion(self._raft.epoch, version))

@@ -94,7 +94,7 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     requested = requested_state_of(request)
     moves = moves_of(view, broker, state, requested)
     if state is BrokerState.CONTROLLED_SHUTDOWN and not moves:
-        sessions.shuts_down(broker.id, view.image.provenance.end_offset)
+        sessions.note_shutdown(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
     after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
     records = chain(

@@ -10,7 +10,7 @@ from moldau.kraft.quorum.control_records import leader_change, quorum_records
 from moldau.kraft.quorum.voter_set import ReplicaKey, VoterNode
 from moldau.kraft.raft.describe import describe_leader
 from moldau.kraft.raft.events import Append, Lead, RequestReceived, Respond, ResponseReceived
-from moldau.kraft.raft.fetch_service import FetchService, place_in_log
+from moldau.kraft.raft.fetch_service import FetchService, divergence
 from moldau.kraft.raft.leader_discovery import report_in, transition_to_leader
 from moldau.kraft.raft.log_view import OffsetAndEpoch
 from moldau.kraft.raft.member import QuorumMember
@@ -192,7 +192,7 @@ class LeaderRole(RaftRole):
         (partition,) = request.topics[0].partitions
         key = ReplicaKey(replica_id_of(request), partition.replica_directory_id)
         self._heard_from(key)
-        place = place_in_log(self.member.log, partition.fetch_offset, partition.last_fetched_epoch)
+        place = divergence(self.member.log, partition.fetch_offset, partition.last_fetched_epoch)
         if isinstance(place, SnapshotId):
             self._service.respond_snapshot(event, place)
         elif isinstance(place, OffsetAndEpoch):

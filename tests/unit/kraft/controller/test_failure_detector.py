@@ -61,16 +61,16 @@ def test_it_can_be_switched_off() -> None:
 
 def test_a_former_leader_has_been_silent_since_it_was_heard_last_whatever_it_was_heard_by() -> None:
     detector = FailureDetector(2500)
-    detector.last_heard(1, 300)
+    detector.note_last_heard(1, 300)
     assert detector.next_deadline_ms() == 2800
     assert detector.suspected(2799) == [] and detector.suspected(2800) == [1]
     detector.heartbeat(1, 2700)
-    detector.last_heard(1, 300)
+    detector.note_last_heard(1, 300)
     assert detector.suspected(2700 + 2500) == [], "it beats, and has stalled: more patience for a while"
 
 
 def test_a_former_leader_whose_connection_breaks_is_gone_sooner() -> None:
     detector = FailureDetector(2500)
-    detector.last_heard(1, 300)
+    detector.note_last_heard(1, 300)
     detector.disconnected(1, 1000)
     assert detector.suspected(1499) == [] and detector.suspected(1500) == [1]

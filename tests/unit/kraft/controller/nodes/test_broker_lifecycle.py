@@ -116,8 +116,8 @@ def test_a_broker_goes_when_all_others_know() -> None:
     sessions = BrokerSessions(image, 9000, now_ms=0)
     for node_id, each in serving.items():
         sessions.touch(node_id, each.epoch, 0, metadata_offset=50)
-    sessions.shuts_down(1, 61)
-    sessions.shuts_down(1, 99)
+    sessions.note_shutdown(1, 61)
+    sessions.note_shutdown(1, 99)
     assert not sessions.is_shutdown_known(1, cluster)
     sessions.touch(2, serving[2].epoch, 1, metadata_offset=60)
     assert not sessions.is_shutdown_known(1, cluster), "broker 3 may still ask for what broker 1 led"
