@@ -307,7 +307,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         group = self._groups.get(group_id)
         return group if group is not None and self._is_visible(group) else None
 
-    def heard(self, group_id: str, most: int) -> dict[str, int]:
+    def last_request_times(self, group_id: str, most: int) -> dict[str, int]:
         """The time (ms, on the clock of deadlines) of the last request of each member of a group, by member id, for at
         most `most` members."""
         group = self.group(group_id)
