@@ -60,7 +60,7 @@ class Leadership:
         }
         self._update_decisive()
 
-    def joins(self, replica: int, is_joining: bool) -> None:
+    def set_joining(self, replica: int, is_joining: bool) -> None:
         """Set whether the high watermark waits for a follower that is not in sync yet."""
         follower = self.followers[replica]
         if follower.is_joining != is_joining:

@@ -100,7 +100,7 @@ class InSyncChanges:
         follower = leadership.followers[replica_id]
         is_eligible = self._is_eligible(partition, replica_id, follower.broker_epoch)
         keeps_up = not follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
-        leadership.joins(replica_id, is_eligible and keeps_up)
+        leadership.set_joining(replica_id, is_eligible and keeps_up)
         isr = leadership.set_with(replica_id, partition.high_watermark)
         if isr is not None and is_eligible:
             self._propose(partition, isr)
@@ -143,7 +143,7 @@ class InSyncChanges:
         for replica_id, follower in leadership.followers.items() if leadership is not None else ():
             if follower.is_joining and leadership is not None:
                 lags = follower.lags(partition.log.end_offset, self._lag_ms_max, now_ms)
-                leadership.joins(
+                leadership.set_joining(
                     replica_id, not lags and self._is_eligible(partition, replica_id, follower.broker_epoch)
                 )
                 partition.advance()

@@ -57,17 +57,17 @@ def test_commits_wait_for_one_that_keeps_up_so_that_it_can_join() -> None:
     """Else a leader that commits alone is always ahead of it by a fetch."""
     under_test = led((1,))
     fetched(under_test, 2, 9)
-    under_test.joins(2, True)
+    under_test.set_joining(2, True)
     assert under_test.high_watermark(10) == 9
     assert under_test.set_with(2, 9) == (1, 2)
-    under_test.joins(2, False)
+    under_test.set_joining(2, False)
     assert under_test.high_watermark(10) == 10
 
 
 def test_membership_ends_the_waiting_of_a_join() -> None:
     under_test = led((1,))
     fetched(under_test, 2, 9)
-    under_test.joins(2, True)
+    under_test.set_joining(2, True)
     under_test.apply(InSyncSet((1, 2), 6))
     under_test.apply(InSyncSet((1,), 7))
     assert under_test.high_watermark(10) == 10, "it left the set, and was not heard of since"
