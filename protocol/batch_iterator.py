@@ -1,4 +1,5 @@
-"""Iterating over the batches of a buffer. Apart from `record_batch.py`: mypyc cannot compile an iterator of tuples."""
+"""Iteration over the batches of a buffer. It is not part of `record_batch.py`, because mypyc cannot compile an iterator
+of tuples."""
 
 from __future__ import annotations
 
@@ -38,5 +39,6 @@ class BatchIterator:
 
 
 def iterate_batches(buffer: BytesLike, position: int = 0, end: int | None = None) -> BatchIterator:
-    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` if no batch can begin."""
+    """The batches of `buffer[position:end]`. The iterator raises `MalformedMessage` at a position at which no batch can
+    begin."""
     return BatchIterator(buffer, position, len(buffer) if end is None else end)

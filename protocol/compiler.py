@@ -343,7 +343,7 @@ class _CountedDecoderSource(_DecoderSource):
 
     size_max = DECODED_SIZE_MAX
     error_at: Callable[[str], Exception] = staticmethod(too_many_items)
-    """Makes the exception if the limit is exceeded, at the field of this name."""
+    """Makes the exception for a limit that is exceeded at the field of this name."""
 
     def begin(self) -> None:
         self.scope["error_at"] = self.error_at
@@ -362,7 +362,7 @@ class _CountedDecoderSource(_DecoderSource):
 
 
 class _ShortDecoderSource(_CountedDecoderSource):
-    """The same with a lower limit, at which the message is decoded elsewhere."""
+    """Like `_CountedDecoderSource` with a lower limit. A message above the limit is decoded in an executor thread."""
 
     size_max = SHORT_DECODED_SIZE_MAX
     error_at = staticmethod(long_message)

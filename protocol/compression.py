@@ -30,11 +30,11 @@ class DecompressedSizeExceeded(MalformedMessage):
 
 
 class RecordSizeExceeded(MalformedMessage):
-    """A record of a compressed batch is larger than `max.decompressed.message.bytes`; the batch may be whole."""
+    """A record of a compressed batch is larger than `max.decompressed.message.bytes`; the batch itself may be valid."""
 
 
 EXPANSION = 4
-"""Typical records expand to so many times their compressed size."""
+"""The size of typical records divided by their compressed size."""
 PIECE_SIZE_MIN = 4 << 10
 PIECE_SIZE_MAX = 1 << 16
 """The size of a piece (bytes).
@@ -142,7 +142,7 @@ def pull_pieces(
 
 
 def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """One gzip member."""
+    """Decompress one gzip member."""
     stream = zlib.decompressobj(GZIP_WINDOW_BITS)
     rest: BytesLike = data
 
@@ -164,8 +164,8 @@ def expand_gzip(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator
 
 
 def expand_snappy(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """Blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients send. A
-    block is a piece."""
+    """Decompress blocks in xerial's framing, as Java clients send, or the single raw block that many C and Go clients
+    send. Each block is one piece."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield decompress_snappy_block(view, size_max)
@@ -207,7 +207,7 @@ def decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
 
 
 def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """One LZ4 frame of independent blocks."""
+    """Decompress one LZ4 frame of independent blocks."""
     import lz4.frame
 
     if len(data) <= len(LZ4_MAGIC) or bytes(data[: len(LZ4_MAGIC)]) != LZ4_MAGIC:
@@ -242,7 +242,7 @@ def expand_lz4(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[
 
 
 def expand_zstd(data: BytesLike, size_max: int, piece_size_max: int) -> Iterator[bytes]:
-    """One zstd frame or several in a row, each with or without a content size."""
+    """Decompress one zstd frame or several in a row, each with or without a content size."""
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX)

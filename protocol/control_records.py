@@ -16,7 +16,7 @@ CONTROL_KEY_VERSION = 0
 END_TRANSACTION_MARKER = Struct(">hi")
 END_TRANSACTION_MARKER_VERSION = 0
 ENDS_REMEMBERED_MAX = 128
-"""The most encoded records of markers that are remembered: two for each partition of `__transaction_state`."""
+"""The most encoded records of markers that are cached: two for each partition of `__transaction_state`."""
 
 
 class ControlRecordType(IntEnum):

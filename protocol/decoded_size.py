@@ -21,9 +21,8 @@ SHORT_DECODED_SIZE_MAX: Final = 1 << 19
 TAG_CHARGE: Final = 1024
 """Bytes charged for a skipped tag: it takes no memory, but as much time as an object."""
 CONTENT_CHARGE: Final = 4
-"""Bytes charged for a byte of text:
-
-CPython stores a text with one character outside of the basic plane in 4 bytes for each character.
+"""Bytes charged for a byte of text: CPython stores a text with one character outside of the basic plane in 4 bytes for
+each character.
 """
 
 OBJECT_SIZE: Final = 48
@@ -98,7 +97,7 @@ class LongMessage(Exception):
 
 
 def long_message(name: str) -> LongMessage:
-    """What the decoder of short messages raises at the field `name`."""
+    """The exception of the decoder of short messages, at the field `name`."""
     return LongMessage(f"the message decodes into more than {SHORT_DECODED_SIZE_MAX} bytes, at {name}")
 
 

@@ -3,8 +3,8 @@
     request    key (int16) · version (int16) · correlation id (int32) · client id (nullable string) · tags · message
     reply      correlation id (int32) · tags · message
 
-A header has tags in the flexible versions of its message, that of a reply in those that `header_flexible_from` names.
-Both are empty here.
+The header of a request has tags in the flexible versions of its message, that of a reply in the versions from
+`header_flexible_from` on. Nodes of Moldau send no tags in headers, and skip those that they receive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moldau.protocol.schema import header_flexible_from, response_class_of, spec
 
 SIZE: Final = Struct(">i")
 REQUEST_HEAD: Final = Struct(">hhih")
-"""Key, version, correlation id, and the size of the client id in bytes; -1: there is none."""
+"""Key, version, correlation id, and the size of the client id in bytes (-1 if there is no client id)."""
 SIZED_REQUEST_HEAD: Final = Struct(">ihhi")
 """The size of the frame, and the head without the client id."""
 CLIENT_ID_POSITION: Final = 8

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Named(tuple[Any, ...]):
-    """What all classes share. A class has `_fields` and `_field_defaults`."""
+    """The base class of all named tuples of this module. A subclass has `_fields` and `_field_defaults`."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()

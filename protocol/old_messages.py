@@ -46,10 +46,11 @@ UINT32_MASK: Final = 0xFFFFFFFF
 
 
 def messages_of(buffer: BytesLike, position: int, header: BatchHeader, *, size_max: int) -> list[Record]:
-    """The messages of the one at `position`, in the order of their offsets: itself, or those that it holds compressed.
+    """The messages at `position`, in the order of their offsets: one plain message, or all messages that a compressed
+    one holds.
 
-    Raises `MalformedMessage` if the framing is wrong, `DecompressedSizeExceeded` among them; the caller verifies the
-    checksum.
+    Raises `MalformedMessage` if the framing is wrong, and its subclass `DecompressedSizeExceeded`; the caller verifies
+    the checksum.
     """
     message = message_at(buffer, position, header)
     if not header.is_compressed:
@@ -94,7 +95,7 @@ def message_at(buffer: BytesLike, position: int, header: BatchHeader) -> Record:
 
 
 def nullable(buffer: BytesLike, at: int, end: int) -> tuple[bytes | None, int]:
-    """A field after its size, None for a null, and the position after it."""
+    """Read a field that follows its size. Returns its bytes, None for null, and the position after the field."""
     try:
         (size,) = INT32.unpack_from(buffer, at)
     except StructError:
@@ -148,7 +149,7 @@ def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max:
 
 
 def with_right_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame with the checksum of its header made again.
+    """An LZ4 frame whose header has the checksum that the specification of LZ4 asks for.
 
     Producers of format 0 computed it over the magic too (KIP-57), which no decoder of LZ4 takes. Readers of format 0
     do not check it.

@@ -35,7 +35,7 @@ class MalformedMessage(ValueError):
 
 
 def wrong_length(name: str, length: int) -> MalformedMessage:
-    """A length or count that is negative or goes past the end of the message."""
+    """The exception for a length or count that is negative or goes past the end of the message."""
     return MalformedMessage(f"{name} cannot have length {length} here")
 
 
@@ -58,7 +58,8 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def read_text_size(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Read the size of a compact string, which counts one more; errors as `read_uvarint`, and past `TEXT_SIZE_MAX`."""
+    """Read the size of a compact string plus one, as it is encoded. Raises as `read_uvarint`, and `MalformedMessage`
+    for a string of more than `TEXT_SIZE_MAX` bytes."""
     size, position = read_uvarint(buffer, position)
     if size > TEXT_SIZE_MAX + 1:
         raise MalformedMessage(f"a string of {size - 1} bytes")

@@ -1,5 +1,5 @@
-"""A record batch v2: its header, read in place and patched without touching what its checksum covers, and the walk over
-its records, without building a value.
+"""A record batch v2: its header, which is read in place and patched without touching what its checksum covers, and a
+scan over its records that builds no values.
 
 Layout (big-endian): base offset 0-8, length 8-12 (bytes after it), partition leader epoch 12-16, magic 16, crc 17-21
 (CRC-32C of 21 to the end), attributes 21-23, last offset delta 23-27, base timestamp 27-35, max timestamp 35-43,
@@ -10,9 +10,9 @@ A record: varint size of what follows; int8 attributes; varlong timestamp delta;
 key; varint value size, value; varint count of headers; for each varint key size, key, varint value size, value. Size -1
 is null.
 
-The walk is the inner loop of the produce path: ordinary typed Python that mypyc can compile (`python -m building`),
-with the same results in both forms. Compiled code is fast only on `bytes`, so the receive buffer is copied through a
-small window, which skips large values.
+The scan (`walk`) is the inner loop of the produce path: ordinary typed Python that mypyc can compile (`python -m
+building`), with the same results in both forms. Compiled code is fast only on `bytes`, so the receive buffer is copied
+through a small window, which skips large values.
 """
 
 from __future__ import annotations
@@ -262,8 +262,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
 
 def whole_batch(buffer: BytesLike, position: int, end: int) -> BatchHeader | None:
     """The header of the batch, or of the message of an older format, at `position`; None if it does not end before
-    `end`. Raises `MalformedMessage` if neither can begin there; of a header that is cut short the bytes that exist
-    are checked."""
+    `end`. Raises `MalformedMessage` if neither can begin there. If the header is cut short, the bytes that exist are
+    checked."""
     remaining = end - position
     if remaining < HEADER_SIZE and not (remaining >= OLD_SIZE_MIN and is_old(buffer, position)):
         refuse_nonsense(buffer, position, remaining)
@@ -300,10 +300,11 @@ VALUE_IS_NULL = 4
 
 
 def walk_records(buffer: BytesLike, position: int, end: int, count: int, first: int = 0) -> tuple[int, int, int]:
-    """Walk `count` records that must fill `buffer[position:end]`: (flags, lowest and highest timestamp delta).
+    """Check the framing of `count` records, which must fill `buffer[position:end]`. Returns flags, and the lowest and
+    the highest timestamp delta.
 
-    `first` is the required offset delta of the first record.
-    Raises `MalformedMessage` if the framing of a record, the count and the end do not agree.
+    `first` is the required offset delta of the first record. Raises `MalformedMessage` if the framing of a record, the
+    count and the end do not agree.
     """
     try:
         return walk(buffer, position, end, count, first)

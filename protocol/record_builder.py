@@ -145,7 +145,7 @@ def seal(batch: bytearray) -> None:
 
 
 def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    """The bytes of one record, its size before them."""
+    """Append one record: its size, then its bytes."""
     body = bytearray(1)  # No attribute is defined.
     body += varint(timestamp_delta)
     body += varint(offset_delta)

@@ -1,9 +1,9 @@
 """The kernel that finds the fields of records for Arrow, in Python; `record_spans.c` is its compiled form.
 
-It is used in two passes over the records of some batches: `RecordSpans.read` notes where each key and value lies, and
-writes offsets, timestamps and the positions of headers; then the caller knows what the columns of keys and values need,
-and `RecordSpans.copy` writes them into Arrow's layout, each byte once. Compiled, both passes let other threads run.
-This form is slow. It is what the compiled one is held equal to, and readers take numpy in place of it.
+It is used in two passes over the records of some batches. `RecordSpans.read` notes the position of each key and value,
+and writes offsets, timestamps and the positions of headers. Then the caller knows the size of the columns of keys and
+values, and `RecordSpans.copy` writes them into Arrow's layout, each byte once. Compiled, both passes let other threads
+run. This form is slow: tests compare the compiled form with it, and readers use numpy instead of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NULL: Final = -1
 PAST_BATCH: Final = "a record goes past the end of its batch"
 PAST_RECORD: Final = "a record goes past its end"
 TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
-"""The range of milliseconds that fits into 64 bits as microseconds."""
+"""The largest number of milliseconds whose microseconds fit into 64 bits."""
 
 
 class RecordSpans:
@@ -64,8 +64,8 @@ class RecordSpans:
         base_time: int,
         has_append_time: bool,
     ) -> None:
-        """Append the records of a batch; they must fill `data[start:end]`. The bytes may change when the columns
-        were copied, not before.
+        """Append the records of a batch, which must fill `data[start:end]`. The caller must not change these bytes
+        until the columns are copied.
 
         `base_time` is the batch's first timestamp in milliseconds, or with `has_append_time` that of all its records.
         Raises `MalformedMessage` if the framing of a record, the count and the end do not agree. The contents of
@@ -135,8 +135,8 @@ def _numbers(buffer: Buffer) -> memoryview:
 
 
 def _read_raw(view: memoryview, at: int, end: int, size_max: int, problem: str = PAST_RECORD) -> tuple[int, int]:
-    """Read a number of at most `size_max` bytes before `end`. Returns it without zig-zag decoding, and its end.
-    `problem` is the message if it does not end there.
+    """Read a number of at most `size_max` bytes before `end`. Returns the number without zig-zag decoding, and the
+    position after it. `problem` is the error message if the number does not end before `end`.
     """
     value = 0
     for number in range(size_max):

@@ -112,7 +112,8 @@ class RejectedBatch(NamedTuple):
     """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads
     it."""
     is_postponed: bool = False
-    """No error was found yet: the batch is so large that an executor thread has to validate it (`examine_batch`)."""
+    """Whether no error was found yet, but the batch is so large that an executor thread has to validate it
+    (`examine_batch`)."""
 
 
 class ValidBatch(NamedTuple):
@@ -313,7 +314,9 @@ def refuse_unreadable(batch: BytesLike) -> RejectedBatch:
 
 
 def _record_size_max(rules: AppendRules) -> int:
-    """DIVERGES: a record of more than 16 MiB is refused if `max.decompressed.message.bytes` has its default and
+    """The most bytes of one record of a compressed batch.
+
+    DIVERGES: a record of more than 16 MiB is refused if `max.decompressed.message.bytes` has its default and
     `max.message.bytes` is smaller. Apache Kafka 4.4 sets no limit there, so that a batch of 1 MiB may take 1 GiB.
     """
     if rules.expanded_record_bytes_max >= RECORD_SIZE_UNLIMITED:

@@ -70,7 +70,7 @@ NAMED_MESSAGES: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-"""The same for errors of what a request names; most APIs send these without a message."""
+"""The messages for errors about what a request names. Most APIs send these errors without a message."""
 
 
 def refused(request: object, version: int | None, error: ErrorCode, message: str | None = None) -> Any:
@@ -91,8 +91,8 @@ def refused_with_text(request: object, version: int | None, error: ErrorCode) ->
 
 
 def refused_elements(request: object, version: int, error: ErrorCode, results: str) -> list[object]:
-    """The elements of a list of the response, each with the error and its text, for those of the request: of a response
-    that refuses nothing else.
+    """The elements of one list of a refusal, each with the error and its text. The caller uses them in a response that
+    refuses only these elements.
     """
     elements: list[object] = getattr(_refuse(request, version, error, _text(request, error), repeats=True), results)
     return elements
@@ -168,13 +168,15 @@ class _Refusal:
         return None if self.version in field.nullable else field.default
 
     def repeat_parts(self, result: object, source: object) -> None:
-        """Add an element for each of the request, or of an element of it, that has an error of its own."""
+        """Fill the lists of a response, or of an element of it, whose elements have an error: one element for each
+        element of the request."""
         for field in fields_of(type(result)):
             if field.is_array and field.struct is not None and self.holds_error(field.struct):
                 setattr(result, field.name, list(self._parts(field.struct, source)))
 
     def _parts(self, target: type[object], source: object) -> Iterator[object]:
-        """The elements for the lists of the request that belong to a list; none if there are none.
+        """Yield the elements of a list of the response, for the elements of those lists of the request that belong to
+        it.
 
         A list whose elements have no such name, such as the directories of AlterReplicaLogDirs, may have one that does
         in each element.
@@ -198,8 +200,9 @@ class _Refusal:
                     yield from self._parts(target, element)
 
     def _part(self, target: type[object], element: object, names: Sequence[tuple[Field, str | None]]) -> object:
-        """The element for one of the request. `names`: the fields of it and those of the request's element that name
-        it; None if this is the name itself.
+        """The element of the response for one element of the request. `names` has each field of the response's element
+        that is a name, with the name of the same field in the request's element, or None if the request's element is
+        the name itself.
         """
         part = self.target(target)
         for field, of_element in names:
@@ -238,7 +241,8 @@ class RefusalException(NamedTuple):
 
 
 def _each_entity(response: Any, request: Any, refusal: _Refusal) -> None:
-    """One element for each entity; without its parts if these may be what is too long."""
+    """Add one element for each entity. With INVALID_REQUEST there are none, because the lists of the request may be too
+    long."""
     if refusal.error is ErrorCode.INVALID_REQUEST:
         return
     kind = struct_of(type(response), "entries")

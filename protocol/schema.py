@@ -34,7 +34,7 @@ VERSION_MAX: Final = 0x7FFF
 
 
 class Wire(Enum):
-    """A primitive type: its `struct` format, or None if its length varies."""
+    """A primitive type. The value is its `struct` format, or a name if the length of the type varies."""
 
     BOOL = "?"
     INT8 = "b"
@@ -83,7 +83,7 @@ class Range(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Range:
-        """Kafka's notation: "3-13", "9+", "0" or "none"."""
+        """Parse a range in Kafka's notation: "3-13", "9+", "0" or "none"."""
         if text == "none":
             return NEVER
         if text.endswith("+"):
@@ -105,22 +105,22 @@ class FieldAttributes(NamedTuple):
 
 
 def since(version: int) -> FieldAttributes:
-    """The field exists from this version on."""
+    """Declare that the field exists from this version on."""
     return FieldAttributes(first_version=version)
 
 
 def until(version: int) -> FieldAttributes:
-    """The field exists up to and including this version."""
+    """Declare that the field exists up to and including this version."""
     return FieldAttributes(last_version=version)
 
 
 def nullable(since: int = 0, until: int = VERSION_MAX) -> FieldAttributes:
-    """None may be sent in these versions."""
+    """Declare that None may be sent in these versions."""
     return FieldAttributes(nullable=Range(since, until))
 
 
 def tag(number: int) -> FieldAttributes:
-    """The field travels in the tagged section.
+    """Declare that the field is in the tagged section.
 
     A tagged struct that is absent, because all of its fields have their defaults, is None. If it is also nullable, an
     absent one is a struct of defaults, and None stands for null.
