@@ -61,7 +61,7 @@ class Access(Protocol):
     def stamp(self) -> int:
         """A number that changes with every change that may affect a decision.
 
-        Decisions that a connection has remembered are valid while it is the same.
+        Decisions that a connection has cached are valid as long as the number stays the same.
         """
 
     @property
@@ -72,17 +72,17 @@ class Access(Protocol):
         """
 
     def begin_request(self) -> bool:
-        """Collect the decisions about one request for the audit log. False if they are collected already: the
-        caller then does not call `end_request`.
+        """Begin to collect the decisions about one request for the audit log. Returns whether the caller has to call
+        `end_request`: False if a collection has begun already, or if there is no audit log.
         """
 
     def end_request(self) -> None:
         """Write the collected decisions to the audit log: a line for all with the same operation, kind and outcome."""
 
     def decision_for_all(self, operation: AclOperation, kind: ResourceKind) -> bool | None:
-        """The decision on an operation if it is the same for all resources of the kind; None if the name counts.
+        """The decision on an operation if it is the same for all resources of the kind; None if it depends on the name.
 
-        It does not go to the audit log.
+        The decision is not written to the audit log.
         """
 
     def allows(
@@ -96,7 +96,8 @@ class Access(Protocol):
     ) -> bool:
         """Whether the operation on one resource is allowed.
 
-        The decision goes to the audit log, unless the caller only filters a list.
+        The audit log gets an allowed operation only with `logs_allowed`, a denied one only with `logs_denied`: a caller
+        that filters a list sets `logs_denied` to False.
         """
 
     def allows_for_any(self, operation: AclOperation, kind: ResourceKind) -> bool:

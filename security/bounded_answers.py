@@ -1,7 +1,7 @@
 """Answers of HTTP servers that this process does not control: an identity provider, a schema registry.
 
-An answer, its head and its body, is bounded in size and in time as a whole, however steadily the server sends it: a
-timeout of a socket alone begins anew with every byte.
+The size and the duration of an answer are limited as a whole, head and body together. The timeout of a socket does not
+suffice, because it begins anew with every byte that the server sends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class ConnectedSocket(Protocol):
-    """What is used of a socket."""
+    """The methods of a socket that are used here."""
 
     def gettimeout(self) -> float | None: ...
     def settimeout(self, value: float | None, /) -> None: ...
@@ -24,21 +24,21 @@ class AnswerLimits(NamedTuple):
     """The limits of one answer."""
 
     size_max: int
-    """Bytes of its head and body together."""
+    """The most bytes of the head and the body together."""
     ends_s: float
-    """When the last byte must have arrived, by `now_s`."""
+    """The time of the clock `now_s` by which the last byte must have arrived."""
     now_s: Callable[[], float]
     """A monotonic clock."""
 
 
 class _LimitedSocket(io.RawIOBase):
-    """What `HTTPResponse` reads from a socket, under limits."""
+    """A socket as `HTTPResponse` reads it, under limits."""
 
     def __init__(self, connected: ConnectedSocket, limits: AnswerLimits) -> None:
         self._socket = connected
         self._raw = connected.makefile("rb", buffering=0)
         self._pause_s = connected.gettimeout()
-        """How long the server may send nothing; None for as long as the whole answer may take."""
+        """The longest time without a byte from the server; None if only the time of the whole answer is limited."""
         self._limits = limits
         self._size = 0
 
@@ -65,7 +65,8 @@ class _LimitedSocket(io.RawIOBase):
 
 
 def limit_answer(connection: HTTPConnection, limits: AnswerLimits) -> None:
-    """Put the next answer on a connection under limits. Reading it raises TimeoutError or ValueError."""
+    """Apply limits to the next answer on a connection. Reading an answer that exceeds one raises TimeoutError or
+    ValueError."""
 
     def response(connected: ConnectedSocket, *arguments: Any, **named: Any) -> HTTPResponse:
         return HTTPResponse(_LimitedSocket(connected, limits), *arguments, **named)  # type: ignore[arg-type]

@@ -35,8 +35,8 @@ class DelegationToken(NamedTuple):
         return self.expires_at_ms <= now_ms or self.max_at_ms <= now_ms
 
     def may_be_renewed_by(self, principal: Principal) -> bool:
-        """Whether the principal may renew the token: the owner and the renewers may, while the requester may only if it
-        is one of these.
+        """Whether the principal may renew the token, as its owner or as one of the renewers. The requester as such may
+        not.
         """
         return any(is_same(principal, each) for each in (self.owner, *self.renewers))
 

@@ -1,4 +1,4 @@
-"""Kafka principals: a type and a name, written `User:alice`; and the requester for which the controller decides."""
+"""Kafka principals: a type and a name, written `User:alice`; and the requester of a request to the controller."""
 
 from __future__ import annotations
 
@@ -42,16 +42,18 @@ def parse_principal(text: str) -> Principal:
 
 
 class Requester(NamedTuple):
-    """The client or node that makes a request to the controller. Its permissions have been checked before."""
+    """The client or node that makes a request to the controller. The node that forwards the request has checked its
+    permissions."""
 
     principal: Principal = ANONYMOUS
-    """Delegation tokens belong to it."""
+    """The owner of a delegation token that the request creates, unless it names another owner. The quota of mutations
+    is also that of this principal."""
     client_id: str = ""
     is_strict: bool | None = None
-    """Whether the version of the request knows THROTTLING_QUOTA_EXCEEDED; None if no quota of mutations bounds the
-    request.
+    """Whether the version of the request has the error THROTTLING_QUOTA_EXCEEDED; None if no quota of mutations limits
+    the request.
     """
 
 
 NODE: Final = Requester()
-"""A node of the cluster, with a request of its own."""
+"""The requester of a request that a node of the cluster makes on its own behalf."""

@@ -1,4 +1,4 @@
-"""The decisions of Kafka's StandardAuthorizer, and the `Access` that remembers them for one client.
+"""The decisions of Kafka's StandardAuthorizer, and the `Access` that caches them for one client.
 
 The first row that applies decides:
 
@@ -23,18 +23,19 @@ from moldau.security.acl.index import AclIndex, DecisionForAll
 from moldau.security.principal import Principal, parse_principal
 
 REMEMBERED_MAX: Final = 32_768
-"""The most decisions that the node remembers, and clients of which it remembers some; at the limit it forgets all of
-them. A decision takes about 500 bytes at most.
+"""The most entries in a node's cache of decisions. An entry is a decision, or a client with cached decisions. At the
+limit the whole cache is cleared. A decision takes about 500 bytes at most.
 """
 REMEMBERED_LENGTH_MAX: Final = 256
-"""The longest name (characters) of a remembered decision: a client may ask for any text of 32 KiB. Names of topics have
-at most 249."""
+"""The longest name (characters) of which a decision is cached: a client may send any text of up to 32 KiB. Names of
+topics have at most 249 characters."""
 
 
 Client = tuple[str, str]
 """A principal, written as `User:alice`, and its address."""
 Remembered = dict[tuple[int, int, str | None], bool]
-"""The decisions on a client's requests by operation, kind and name."""
+"""The cached decisions for a client by operation, kind and name. With the name None it is the decision of
+`allows_for_any`."""
 
 
 class AuthorizerSettings(NamedTuple):
@@ -49,12 +50,12 @@ class AuthorizerSettings(NamedTuple):
 
 
 AUDITED_NAMES_MAX: Final = 5
-"""The names of resources that the audit log gets of alike decisions about one request."""
+"""The most names of resources in one entry of the audit log."""
 
 
 class AlikeDecisions:
-    """Decisions about one request with the same operation, kind of resource and outcome. It is one entry of the audit
-    log.
+    """One entry of the audit log: the decisions about one request that have the same operation, kind of resource and
+    outcome.
     """
 
     __slots__ = ("count", "is_allowed", "kind", "names", "operation")
@@ -68,7 +69,7 @@ class AlikeDecisions:
         self.count = 1
 
     def add(self, name: str | None, count: int = 1) -> None:
-        """Count decisions more. `name`: that of the first of them."""
+        """Add `count` decisions. `name` is the resource of the first of them."""
         self.count += count
         if len(self.names) < AUDITED_NAMES_MAX:
             self.names.append(name)
@@ -87,17 +88,18 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 class Authorizer:
-    """All ACLs of the cluster that this node knows. `changed` applies changes of the metadata."""
+    """Decides by all ACLs that this node has read from the metadata. `changed` applies changes of the metadata."""
 
     def __init__(self, settings: AuthorizerSettings, audit: AuditLog) -> None:
         self.settings = settings
         self.audit = audit
         self.index = AclIndex()
         self.stamp = 1
-        """A number that differs after every change. It is never 0, which stands for a node without an authorizer."""
+        """A number that grows with every change. It is never 0, because 0 is the stamp of a node without an
+        authorizer."""
         self.is_loaded = False
         self.remembered: dict[Client, Remembered] = {}
-        """The remembered decisions by client. A new dictionary takes its place when decisions are forgotten."""
+        """The cached decisions by client. When the cache is cleared, a new dictionary replaces this one."""
         self.remembered_count = 0
 
     def loaded(self) -> None:
@@ -117,8 +119,8 @@ class Authorizer:
         self._forget()
 
     def remembered_of(self, client: Client) -> Remembered:
-        """The remembered decisions on the requests of a client, which all of its connections share. They are valid
-        until another dictionary is in the place of `remembered`.
+        """The cached decisions for a client, which all of its connections share. They are valid as long as `remembered`
+        is still the same dictionary as at this call.
         """
         known = self.remembered.get(client)
         if known is None:
@@ -127,7 +129,8 @@ class Authorizer:
         return known
 
     def make_room(self) -> bool:
-        """Count a decision that is going to be remembered. At the limit all are forgotten, and the answer is False."""
+        """Count a decision that the caller is about to cache. At the limit the cache is cleared instead and the result
+        is False: the caller then does not cache the decision."""
         if self.remembered_count < REMEMBERED_MAX:
             self.remembered_count += 1
             return True
@@ -144,7 +147,7 @@ class Authorizer:
         return principal in self.settings.super_users
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
-        """Whether a principal, written as `User:alice`, may do an operation from an address."""
+        """Whether a principal, written as `User:alice`, may do an operation on a resource from an address."""
         if principal in self.settings.super_users:
             return True
         if not self.is_loaded:
@@ -155,8 +158,8 @@ class Authorizer:
         return self.settings.allows_without_acls and not self.index.concerns(kind, name)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> bool | None:
-        """The decision on an operation if it is the same for every resource of the kind, whatever its name; None
-        if the name counts.
+        """The decision on an operation if it is the same for every resource of the kind; None if it depends on the
+        name.
         """
         if principal in self.settings.super_users:
             return True
@@ -193,11 +196,12 @@ class AclAccess:
         self._authorizer = authorizer
         self._client = str(principal), host
         self._valid_under = authorizer.remembered
-        """The dictionary of the authorizer under which the decisions below are valid."""
+        """The dictionary `remembered` of the authorizer at the time of the decisions cached below. They are valid until
+        the authorizer has another dictionary."""
         self._remembered: Remembered | None = None
-        """The remembered decisions of the client; None before the first one."""
+        """The cached decisions for the client; None before the first one."""
         self._for_all: dict[tuple[int, int], bool | None] = {}
-        """Whether an operation has the same decision for every resource of a kind."""
+        """The cached results of `Authorizer.decide_for_all` by operation and kind."""
         self._audited: dict[tuple[int, int, bool], AlikeDecisions] | None = None
         """The decisions about the request that is being handled; None between requests."""
 
@@ -206,7 +210,8 @@ class AclAccess:
         return self._authorizer.stamp
 
     def begin_request(self) -> bool:
-        """Collect the decisions for the audit log until `end_request`. False if they are collected already."""
+        """Begin to collect the decisions until `end_request`, for the audit log. Returns False if a collection has
+        begun already."""
         if self._audited is not None:
             return False
         self._audited = {}
@@ -246,7 +251,8 @@ class AclAccess:
         return is_allowed
 
     def _decided(self, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
-        """The decision about a resource whose name counts."""
+        """The decision about one resource, from the cache or by the ACLs. `allows` calls this if the decision depends
+        on the name."""
         key = (operation, kind, name)
         is_allowed = self._decision_before(key)
         if is_allowed is None:
@@ -298,14 +304,17 @@ class AclAccess:
 
 
 PROBE: Final = "hardcode"
-"""The name of a resource that Apache Kafka checks first: a super user, or an ACL on this name, decides at once.
+"""The name that Apache Kafka checks first to decide whether an operation is allowed on any resource of a kind. If the
+operation is allowed on a resource of this name, the answer is yes.
 
-A client sees the difference if an ACL allows an operation on this name that implies the requested one.
+The check makes a difference if an ACL that matches this name allows an operation that implies the requested one,
+because `allows_some` does not consider implied operations.
 """
 
 
 def allows_some(bindings: Iterable[AclBinding], operation: int) -> bool:
-    """Decide by `bindings`: those of one kind that apply to the principal at its address."""
+    """Whether ACLs allow the operation on some resource of a kind. `bindings` are the ACLs of the kind that apply to
+    the principal at its address. An ALLOW of an operation that implies the requested one is not considered."""
     denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
     for binding in bindings:

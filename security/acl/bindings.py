@@ -20,7 +20,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.access import AclOperation, ResourceKind
 
 WILDCARD: Final = "*"
-"""As the name of a literal pattern: every resource of the kind. As a host: every address."""
+"""The name of a literal pattern that matches every resource of the kind, and the host that matches every address."""
 
 
 class PatternType(IntEnum):
@@ -69,7 +69,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Selects bindings. None, and the codes of ANY, match everything."""
+    """A filter of bindings. A field that is None or has the code ANY matches every binding."""
 
     kind: int = ResourceKind.ANY
     name: str | None = None

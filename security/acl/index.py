@@ -40,7 +40,8 @@ IMPLIED: Final[dict[int, int]] = {
 
 
 def bits_of(operation: int, permission: int) -> int:
-    """The bits of an entry. A permission that this version does not know denies."""
+    """The bits that an ACL of an operation and a permission sets; 0 if the code of the operation has no bit. A
+    permission that this version does not know counts as DENY."""
     if operation == AclOperation.ALL:
         bits = EVERY_OPERATION
     elif 0 <= operation < DENIED_FROM:
@@ -53,14 +54,14 @@ def bits_of(operation: int, permission: int) -> int:
 
 
 def decision_of(bits: int, operation: int) -> bool | None:
-    """Whether an operation is allowed: False if it is denied, None if the bits do not decide."""
+    """Whether the bits allow an operation: False if they deny it, None if they neither allow nor deny it."""
     if bits >> (DENIED_FROM + operation) & 1:
         return False
     return True if bits >> operation & 1 else None
 
 
 EVERY_NAME: Final = ""
-"""The empty prefix, which stands for the literal name `*`."""
+"""The empty prefix. The ACLs of the literal name `*` are stored under it, because every name begins with it."""
 
 
 class Prefix(NamedTuple):
@@ -73,7 +74,7 @@ class Prefix(NamedTuple):
 
 
 class PatternAcls:
-    """The ACLs of one pattern. They are counted one by one, so that removing one leaves the bits of the others."""
+    """The ACLs of one pattern. Each ACL has an entry, so that the bits of the others are known after one is removed."""
 
     __slots__ = ("bits", "entries")
 
@@ -101,13 +102,13 @@ class Permissions:
         self.literal: dict[str, PatternAcls] = {}
         self.prefixed: dict[str, PatternAcls] = {}
         self._of_any_name: int | None = 0
-        """The bits of all patterns; None after an ACL was removed."""
+        """The bits of all patterns together; None if they must be computed again because an ACL was removed."""
         self._sorted: list[str] = []
         self._steps: list[Prefix] | None = []
-        """The links to shorter prefixes, by position in `_sorted`; None after a change."""
+        """For each prefix in `_sorted`, the bits and the longest shorter prefix; None after a change."""
 
     def of(self, name: str) -> int:
-        """The bits that the ACLs allow and deny on one resource."""
+        """The bits of all ACLs that match a resource of this name."""
         pattern = self.literal.get(name)
         bits = 0 if pattern is None else pattern.bits
         steps = self._steps
@@ -124,13 +125,13 @@ class Permissions:
 
     @property
     def of_every_name(self) -> int:
-        """The bits that the ACLs allow and deny on all resources."""
+        """The bits of the ACLs that match every resource."""
         pattern = self.prefixed.get(EVERY_NAME)
         return 0 if pattern is None else pattern.bits
 
     @property
     def of_any_name(self) -> int:
-        """The bits that the ACLs allow and deny on some resource or other."""
+        """The bits of all ACLs, whatever resources they match."""
         bits = self._of_any_name
         if bits is None:
             bits = 0
@@ -141,7 +142,7 @@ class Permissions:
         return bits
 
     def concerns(self, name: str) -> bool:
-        """Whether the pattern of one of the ACLs matches the resource."""
+        """Whether one of the ACLs has a pattern that matches a resource of this name."""
         return name in self.literal or self._longest_prefix(name) is not None
 
     def put(self, entry_id: bytes, binding: AclBinding) -> None:
@@ -200,16 +201,16 @@ class Permissions:
 
 
 class DecisionForAll(Enum):
-    """What the ACLs say about an operation, whatever the name of the resource."""
+    """The decision of the ACLs on an operation, for all resources of a kind at once."""
 
     DENIED = auto()
-    """A DENY of all resources applies."""
+    """A DENY that matches every resource applies."""
     ALLOWED = auto()
-    """An ALLOW of all resources applies, and no DENY of any."""
+    """An ALLOW that matches every resource applies, and no DENY applies to any resource."""
     NONE = auto()
-    """No ACL of the principal is about this operation."""
+    """No ACL allows or denies the principal this operation on any resource."""
     SOME = auto()
-    """The name counts."""
+    """The decision depends on the name of the resource."""
 
 
 class CountedNetwork:
@@ -228,7 +229,7 @@ _NO_ACLS: Final[Mapping[tuple[str, str], Permissions]] = {}
 
 
 class AclIndex:
-    """The index. It is updated by entries of the metadata, each with the id of its record."""
+    """All ACLs, by the id of their record in the metadata, and the index of them."""
 
     __slots__ = ("_bindings", "_kinds", "_networks")
 
@@ -243,7 +244,7 @@ class AclIndex:
         return self._bindings
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool | None:
-        """Whether the ACLs allow the operation: False if one denies it, None if no ACL applies."""
+        """Whether the ACLs allow the operation on a resource: False if one denies it, None if no ACL applies."""
         find = self._kinds.get(kind, _NO_ACLS).get
         bits = 0
         for key in self._keys(principal, host):
@@ -253,7 +254,7 @@ class AclIndex:
         return decision_of(bits, operation)
 
     def decide_for_all(self, principal: str, host: str, operation: int, kind: int) -> DecisionForAll:
-        """What the ACLs say about the operation on every resource of the kind."""
+        """The decision of the ACLs on the operation, for all resources of the kind at once."""
         find = self._kinds.get(kind, _NO_ACLS).get
         of_all = of_some = 0
         for key in self._keys(principal, host):
@@ -273,7 +274,8 @@ class AclIndex:
         return bool(self._kinds.get(kind))
 
     def concerns(self, kind: int, name: str) -> bool:
-        """Whether an ACL of any principal applies to the resource. It examines each principal that has ACLs."""
+        """Whether an ACL of any principal applies to the resource. The search examines every principal that has
+        ACLs."""
         return any(permissions.concerns(name) for permissions in self._kinds.get(kind, _NO_ACLS).values())
 
     def bindings_about(self, kind: int, principal: str, host: str) -> Iterator[AclBinding]:
@@ -284,7 +286,8 @@ class AclIndex:
                 yield from of_kind[key].bindings.values()
 
     def put(self, entry_id: bytes, binding: AclBinding) -> None:
-        """Set the binding of an entry. A binding with an unknown pattern type applies to no resource."""
+        """Add an ACL, or replace the one with this id. A binding with an unknown pattern type applies to no
+        resource."""
         self.remove(entry_id)
         self._bindings[entry_id] = binding
         if binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -294,7 +297,7 @@ class AclIndex:
                 self._put_network(binding.host)
 
     def remove(self, entry_id: bytes) -> None:
-        """Remove the entry, if it exists."""
+        """Remove the ACL with this id if it exists."""
         binding = self._bindings.pop(entry_id, None)
         if binding is None or binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
             return
@@ -319,7 +322,7 @@ class AclIndex:
         known.acls_count += 1
 
     def _keys(self, principal: str, host: str) -> Sequence[tuple[str, str]]:
-        """The principals and hosts of the ACLs that apply to a principal at an address."""
+        """The keys (principal, host) of all ACLs that can apply to a principal at an address."""
         keys = (principal, WILDCARD), (EVERY_PRINCIPAL, WILDCARD), (principal, host), (EVERY_PRINCIPAL, host)
         if not self._networks:
             return keys

@@ -1,10 +1,10 @@
-"""The hosts of ACLs that are networks in CIDR notation: what text names one, and which addresses it holds.
+"""Networks in CIDR notation as the hosts of ACLs: which texts name a network, and which addresses are in it.
 
     10.1.0.0/16         IPv4: four decimal numbers, which may begin with zeros, and a prefix of one or two digits
     2001:db8::/32       IPv6: an address that maps no IPv4 address, and a decimal prefix; a scope after % is ignored
 
-The address may have bits beyond the prefix: 10.1.2.3/16 is 10.1.0.0/16. A network of one family holds no address of the
-other.
+The address may have bits beyond the prefix: 10.1.2.3/16 is 10.1.0.0/16. A network of IPv4 contains no address of IPv6,
+and the reverse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEPARATOR: Final = "/"
 """The character that tells a network from an address; no address has it."""
 Network = IPv4Network | IPv6Network
 ADDRESSES_MAX: Final = 10_000
-"""The most addresses of clients whose parsed form is kept."""
+"""The most addresses of clients whose parsed form is cached."""
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 _DECIMAL: Final = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -28,7 +28,7 @@ class InvalidNetwork(ValueError):
 
 
 def network_of(text: str) -> Network:
-    """The network that a text names. Raises `InvalidNetwork`."""
+    """Parse a network. Raises `InvalidNetwork`."""
     return _ipv6_network(text) if ":" in text else _ipv4_network(text)
 
 
@@ -64,7 +64,7 @@ def _ipv6_network(text: str) -> IPv6Network:
 
 @lru_cache(ADDRESSES_MAX)
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """The address of a client in Java's notation; None for a host name, which no network holds."""
+    """Parse the address of a client in Java's notation. The result is None for a host name, which is in no network."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -72,7 +72,7 @@ def address_of(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_in_network(host: str, text: str) -> bool:
-    """Whether the text names a network that holds the address `host`."""
+    """Whether the text names a network that contains the address `host`."""
     if SEPARATOR not in text:
         return False
     address = address_of(host)

@@ -23,14 +23,15 @@ FRACTION_MAX: Final = 1e-6
 
 
 class QuotaEntity(NamedTuple):
-    """The parts (type, name) of an entity. The name None is the default for all that have no quota of their own."""
+    """An entity: its parts (type, name). A part with the name None is the default for all users, client ids or
+    addresses that have no quota of their own."""
 
     parts: tuple[tuple[str, str | None], ...]
     """The parts in the order of their types."""
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """Make an entity. Of several parts of one type the last counts."""
+        """Make an entity. Of several parts of one type the last is used."""
         return cls(tuple(sorted(dict(parts).items())))
 
     def __str__(self) -> str:
@@ -55,7 +56,7 @@ CLIENT_KEYS: Final[dict[str, WholeNumber | None]] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""The keys of users and client ids; None if a value may be a fraction."""
+"""The keys of users and client ids, with the type of their values; None if a value may be a fraction."""
 IP_KEYS: Final[dict[str, WholeNumber | None]] = {CONNECTION_CREATION_RATE: _INT}
 PLACES: Final = {
     CONNECTION_CREATION_RATE: 0,
@@ -64,13 +65,15 @@ PLACES: Final = {
     CONSUMER_BYTE_RATE: 12,
     CONTROLLER_MUTATION_RATE: 14,
 }
-"""The buckets of the keys in a Java HashMap of 16 buckets; in a smaller map the low bits count."""
+"""The bucket of each key in a Java HashMap of 16 buckets. In a map of fewer buckets it is this number modulo their
+number."""
 
 
 def in_order_of_kafka(present: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """The keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap made for their
-    number. `present` are the keys that the entity had, in that order, `changed` those that a change sets. Keys of one
-    bucket stay in the order in which they were put there.
+    """The keys of an entity in the order in which Apache Kafka lists them: that of a Java HashMap created for this
+    number of keys. Keys in one bucket are in the order in which they were added.
+
+    `present` are the keys that the entity had, in this order; `changed` are the keys that a change sets.
     """
     keys = list(dict.fromkeys((*present, *sorted(changed, key=_place))))
     buckets = 2
@@ -99,7 +102,7 @@ def refusal_of_entity(entity: QuotaEntity) -> str | None:
 
 
 def refusal_of_value(entity: QuotaEntity, key: str, value: float) -> str | None:
-    """Why an entity cannot have this value; None if it can."""
+    """Why an entity cannot have this value of a key; None if it can."""
     keys = IP_KEYS if entity.parts[0][0] == IP else CLIENT_KEYS
     if key not in keys:
         return f"Invalid configuration key {key}"

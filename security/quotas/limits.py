@@ -11,8 +11,8 @@
 | 7     |         | its own   |
 | 8     |         | default   |
 
-Two clients share a rate if they are the same in each part that the entity has: the user, the client id, or both. A
-default counts as such a part, so each user, or each client id, has its own rate under it.
+Two clients share a rate if they are equal in each part of the entity: user, client id, or both. This holds for a
+default, too: each user, or each client id, has its own rate under a default quota.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, IP, USER, QuotaEntity
 
 REMEMBERED_MAX: Final = 10_000
-"""The most results that are remembered; clients choose their ids, so there may be many."""
+"""The most results of `of_client` that are cached. Clients choose their ids, so there may be many."""
 
 
 class QuotaTags(NamedTuple):
@@ -50,7 +50,7 @@ class QuotaLimits:
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self._known: dict[tuple[str, str, str], Limit | None] = {}
         self._counts: Counter[str] = Counter()
-        """Of each key, how many entities have a value."""
+        """The number of entities that have a value, by key."""
 
     def changed(self, entities: Mapping[QuotaEntity, Mapping[str, float] | None]) -> None:
         """Set the quotas of entities; None for an entity without quotas."""

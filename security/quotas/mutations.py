@@ -18,18 +18,18 @@ from moldau.security.quotas.limits import QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import Windows, round_half_up
 
 BUCKETS_MAX: Final = 10_000
-"""The most buckets that are kept; one more drops the least recently used one."""
+"""The most buckets that are kept; beyond it the least recently used one is dropped."""
 
 
 class Mutations(Protocol):
-    """The mutations that one request may make."""
+    """The quota of mutations, as it applies to one request."""
 
     def spend(self, partitions: int) -> bool:
-        """Count partitions that are about to be created or deleted; False if they have to be refused."""
+        """Count partitions that are about to be created or deleted. The result is False if the quota refuses them."""
 
     @property
     def throttle_ms(self) -> int:
-        """How long (ms) the client is throttled for the mutations that it made, or that were refused."""
+        """The time (ms) for which the client is throttled because of the mutations that were made or refused."""
 
 
 class Unbounded:
@@ -77,7 +77,7 @@ class MutationQuotas:
         self.limits = QuotaLimits()
         self._windows = windows
         self._buckets: dict[QuotaTags, TokenBucket] = {}
-        """The least recently used bucket is first."""
+        """The buckets by the clients that share them; the least recently used bucket is first."""
 
     def of(self, requester: Requester, now_ms: int) -> Mutations:
         """The mutations that one request of a requester may make under its quota."""
@@ -102,12 +102,12 @@ class MutationQuotas:
 
 
 class TokenBucket:
-    """A bucket, full at first. Times must not go back."""
+    """A token bucket, full at first. The times that its methods are called with must not decrease."""
 
     __slots__ = ("_rate", "_tokens", "_updated_ms", "_windows")
 
     def __init__(self, rate: float, windows: Windows, now_ms: int) -> None:
-        """`rate`: tokens per second."""
+        """`rate` is in tokens per second."""
         self._rate = rate
         self._windows = windows
         self._updated_ms = now_ms
@@ -124,7 +124,8 @@ class TokenBucket:
         return self._tokens
 
     def change_rate(self, rate: float, now_ms: int) -> None:
-        """Apply a changed quota. A negative balance stays."""
+        """Apply a changed quota. A balance above the new capacity is reduced to it; a negative balance is not
+        changed."""
         self.tokens(now_ms)
         self._rate = rate
         self._tokens = min(self._tokens, self.capacity)

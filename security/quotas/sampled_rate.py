@@ -2,8 +2,8 @@
 
     quota.window.num windows of quota.window.size.seconds each, and one before them, which the period overlaps
 
-The rate is the sum of the values over the time since the oldest window began. Until all windows have begun, all of them
-except the current one are counted with their full length, so that the first values do not give a high rate.
+The rate is the sum of the values divided by the time since the oldest window began. Until all windows have begun, all
+of them except the current one are counted with their full length, so that the first values do not give a high rate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Window:
 
 
 class SampledRate:
-    """A rate in values per second. Times must not go back."""
+    """A rate in values per second. The times that its methods are called with must not decrease."""
 
     __slots__ = ("_current", "_samples", "_windows")
 
@@ -79,9 +79,9 @@ class SampledRate:
 
 
 def throttle_ms(rate: SampledRate, limit: float, now_ms: int, most_ms: int | None = None) -> int:
-    """The time (ms) after which the rate of a client falls to the limit; 0 if it is not above it.
+    """The time (ms) after which the rate of a client falls to the limit; 0 if the rate is not above the limit.
 
-    `most_ms`: the longest result.
+    `most_ms` is the longest result.
     """
     value = rate.measure(now_ms)
     if value <= limit:

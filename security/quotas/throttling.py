@@ -32,13 +32,13 @@ class ClientThrottle:
     """The rates of all clients under quotas of one key."""
 
     def __init__(self, key: str, limits: QuotaLimits, windows: Windows, most_ms: int | None = None) -> None:
-        """`most_ms`: the longest throttle time; None if there is no limit."""
+        """`most_ms` is the longest throttle time; None if it is not limited."""
         self._key = key
         self._limits = limits
         self._windows = windows
         self._most_ms = most_ms
         self._rates: dict[QuotaTags, ClientRate] = {}
-        """The rate that was recorded the longest ago is first."""
+        """The rates by the clients that share them. The least recently recorded one is first."""
 
     @property
     def rates(self) -> Iterator[tuple[QuotaTags, ClientRate]]:
@@ -46,7 +46,7 @@ class ClientThrottle:
         return iter(tuple(self._rates.items()))
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count a value, and say for how many milliseconds the client is throttled: 0 for not at all."""
+        """Record a value. The result is the time (ms) for which the client is throttled; 0 if it is not throttled."""
         limit = self._limit(user, client_id)
         if limit is None:
             return 0
@@ -69,8 +69,8 @@ class ClientThrottle:
             self._rates[limit.tags].rate.record(-value, now_ms)
 
     def value_max(self, user: str, client_id: str) -> float | None:
-        """The largest single value that the quota allows in all windows together; a larger one always exceeds it. None
-        without a quota.
+        """The largest single value that the quota can allow: its limit times the time of all windows except the current
+        one. A larger value always exceeds the quota. None without a quota.
         """
         limit = self._limit(user, client_id)
         if limit is None:
@@ -81,7 +81,7 @@ class ClientThrottle:
         return self._limits.of_client(self._key, user, client_id)
 
     def _drop(self, now_ms: int) -> None:
-        """Drop a rate to make room for another one."""
+        """Drop all idle rates, and at the limit the least recently recorded one, to make room for another rate."""
         while self._rates:
             tags, oldest = next(iter(self._rates.items()))
             if len(self._rates) < RATES_MAX and now_ms - oldest.recorded_ms < IDLE_MS:
@@ -90,16 +90,16 @@ class ClientThrottle:
 
 
 TIMES_MS: Final = 30_000
-"""Throttle times are told of this time and that before."""
+"""The length (ms) of each of the two periods of which throttle times are kept."""
 
 
 class ThrottleTimes:
-    """Mean and maximum of the throttle times (ms) of the last minute."""
+    """Mean and maximum of the throttle times (ms) of the last 30 to 60 seconds."""
 
     def __init__(self) -> None:
         self._began_ms = 0
         self._now = self._before = (0, 0, 0)
-        """Count, sum and maximum, of the present half minute and of that before it."""
+        """Count, sum and maximum of the throttle times, for the present period and for the period before it."""
 
     def record(self, throttle_ms: int, now_ms: int) -> None:
         self._forget_old(now_ms)

@@ -16,8 +16,8 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 def password_login(
     mechanism: str, module: LoginModule, entropy: Callable[[int], bytes]
 ) -> Callable[[], ClientMechanism]:
-    """A function that makes the client's side of one exchange of one of `PASSWORD_MECHANISMS`. Raises `JaasError` if an
-    option is missing.
+    """Return a function that makes the client's side of a new exchange. `mechanism` is one of `PASSWORD_MECHANISMS`.
+    Raises `JaasError` if an option is missing.
     """
     user, password = module.option("username"), module.option("password")
     if mechanism == "PLAIN":

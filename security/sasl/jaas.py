@@ -57,7 +57,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str, mechanism: str) -> LoginModule:
-    """The one login module of a login context for a mechanism. Raises `JaasError`."""
+    """Parse a login context of exactly one login module, which must serve the mechanism. Raises `JaasError`."""
     if len(text) > SIZE_MAX:
         raise JaasError(f"A login context has at most {SIZE_MAX} characters.")
     tokens = _tokens(text)
@@ -92,9 +92,9 @@ def _options(module: str, tokens: Iterator[tuple[str, bool]]) -> dict[str, str]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """The words, delimiters and quoted texts of a login context; with each, whether it was quoted.
+    """The words, delimiters and quoted texts of a login context, without comments; for each, whether it was quoted.
 
-    Raises `JaasError`.
+    Raises `JaasError` if a quote is not closed.
     """
     position, end = 0, len(text)
     while position < end:
@@ -119,7 +119,7 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The text between quotes, and the position after them.
+    """The quoted text that begins at `start`, and the position after the closing quote. Raises `JaasError` without one.
 
     A backslash escapes the next character, or makes one of Java's control characters.
     """

@@ -27,7 +27,7 @@ class Challenge(NamedTuple):
 
 
 class Authenticated(NamedTuple):
-    """The exchange is complete: the client is the principal."""
+    """The exchange is complete: the client has proved to be the principal."""
 
     message: bytes
     """The last message to the client."""

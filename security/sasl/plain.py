@@ -18,7 +18,7 @@ from moldau.security.sasl.mechanism import Authenticated, ClientMechanism, Faile
 
 NAME: Final = "PLAIN"
 OPTION_PREFIX: Final = "user_"
-"""The prefix of an option of the login module that names a user; the value is the password."""
+"""The prefix of those options of the login module that name a user. The value is the password of the user."""
 INVALID: Final = "Authentication failed: Invalid username or password"
 OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
 

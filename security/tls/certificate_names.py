@@ -112,7 +112,8 @@ def _attribute(attribute: Element) -> str:
 
 
 def escaped(text: str) -> str:
-    """A value as names hold it: special characters, and spaces at both ends, are escaped by a backslash."""
+    """The value of an attribute as RFC 2253 writes it: special characters, and spaces at both ends, have a backslash
+    before them."""
     begin = len(text) - len(text.lstrip(" "))
     end = len(text.rstrip(" "))
     return "".join(

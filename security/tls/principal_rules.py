@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     """The case of the result: "L", "U" or empty."""
 
     def apply(self, name: str) -> str | None:
-        """Apply the rule to a name; None if the pattern does not match."""
+        """Apply the rule to the name of a subject. The result is None if the pattern does not match the whole name."""
         if self.pattern.fullmatch(name) is None:
             return None
         replaced = "".join(self._replaced(name))
@@ -81,7 +81,7 @@ class PrincipalRules:
 
 
 def _parsed(text: str) -> Iterator[Rule | None]:
-    """The rules in their order; None for DEFAULT."""
+    """Parse the rules, in their order; DEFAULT is None. Raises `InvalidRule`."""
     position = 0
     while position < len(text):
         if text[position].isspace():
@@ -111,7 +111,8 @@ def _parsed(text: str) -> Iterator[Rule | None]:
 
 
 def _section(text: str, start: int) -> tuple[str | None, int]:
-    """The text up to a slash that is not escaped, and the position after it; None if there is no such slash."""
+    """The text from `start` to the next slash without a backslash before it, and the position after the slash. Without
+    such a slash the result is None and `start`."""
     position = start
     while position < len(text):
         if text[position] == "/":

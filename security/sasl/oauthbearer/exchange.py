@@ -87,8 +87,8 @@ INVALID_TOKEN: Final = "invalid_token"
 
 
 class KeysWanted(NamedTuple):
-    """Asks for the key set of the provider, fetched anew unless it was fetched just before. The shell limits the rate
-    of fetches, because a client chooses the key ids in its tokens.
+    """Asks for the key set of the provider, as the value of `NeedsLookup.what`. The set is fetched anew unless it was
+    fetched just before. The shell limits the rate of fetches, because a client chooses the key ids in its tokens.
     """
 
     key_id: str | None
@@ -104,9 +104,9 @@ class BearerServer(Mechanism):
         self._token: str | None = None
         self._authorization_id = ""
         self._reason: str | None = None
-        """The reason for which the token was refused.
+        """The reason why the token was refused, for the broker's log; None if it was not refused.
 
-        The client learns it from the challenge; the exchange ends with the client's answer.
+        The challenge tells the client only that the token is invalid. The exchange ends with the client's answer.
         """
 
     def step(self, message: bytes) -> Step:
@@ -173,7 +173,7 @@ def token_request(
 
 
 def token_of_response(body: bytes) -> str:
-    """The access token of the endpoint's response. Raises `LoginFailed`."""
+    """The access token in the response of a token endpoint. Raises `LoginFailed` if there is none."""
     if len(body) > RESPONSE_SIZE_MAX:
         raise LoginFailed(f"the token endpoint answered with more than {RESPONSE_SIZE_MAX} bytes")
     try:
@@ -217,7 +217,7 @@ class AllowedUrls:
         self._urls = frozenset(url.strip() for url in urls if url.strip())
 
     def check(self, url: str) -> str:
-        """Return the URL if it is on the list. Raises `UrlNotAllowed`."""
+        """Return the URL. Raises `UrlNotAllowed` unless it is on the list and has one of `SCHEMES`."""
         if url not in self._urls:
             raise UrlNotAllowed(f"{url} is not among the allowed URLs of OAUTHBEARER")
         if urlsplit(url).scheme not in SCHEMES:

@@ -44,16 +44,17 @@ class VerificationKey(NamedTuple):
     id: str | None
     algorithms: tuple[str, ...]
     verify: Callable[[str, bytes, bytes], bool]
-    """Whether a signature by one of `algorithms` matches the data."""
+    """A function of an algorithm, a signature and data: whether the signature by this algorithm matches the data."""
 
 
 class KeySet(NamedTuple):
-    """The keys of a provider, without those of unknown types."""
+    """The usable keys of a provider."""
 
     keys: tuple[VerificationKey, ...] = ()
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """The key of a token. A token without a key id is verified only if exactly one key is possible."""
+        """The key that verifies a token with this key id and algorithm; None if there is none. Without a key id there
+        must be exactly one key for the algorithm."""
         fitting = [key for key in self.keys if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if fitting and (key_id is not None or len(fitting) == 1) else None
 

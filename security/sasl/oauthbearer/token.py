@@ -21,7 +21,7 @@ class InvalidToken(ValueError):
 
 
 class UnknownKey(InvalidToken):
-    """The key id of the token is not among the known keys: the provider may have a new key."""
+    """No known key can verify the token: the provider may have a new key."""
 
 
 class TokenRules(NamedTuple):
@@ -30,7 +30,7 @@ class TokenRules(NamedTuple):
     issuer: str | None = None
     """`sasl.oauthbearer.expected.issuer`; None if any issuer is accepted."""
     audiences: frozenset[str] = frozenset()
-    """`sasl.oauthbearer.expected.audience`: the token must name one of them; empty if none is required."""
+    """`sasl.oauthbearer.expected.audience`: the token must name one of these audiences; empty if none is required."""
     subject_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: frozenset[str] = frozenset()

@@ -64,7 +64,8 @@ class ScramCredential(NamedTuple):
 
 
 class ScramForm(NamedTuple):
-    """What a server's first message shows of a credential, besides the bytes of its salt."""
+    """The form of a credential, as a client sees it in the server's first message: iterations, and size and alphabet of
+    the salt."""
 
     iterations: int
     salt_size: int

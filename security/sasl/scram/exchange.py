@@ -75,7 +75,7 @@ class ClientFirst(NamedTuple):
     nonce: str
     extensions: dict[str, str]
     bare: str
-    """The message without the header, which both sides sign."""
+    """The message without its gs2 header. Both sides sign it."""
 
 
 class ServerFirst(NamedTuple):
@@ -217,13 +217,14 @@ def _bytes(text: str) -> bytes:
 
 
 NONCE_SIZE: Final = 18
-"""Random bytes in the server's nonce, which is sent in base64: all its characters are allowed there."""
+"""The number of random bytes in the server's nonce. They are sent in base64, of which a nonce may have every
+character."""
 DRAW_BITS: Final = 64
-"""The bits of the number that chooses the form of the answer to an unknown user."""
+"""The size (bits) of the random number that chooses the form of the answer to an unknown user."""
 
 
 class TokenLogin(NamedTuple):
-    """The credentials and the principal of a delegation token's bearer."""
+    """The login of the bearer of a delegation token: the credential, and the owner as the principal of the bearer."""
 
     credential: ScramCredential
     owner: Principal
@@ -237,8 +238,8 @@ class ScramUsers(Protocol):
         """The credential of a user; None if it has none of this mechanism."""
 
     def drawn_form(self, mechanism: ScramMechanism, draw: int) -> ScramForm:
-        """The form of one of the credentials of a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses it: each
-        form has a share of the numbers according to the number of its credentials.
+        """The form of one of the credentials of a mechanism. `draw`, a number of `DRAW_BITS` bits, chooses it; the more
+        credentials have a form, the more numbers choose it.
         """
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
@@ -255,7 +256,7 @@ class ScramServer(Mechanism):
         random_bytes: Callable[[int], bytes],
         secret: bytes,
     ) -> None:
-        """`secret`: the salts of unknown users are derived from it.
+        """`secret` is the key from which the salts of unknown users are derived.
 
         It must be the same on all nodes and never change, because the salts of known users do not change either.
         """
@@ -322,7 +323,8 @@ class ScramServer(Mechanism):
         return compare_digest(digest(self._mechanism, key), credential.stored_key)
 
     def _fake_user(self, user: str) -> ScramCredential:
-        """What an unknown user is shown: always the same, as long as the credentials of others have these forms."""
+        """A credential for an unknown user that no proof satisfies. Its salt and its iterations, which the client sees,
+        are the same at every attempt, as long as the forms of the users' credentials do not change."""
         named = f"{self._mechanism.mechanism_name}\0{user}".encode()
         draw = int.from_bytes(hmac.digest(self._secret, b"form\0" + named, "sha256")[: DRAW_BITS // 8], "big")
         form = self._users.drawn_form(self._mechanism, draw)
@@ -331,7 +333,8 @@ class ScramServer(Mechanism):
         return self._fake_credential(salt, form.iterations)
 
     def _fake_token(self, token_id: str) -> ScramCredential:
-        """What the bearer of an unknown token is shown: a salt as `credential_of_token` makes it."""
+        """A credential for an unknown token that no proof satisfies, with a salt of the form that `credential_of_token`
+        makes."""
         named = f"{self._mechanism.mechanism_name}\0{token_id}".encode()
         return self._fake_credential(hmac.digest(self._secret, b"token\0" + named, "sha256"), ITERATIONS_MIN)
 
@@ -353,9 +356,9 @@ _HEADER: Final = "n,,"
 
 
 class ScramLogin:
-    """A user and its password, for many exchanges.
+    """A user name and its password, for many exchanges.
 
-    The keys, which take long to compute, are computed once for each salt.
+    The salted password, which takes long to compute, is cached until a server sends another salt.
     """
 
     __slots__ = ("_password", "_salted", "mechanism", "user")
