@@ -53,7 +53,7 @@ METADATA_VERSION_NAMES: Final = {
 }
 LATEST_METADATA_VERSION: Final = SUPPORTED_FEATURES[METADATA_VERSION].last
 DEFAULT_METADATA_VERSION: Final = 30
-"""The metadata version of a new cluster. Tools that know the later ones are not released yet."""
+"""The metadata version of a new cluster. Tools that support a later version are not released yet."""
 
 
 class DefaultLevel(NamedTuple):

@@ -129,7 +129,8 @@ TIMED: Final[frozenset[type[object]]] = frozenset(
         ElectLeadersRequest,
     }
 )
-"""The requests that need time: with a `timeout_ms` of 0 or less they end in REQUEST_TIMED_OUT, undecided."""
+"""The requests with a timeout. If their `timeout_ms` is 0 or less, the response is REQUEST_TIMED_OUT and nothing is
+decided."""
 
 
 def is_out_of_time(request: object) -> bool:

@@ -61,8 +61,8 @@ class BrokerSessions:
         self._by_broker.pop(broker_id, None)
 
     def is_alive(self, broker: Broker | None, now_ms: int) -> bool:
-        """Whether this controller has received the registration or a heartbeat of this incarnation within the session
-        timeout.
+        """Whether this controller has received the registration or a heartbeat of the broker's present incarnation
+        within the session timeout.
 
         DIVERGES: Apache Kafka counts a broker that it knows from the log alone as alive for a session, so that a single
         node that was killed cannot register again for nine seconds.

@@ -4,7 +4,8 @@ request.
     step, tick    decide on the image and the sessions; they only change the time of each broker's last heartbeat
     replay        makes a decision's records part of the image, which is ahead of what is committed
 
-A node that becomes leader of the quorum builds a new controller from the end of its log, and drops it with its term.
+A node that becomes leader of the quorum builds a new controller from the end of its log, and drops it when its term
+ends.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class Controller:
         return min((deadline for deadline in deadlines if deadline is not None), default=periodic_ms)
 
     def replay(self, records: Sequence[object], provenance: Provenance, now_ms: int) -> MetadataDelta:
-        """Make appended records part of the image."""
+        """Apply appended records to the image. Returns what they changed."""
         self._last_append_ms = now_ms
         delta = self._replay.replay(records, provenance)
         self._index.update(delta.topics)

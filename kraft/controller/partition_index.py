@@ -1,5 +1,5 @@
-"""The partitions of each broker: when a broker fails, the work of the controller is proportional to the number of
-these.
+"""The partitions of each broker: when a broker fails, the work of the controller is proportional to the number of the
+broker's partitions.
 
 A controller builds the index from an image when its term begins, and updates it with each delta. Keys keep the order in
 which they were added, so that no result depends on Python's hashes.

@@ -29,7 +29,7 @@ class ConfigRules(Protocol):
         """Whether APPEND and SUBTRACT are defined for the setting."""
 
     def default_of(self, resource: ConfigResource, name: str) -> str:
-        """The value of a setting that the resource does not override, "" if there is none."""
+        """The default value of a setting for the resource; "" if there is none."""
 
     def describe_topic(self, settings: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
         """All settings of a topic with these overrides, as the reply to CreateTopics lists them."""

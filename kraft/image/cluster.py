@@ -24,7 +24,7 @@ UNFENCE: Final = -1
 UNCHANGED: Final = 0
 """The values of `fenced` in a BrokerRegistrationChangeRecord."""
 ENTERS_CONTROLLED_SHUTDOWN: Final = 1
-"""The value that begins a controlled shutdown; no record ends one."""
+"""The value of `in_controlled_shutdown` that begins a controlled shutdown; no record ends a controlled shutdown."""
 MIGRATING_DIRECTORY: Final = bytes(16)
 """The directory id of a replica in a directory that the metadata does not name."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")

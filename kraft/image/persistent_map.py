@@ -66,7 +66,7 @@ class PersistentMap(Generic[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def updated(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
-        """A copy in which these entries are set; an entry with the value None is removed if it exists."""
+        """A copy with the entries of `changes`. A key whose new value is None is removed if it exists."""
         if not changes:
             return self
         copy: PersistentMap[K, V] = PersistentMap(self._place)

@@ -198,7 +198,7 @@ class TopicsDelta:
         self._shared = SharedTuples()
         self.changed: dict[bytes, dict[int, PartitionRegistration]] = {}
         self.created: dict[bytes, str] = {}
-        """Names of the topics that these records created."""
+        """The names of the topics that these records created, by topic id."""
         self._created_ids: dict[str, bytes] = {}
         """The ids of the created topics by name, so that later records of this delta find them."""
         self.deleted: dict[bytes, Topic] = {}

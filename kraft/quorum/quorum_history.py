@@ -13,7 +13,7 @@ from moldau.kraft.quorum.control_records import QuorumDescription
 from moldau.kraft.quorum.voter_set import VoterSet
 
 BEFORE_THE_LOG: Final = -1
-"""The offset of the description in the bootstrap checkpoint, which no other node has read."""
+"""The offset of a description from the bootstrap checkpoint, which is not in the log: no other node has read it."""
 
 
 class QuorumHistory:

@@ -1,4 +1,5 @@
-"""The file `quorum-state`: the epoch of a voter, its vote in that epoch, and the leader. A voter must not forget these.
+"""The file `quorum-state`: the epoch of a voter, its vote in that epoch, and the leader. A voter must not lose this
+state.
 
 Data version 0 belongs to kraft.version 0 and names voters by id; data version 1 to kraft.version 1, if a vote goes
 to an id together with a directory id.

@@ -120,7 +120,7 @@ class RequestReceived(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """The outcome of a Send: there is one event for each. `request` is the object that was sent."""
+    """The outcome of a `Send`. Every `Send` has exactly one such event. `request` is the object that was sent."""
 
     to: Destination
     request: OutgoingRequest
@@ -170,7 +170,8 @@ class RaiseVersion(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """A clean stop has begun: a leader resigns, and this node never becomes a candidate again. Ends with `Stopped`."""
+    """A clean stop has begun: a leader resigns, and this node never becomes a candidate again. The last effect is
+    `Stopped`."""
 
     timeout_ms: int
 

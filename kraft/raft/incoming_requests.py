@@ -1,4 +1,4 @@
-"""The requests that this node receives: validated, applied to its epoch, answered by the role that it is in.
+"""The requests that this node receives: validated, compared with the epoch of this node, and answered by its role.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch     to a voter: a later epoch is entered, an earlier one refused
 Fetch, FetchSnapshot, UpdateRaftVoter      only to the leader of the same epoch
@@ -122,7 +122,7 @@ def _vote(machine: Machine, event: RequestReceived, request: VoteRequest) -> Non
 def _is_valid_vote(vote: RequestedVote, epoch: int) -> bool:
     """Whether the vote request is consistent: a candidate has no record of the epoch in which it wants to lead.
 
-    A pre-vote carries the epoch before that.
+    A vote request names that epoch, a pre-vote request the epoch before it.
     """
     last_epoch_max = epoch if vote.is_pre_vote else epoch - 1
     return vote.candidate.id >= 0 and 0 <= vote.last_epoch <= last_epoch_max and vote.end_offset >= 0

@@ -27,7 +27,7 @@ ELECTION_BACKOFF_MS: Final = 100
 class DurableEnd(NamedTuple):
     """The end of the log, when the whole log is durable.
 
-    A replica fetches from there: the fetch offset tells the leader that every record before it is durable on this
+    A replica fetches from this end: the fetch offset tells the leader that every record before it is durable on this
     replica (KIP-595).
     """
 
@@ -94,8 +94,8 @@ class QuorumMember:
 
     @property
     def may_be_candidate(self) -> bool:
-        """Whether this node may hold an election: a voter may. So may a voter whose removal is in the log and not known
-        to be committed: without it the other voters might have no majority to commit the removal.
+        """Whether this node may hold an election: it is a voter, or its removal is in the log but not known to be
+        committed. Without such a node the other voters might have no majority to commit the removal.
 
         DIVERGES: in Apache Kafka a voter stops being one when it reads the record of its removal, committed or not.
         """
@@ -212,9 +212,9 @@ class Peers:
         self._outbox.put(Send(to, request, self._request_timeout_ms))
 
     def response_received(self, event: ResponseReceived, now_ms: int) -> bool:
-        """End the request: a response came, or it timed out.
+        """End a request that got a response or timed out.
 
-        False for a request of an earlier role, whose response is ignored.
+        Returns False for a request of an earlier role, whose response is ignored.
         """
         if self._in_flight.get(event.to.node_id) is not event.request:
             return False

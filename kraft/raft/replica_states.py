@@ -67,8 +67,8 @@ class ReplicaStates:
         self._forget_observers()
 
     def heard_from(self, key: ReplicaKey) -> None:
-        """Note that a replica sent a valid request. A voter that does follows this leader; other replicas do not
-        count."""
+        """Note that a replica sent a valid request. A voter that sends one follows this leader; requests of other
+        replicas change nothing here."""
         member = self._member
         if not member.voters.has(key):
             return

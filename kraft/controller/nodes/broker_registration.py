@@ -1,5 +1,5 @@
-"""Registering a broker: its incarnation, its directories, its features, and the epoch that names them. UnregisterBroker
-removes the registration, after other replicas have taken over the leadership of its partitions.
+"""BrokerRegistration registers an incarnation of a broker with its directories and features, and assigns the broker
+epoch. UnregisterBroker removes the registration, after other replicas have taken over the leadership of its partitions.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def changes_of_restart(view: View, request: BrokerRegistrationRequest, existing:
 def record_of(request: BrokerRegistrationRequest, next_offset: int, amended: Broker | None) -> RegisterBrokerRecord:
     """The record of a registration.
 
-    A new incarnation is fenced at first; its broker epoch is the offset of this record.
+    `amended` is the registration of the same incarnation that this record replaces; None for a new incarnation. A new
+    incarnation is fenced at first, and its broker epoch is the offset of this record.
     """
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
@@ -125,8 +126,8 @@ def refusal_of_cluster(request: BrokerRegistrationRequest, cluster_id: str) -> A
 
 
 def refusal_of_duplicate(request: BrokerRegistrationRequest, alive: Broker | None) -> ApiError | None:
-    """Refuse a registration while another process with the same id is alive, unless that process is in controlled
-    shutdown.
+    """The error if another process with the same id is alive and not in controlled shutdown; None otherwise. `alive` is
+    the live broker of this id, if there is one.
     """
     if alive is None or alive.incarnation_id == request.incarnation_id or alive.in_controlled_shutdown:
         return None

@@ -47,7 +47,7 @@ def registration_record(request: ControllerRegistrationRequest) -> RegisterContr
 
 
 def unregister_controller(context: DecisionContext, request: UnregisterControllerRequest) -> Decision:
-    """Remove the registration of a controller. One that still runs registers again."""
+    """Remove the registration of a controller. A controller that still runs registers again."""
     controller_id = request.controller_id
     if controller_id == context.settings.node_id:
         return refused(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")

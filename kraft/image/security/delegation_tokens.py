@@ -22,7 +22,7 @@ class TokensImage(NamedTuple):
     ) -> list[DelegationToken]:
         """The tokens that a principal may see: those that concern it, and those that an ACL lets it describe.
 
-        `owners`: only the tokens that concern one of these; None for all.
+        `owners` limits the result to the tokens that concern one of these principals; None for all tokens.
         """
         return [
             token

@@ -13,7 +13,7 @@ from moldau.kraft.raft.transitions import BecomeLeader, BecomeProspective, Trans
 class CandidateRole(RaftRole):
     """The role of a candidate.
 
-    It leads after a majority of votes; after a lost or undecided election it becomes prospective again.
+    With a majority of votes it becomes leader. After a lost or undecided election it becomes prospective again.
     """
 
     __slots__ = ("_deadline_ms", "_is_lost", "_is_saved", "_votes")
@@ -67,5 +67,6 @@ class CandidateRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """Grant no vote: this node voted for itself in this epoch. A pre-vote is about the next epoch."""
+        """Whether a pre-vote is granted: the candidate's log must be at least as long as this node's. A vote is never
+        granted, because this node voted for itself in this epoch."""
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)

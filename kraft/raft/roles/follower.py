@@ -248,10 +248,10 @@ class FollowerRole(RaftRole):
     # Requests that it receives
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """Grant no vote in an epoch that has a leader.
+        """Whether a pre-vote is granted. A vote is never granted, because this epoch has a leader.
 
-        A pre-vote is granted only while this leader has not responded: a follower of a live leader protects the
-        leader's term (KIP-996).
+        The candidate's log must be at least as long as this node's, and the leader must not have responded, or must
+        have failed or resigned since: a follower of a live leader protects the leader's term (KIP-996).
         """
         member = self.member
         is_long = member.is_log_as_long(vote.last_epoch, vote.end_offset)
@@ -291,8 +291,8 @@ class SnapshotFetch:
         return fetch_snapshot_request(self._member, self._snapshot_id, self._position)
 
     def append_part(self, partition: ResponsePartitionSnapshot) -> bool:
-        """Take the next part. False if the response is not the next part of this snapshot: the caller begins another
-        fetch."""
+        """Write the next part of the snapshot. Returns False if the response is not the next part of this snapshot: the
+        caller then begins another fetch."""
         data = cast("BytesLike", partition.unaligned_records) or b""  # The response was decoded before.
         said = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         size = len(data)

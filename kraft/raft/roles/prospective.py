@@ -1,7 +1,7 @@
 """Prospective: this node asks the voters for pre-votes before it starts a new epoch (KIP-996).
 
-A voter refuses while it gets responses from the leader. So a node that returns after a network partition does not end
-the term of a leader that the others follow.
+A voter refuses a pre-vote while it gets responses from the leader. So a node that returns after a network partition
+does not end the term of a leader that the others follow.
 """
 
 from __future__ import annotations

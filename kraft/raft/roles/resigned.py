@@ -74,9 +74,9 @@ class ResignedRole(RaftRole):
         return self.tick()
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """Grant no vote: this node voted for itself in this epoch.
+        """Whether a pre-vote is granted: the candidate's log must be at least as long as this node's.
 
-        A pre-vote is granted to any candidate whose log is at least as long.
+        A vote is never granted, because this node voted for itself in this epoch.
         """
         return vote.is_pre_vote and self.member.is_log_as_long(vote.last_epoch, vote.end_offset)
 

@@ -19,8 +19,8 @@ class RequestedVote(NamedTuple):
 
 
 class RaftRole:
-    """A role of the Raft machine. Its methods return the transition to another role, or None to stay. `raft.EVENTS`
-    lists the events that each role can receive."""
+    """A role of the Raft machine. Its methods return the transition to another role, or None to keep this role.
+    `raft.EVENTS` lists the events that each role can receive."""
 
     __slots__ = ("member",)
 

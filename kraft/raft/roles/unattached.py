@@ -68,7 +68,7 @@ class UnattachedRole(RaftRole):
         return transition
 
     def grants_vote(self, vote: RequestedVote) -> bool:
-        """Grant one vote in an epoch, and only to a candidate whose log is at least as long as this node's."""
+        """Whether a vote or a pre-vote is granted, by the rules of `may_vote`."""
         return may_vote(self.member, vote)
 
     def flushed(self) -> Transition | None:

@@ -16,7 +16,8 @@ PRE_VOTE_PAUSE_MS: Final = 150
 
 
 class VoteCollection:
-    """The votes of one election. A majority is one of the current voters, which may change during the election."""
+    """The votes of one election. A majority is counted among the current voters, which may change during the
+    election."""
 
     def __init__(self, member: QuorumMember, *, is_pre_vote: bool) -> None:
         self._member = member
@@ -88,8 +89,8 @@ class VoteCollection:
     def _may_ask_again(self) -> bool:
         """Whether a voter that refused may be asked again: only for a pre-vote.
 
-        The voter may have received something from the leader at that time, and nothing since. DIVERGES: Apache Kafka
-        asks each voter once; after a refusal the node waits for its election timeout.
+        The voter may have refused because it had just received something from a leader that has failed since. DIVERGES:
+        Apache Kafka asks each voter once; after a refusal the node waits for its election timeout.
         """
         return self._is_pre_vote and self._member.now_ms >= self._ask_again_ms
 

@@ -50,7 +50,7 @@ class VoterChange(NamedTuple):
     event: RequestReceived | None
     voter: VoterNode
     voters: VoterSet
-    """The voters after the change is committed."""
+    """The voters after the change."""
     deadline_ms: int
     offset: int | None = None
 
@@ -191,7 +191,7 @@ class VoterChanges:
     def _refusal_now(self, high_watermark: int, doing: str | None) -> VoterChangeResult | None:
         """Why no change may begin now; None if one may.
 
-        `doing`: names a change that needs a quorum with dynamic voters.
+        `doing` names the change in the error message; None for a change that is also possible with kraft.version 0.
         """
         history = self._member.history
         if self._change is not None:
