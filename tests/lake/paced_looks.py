@@ -132,7 +132,7 @@ class PacedLooks:
         dice = Random(self._dice.random())
         try:
             while not self._ended.is_set():
-                is_killed = dice.random() < 0.4
+                is_killed = dice.random() < 0.7
                 code = run(self._choices, dice.choice(STEPS) if is_killed else None, dice.randint(1, 6), RUN_S_MAX)
                 assert code in (0, -9), f"the follower ended with {code}"
                 self.runs += 1

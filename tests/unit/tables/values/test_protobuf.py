@@ -208,6 +208,32 @@ def test_a_field_of_proto2(payload: bytes, changed: dict[str, object]) -> None:
     assert stored(Schema("PROTOBUF", file(PROTO2)), payload)[0] == ABSENT | changed
 
 
+@pytest.mark.parametrize("edition", ["EDITION_2023", "EDITION_2024"])
+def test_fields_of_an_edition(edition: str) -> None:
+    """A field has presence unless its features say otherwise, a message may be delimited, and an enum closed."""
+    schema = schema_of(
+        f"""
+        name: "default" syntax: "editions" edition: {edition} package: "p"
+        enum_type {{ name: "E" options {{ features {{ enum_type: CLOSED }} }} value {{ name: "A" number: 1 }} }}
+        message_type {{ name: "N" field {{ name: "x" number: 1 type: TYPE_INT32 }} }}
+        message_type {{ name: "M"
+            field {{ name: "d" number: 1 type: TYPE_MESSAGE type_name: ".p.N"
+                options {{ features {{ message_encoding: DELIMITED }} }} }}
+            field {{ name: "e" number: 2 type: TYPE_ENUM type_name: ".p.E" label: LABEL_REPEATED }}
+            field {{ name: "i" number: 3 type: TYPE_INT32 options {{ features {{ field_presence: IMPLICIT }} }} }}
+            field {{ name: "r" number: 4 type: TYPE_INT32
+                options {{ features {{ field_presence: LEGACY_REQUIRED }} }} }}
+            field {{ name: "n" number: 5 type: TYPE_INT32 }} }}
+        """
+    )
+    of_m = b"\x02\x02"  # The path of the second message.
+    delimited, packed, required = b"\x0b\x08\x05\x0c", b"\x12\x02\x01\x07", b"\x20\x09"
+    value = protobuf_decoder(schema)(memoryview(of_m + delimited + packed + required))
+    assert value == {"d": {"x": 5}, "e": ["A", "7"], "i": 0, "r": 9, "n": None}
+    kind = protobuf_type(schema, (1,)).type
+    assert kind.field("d").type == pa.struct([("x", pa.int32())]) and kind.field("e").type.value_type == pa.string()
+
+
 def test_the_path_of_a_frame_leads_to_a_message_inside_and_to_no_entry_of_a_map() -> None:
     decode = protobuf_decoder(Schema("PROTOBUF", file(PROTO2)))
     assert decode(memoryview(b"\4\0\4" + b"\x08\x01")) == {"deep": True}
