@@ -36,7 +36,7 @@ It needs the extra 'iceberg' (pip install 'moldau[iceberg]'), and 'schemas' for 
 stores. docs/lake.md has the columns, the evolution of schemas, the metrics, and what a crash leaves."""
 INTERVAL_S: Final = 30.0
 ROUND_SIZE: Final = 64
-"""MiB of segments that one commit takes, by default."""
+"""The default size (MiB) of the segments that one commit takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -57,7 +57,7 @@ The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the ext
 PROGRESS_STEP: Final = 5
 """The percentage of the read between two lines of progress."""
 ON_ERROR: Final = {"suspend": "fail", "null": "null", "keep": "keep"}
-"""What `moldau.read_topic` calls the choices of --misfits."""
+"""The names that `moldau.read_topic` has for the choices of --misfits."""
 SAMPLE_ROWS: Final = 10_000
 """The default of --sample: that of `moldau.tables.values.topic_types`, which is imported only for a read."""
 _FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")

@@ -327,7 +327,7 @@ class ClusterReader:
         self._channels.close()
 
     async def refresh(self) -> None:
-        """Request the metadata of the cluster and its topics."""
+        """Request the metadata of the cluster and its topics again."""
         response = await self._ask(self._bootstrap, MetadataRequest(topics=None, allow_auto_topic_creation=False))
         assert isinstance(response, MetadataResponse)
         self.cluster_id = response.cluster_id or ""

@@ -46,11 +46,11 @@ LATEST: Final = -1
 GROUP: Final = 0
 """The type of coordinator that FindCoordinator is asked for."""
 SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-"""Errors after which a request is repeated. A topic that does not exist is told at once."""
+"""Errors after which a request is repeated. That a topic does not exist is reported at once."""
 
 
 class Client:
-    """The client. Its calls block."""
+    """A client of a cluster for one command. Its calls block."""
 
     def __init__(self, settings: ClientProperties) -> None:
         self.settings = settings

@@ -38,7 +38,7 @@ METADATA_VERSION: Final = "metadata.version"
 
 
 def status(session: Session) -> int:
-    """`cluster-status`."""
+    """Show the state of the cluster (`cluster-status`)."""
     client, output = session.client, session.output
     topics = client.topics(None)
     described = _described(client)

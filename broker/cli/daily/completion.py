@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def levels_of(parser: argparse.ArgumentParser, path: str) -> Iterator[Level]:
-    """A command and its actions, from its parser."""
+    """The command of a parser and its actions, each as one level."""
     actions: dict[str, str] = {}
     options: dict[str, tuple[str, tuple[str, ...]]] = {}
     below: dict[str, argparse.ArgumentParser] = {}
@@ -113,7 +113,7 @@ def levels_of(parser: argparse.ArgumentParser, path: str) -> Iterator[Level]:
 
 
 def _posix(levels: list[Level], template: str, variable: str) -> str:
-    """The script of a shell with `case`."""
+    """The completion script of a shell that has `case`."""
     paths = "|".join(f'"{each.path}"' for each in levels[1:])
     words = [
         f'            "{each.path}") {variable}="{" ".join([*each.actions, *each.options])}" ;;' for each in levels

@@ -22,7 +22,7 @@ def add_action(
 
 
 def add_actions(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    """The actions of a command."""
+    """Add the subparsers of a command, one of which must be chosen."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="action")
     actions.formatter_class = parser.formatter_class  # type: ignore[attr-defined]
     return actions

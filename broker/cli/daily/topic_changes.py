@@ -25,7 +25,7 @@ DRY: Final = "Nothing was changed: --execute does it."
 
 
 def create(session: Session) -> int:
-    """`topic create`: all topics in one request."""
+    """Create topics (`topic create`), all in one request."""
     from moldau.protocol.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -93,7 +93,7 @@ def _assignments(text: str | None) -> list[CreatableReplicaAssignment]:
 
 
 def alter(session: Session) -> int:
-    """`topic alter`: partitions, then settings."""
+    """Change the partitions of topics, then their settings (`topic alter`)."""
     given = session.arguments
     settings = pairs_of(given.settings, "--set")
     if given.partitions is None and not settings and not given.unset:
@@ -133,7 +133,7 @@ def _add_partitions(client: Client, name: str, count: int, *, validate_only: boo
 
 
 def delete(session: Session) -> int:
-    """`topic delete`: shows what would be lost, and deletes with `--execute`."""
+    """Delete topics (`topic delete`): show what would be lost, and delete with `--execute`."""
     given, client = session.arguments, session.client
     names = list(dict.fromkeys(given.names))
     if given.if_exists:
@@ -187,7 +187,7 @@ def _has_leader(client: Client, key: Partition) -> bool:
 
 
 def delete_records(session: Session) -> int:
-    """`topic delete-records`: moves the log start offset of partitions."""
+    """Move the log start offset of partitions (`topic delete-records`)."""
     client = session.client
     before = _before(session)
     keys = sorted(before)

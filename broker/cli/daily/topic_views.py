@@ -24,7 +24,7 @@ DESCRIBED: Final = ("partition", "leader", "replicas", "in_sync", "start", "end"
 
 
 def list_topics(session: Session) -> int:
-    """`topic list`: one row for each topic, by name."""
+    """List topics (`topic list`): a row for each, by name."""
     given = session.arguments
     topics = session.client.topics(None)
     for name in given.names:
@@ -71,7 +71,7 @@ def id_text(topic_id: bytes) -> str | None:
 
 
 def describe(session: Session) -> int:
-    """`topic describe`: the partitions and the settings of topics."""
+    """Show the partitions and the settings of topics (`topic describe`)."""
     client, output = session.client, session.output
     topics = client.known_topics(session.arguments.names)
     keys = [(name, each.partition_index) for name, topic in topics.items() for each in topic.partitions]

@@ -32,7 +32,7 @@ class Orders:
 
 
 def read_orders(line: bytes) -> Orders:
-    """The orders in a line of JSON."""
+    """Parse the orders in a line of JSON."""
     said = json.loads(line)
     place = said["place"]
     return Orders(

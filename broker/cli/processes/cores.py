@@ -27,7 +27,7 @@ from moldau.broker.runtime.place import core_directory
 
 CORES: Final = "moldau.cores"
 OF_THE_FIRST: Final = ("moldau.http.listener", "moldau.console")
-"""Settings that further processes do not get."""
+"""Settings that only the first process of a machine gets."""
 SHARE_RACK: Final = "moldau.replicas.share.rack"
 REPLICATION_FACTORS: Final = (
     "default.replication.factor",

@@ -106,7 +106,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Watched:
-    """One process."""
+    """A process that the supervisor watches."""
 
     state: State = State.WAITING
     due_ms: int = 0

@@ -19,7 +19,7 @@ EXIT_DENIED: Final = 3
 
 
 def explain_decision(session: Session) -> int:
-    """`acl explain`: one decision."""
+    """Explain one decision of the ACLs (`acl explain`)."""
     given = session.arguments
     operation = operation_of(given.operation)
     named = resources_of(given)
@@ -57,6 +57,6 @@ class NoAudit:
 
 
 def load_bindings(authorizer: Authorizer, bindings: Iterable[AclBinding]) -> None:
-    """Give the authorizer its ACLs."""
+    """Load ACLs into an authorizer."""
     authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
     authorizer.loaded()

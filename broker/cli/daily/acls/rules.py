@@ -1,4 +1,4 @@
-"""What `moldau acl` lists and changes."""
+"""The actions of `moldau acl` that list, add and remove ACLs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bindings_of(client: Client, wanted: AclFilter) -> list[AclBinding]:
 
 
 def list_acls(session: Session) -> int:
-    """`acl list`."""
+    """List ACLs (`acl list`)."""
     found = [each for wanted in _filters(session) for each in bindings_of(session.client, wanted)]
     rows = [_row(each) for each in sorted(set(found))]
     session.output.rows(rows, SHOWN, empty="there are no such ACLs")
@@ -56,7 +56,7 @@ def list_acls(session: Session) -> int:
 
 
 def add(session: Session) -> int:
-    """`acl add`."""
+    """Add ACLs (`acl add`)."""
     from moldau.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
     bindings = _added(session.arguments)
@@ -120,7 +120,7 @@ def _added(given: argparse.Namespace) -> list[AclBinding]:
 
 
 def remove(session: Session) -> int:
-    """`acl remove`: shows the ACLs, and removes them with `--execute`."""
+    """Remove ACLs (`acl remove`): show them, and remove them with `--execute`."""
     from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     given, client = session.arguments, session.client

@@ -24,14 +24,14 @@ BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 OWN_TOPIC: Final = 1
-"""The source of a setting that a topic has itself."""
+"""The source of a setting that is set for the topic itself."""
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
 Resource = tuple[int, str]
 Change = tuple[int, str, str | None]
-"""Operation, name and value."""
+"""The operation on a setting, its name, and its value."""
 
 
 def described(

@@ -1,4 +1,4 @@
-"""What `moldau config` does."""
+"""The actions of `moldau config`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SHOWN: Final = ("setting", "value", "from")
 
 
 def get(session: Session) -> int:
-    """`config get`: the settings of one resource."""
+    """Print the settings of one resource (`config get`)."""
     given, client = session.arguments, session.client
     name, wanted = _named(given.kind, given.words)
     _check_there(client, given.kind, name)
@@ -90,7 +90,7 @@ def _no_setting(result: DescribeConfigsResult, name: str) -> Failure:
 
 
 def set_settings(session: Session) -> int:
-    """`config set`."""
+    """Set settings (`config set`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
         wrong("give the settings as NAME=VALUE")
@@ -98,7 +98,7 @@ def set_settings(session: Session) -> int:
 
 
 def unset_settings(session: Session) -> int:
-    """`config unset`."""
+    """Remove settings (`config unset`)."""
     name, words = _named(session.arguments.kind, session.arguments.words)
     if not words:
         wrong("give the names of the settings")

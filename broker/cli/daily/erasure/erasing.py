@@ -41,7 +41,7 @@ OTHER_TABLES: Final = "Delta tables, and other Iceberg tables, that follow the t
 
 
 def erase(session: Session) -> int:
-    """`erase`: what would be erased, or the erasure and its receipt."""
+    """Erase records and write the receipt, or show what would be erased (`erase`)."""
     given, client = session.arguments, session.client
     if given.topic is None:
         wrong("give a topic, or --verify RECEIPT")

@@ -79,7 +79,9 @@ class ReplicaState:
 
 
 def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
-    """What the replicas tell of remote storage, each for the time in which it led; None if the topic is not tiered."""
+    """The erasure in remote storage, put together from the receipts of all replicas that have led the partition; None
+    if the topic is not tiered.
+    """
     receipts = [each.receipt for each in states if each.order_id == order_id and each.receipt is not None]
     tiers = [each["tier"] for each in receipts if each.get("tier")]
     if not tiers:

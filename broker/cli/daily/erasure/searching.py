@@ -55,7 +55,9 @@ def filter_from(session: Session) -> Filter:
 
 
 def predicate_hash(given: Namespace, salt: bytes) -> bytes:
-    """SHA-256 of the salt and the filters. The receipt alone has the salt: a reader of the log cannot try names."""
+    """SHA-256 of the salt and the filters. Only the receipt has the salt, so that a reader of the log cannot find a
+    name by trying many.
+    """
     stated = {"key": given.key, "grep": given.grep, "header": given.header, "where": given.where}
     stated |= {"from": given.begin, "to": given.end}
     if given.sql is not None:
@@ -100,7 +102,7 @@ def _fetched(client: Client, node_id: int, key: Partition, position: int) -> Par
 
 
 def runs_from(offsets: Iterator[int]) -> list[Run]:
-    """The runs of ascending offsets."""
+    """The runs of consecutive offsets in a sequence of ascending offsets."""
     runs: list[Run] = []
     for offset in offsets:
         if runs and runs[-1].last == offset - 1:

@@ -23,10 +23,9 @@ COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left"
 
 
 def verify(session: Session) -> int:
-    """`--verify`: 0 if every replica was read and none has a record of the receipt, 1 otherwise.
-
-    With the filters of the erasure everything is read, and records that pass them and are newer than the orders are
-    counted apart. Without them the offsets of the receipt are read.
+    """Check the receipt of an erasure (`--verify`). Returns 0 if every replica was read and none has a record of the
+    receipt, and 1 otherwise. With the filters of the erasure everything is read, and records that pass them and are
+    newer than the orders are counted apart. Without them the offsets of the receipt are read.
     """
     given, client = session.arguments, session.client
     check_arguments(given)

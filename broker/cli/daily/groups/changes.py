@@ -29,7 +29,7 @@ IDLE: Final = ("Empty", "Dead")
 
 
 def reset(session: Session) -> int:
-    """`group reset`: shows the new offsets, and commits them with `--execute`."""
+    """Reset offsets (`group reset`): show the new ones, and commit them with `--execute`."""
     given, client = session.arguments, session.client
     group = all_groups(client).get(given.name)
     if group is None:
@@ -185,7 +185,7 @@ def _alter_share(client: Client, group: str, offsets: Mapping[Partition, int]) -
 
 
 def delete(session: Session) -> int:
-    """`group delete`: shows the groups, and deletes them with `--execute`."""
+    """Delete groups (`group delete`): show them, and delete them with `--execute`."""
     from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
     client, output = session.client, session.output
@@ -216,7 +216,7 @@ def delete(session: Session) -> int:
 
 
 def delete_offsets(session: Session) -> int:
-    """`group delete-offsets`: shows the offsets, and deletes them with `--execute`."""
+    """Delete committed offsets (`group delete-offsets`): show them, and delete them with `--execute`."""
     given, client = session.arguments, session.client
     (group,) = known_groups(client, [given.name])
     committed = committed_offsets(client, group)

@@ -43,7 +43,7 @@ from moldau.storage.checkpoints.partition_metadata import uuid_text
 SHARE_COORDINATOR: Final = 2
 """The type of coordinator that FindCoordinator is asked for."""
 NO_EPOCH: Final = -1
-"""The leader epoch of a reader which is not a leader."""
+"""The leader epoch in a request of a node that does not lead the share partition."""
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 """The setting of a share group that names the topic of its dead letters."""
 SharePartition = tuple[bytes, int]
@@ -51,7 +51,7 @@ SharePartition = tuple[bytes, int]
 
 
 def explain_groups(session: Session) -> int:
-    """`group explain`: the sentences about each group, or one JSON line for each sentence."""
+    """Print the sentences about each group (`group explain`), or one JSON line for each sentence."""
     output = session.output
     groups = all_groups(session.client)
     names = sorted(set(session.arguments.names))
@@ -78,7 +78,7 @@ def _say(session: Session, sentence: Sentence) -> None:
 
 
 def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> GroupFacts:
-    """What is remembered of a group that is not there. Raises `Failure` if there is nothing."""
+    """The history of a group that no longer exists. Raises `Failure` if its coordinator keeps none."""
     history = at_coordinator(client, name, lambda: _history(client, name))
     if history is None or not history.events:
         raise unknown("group", name, groups)

@@ -21,7 +21,7 @@ MEMBERS: Final = ("member", "client", "host", "epoch", "assigned", "subscribed")
 
 
 def list_groups(session: Session) -> int:
-    """`group list`: one row for each group, by name."""
+    """List groups (`group list`): a row for each, by name."""
     given = session.arguments
     groups = all_groups(session.client)
     for name in given.names:
@@ -45,7 +45,7 @@ def list_groups(session: Session) -> int:
 
 
 def describe(session: Session) -> int:
-    """`group describe`: lag and members of groups."""
+    """Show the lag and the members of groups (`group describe`)."""
     given, output = session.arguments, session.output
     for number, group in enumerate(known_groups(session.client, given.names)):
         described = describe_group(session.client, group)

@@ -1,4 +1,4 @@
-"""What `moldau elect` does."""
+"""The actions of `moldau elect`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN: Final = ("topic", "partition", "leader", "replicas", "in_sync")
 
 
 def elect_preferred(session: Session) -> int:
-    """`elect preferred`."""
+    """Elect the preferred leaders of partitions (`elect preferred`)."""
     found = named_partitions(session.client, session.arguments.names)
     wanted = {key: each for key, each in found.items() if each.leader_id != each.replica_nodes[0]}
     if not found:
@@ -35,7 +35,9 @@ def elect_preferred(session: Session) -> int:
 
 
 def elect_unclean(session: Session) -> int:
-    """`elect unclean`: shows the partitions without a leader, and elects one with `--execute`."""
+    """Elect leaders that may lack records (`elect unclean`): show the partitions without a leader, and elect one for
+    each with `--execute`.
+    """
     found = named_partitions(session.client, session.arguments.names)
     wanted = {key: each for key, each in found.items() if each.leader_id < 0}
     if not wanted:

@@ -1,4 +1,4 @@
-"""What `moldau reassign` lists and changes."""
+"""The actions of `moldau reassign`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from moldau.protocol.messages.list_partition_reassignments import (
 SHOWN: Final = ("topic", "partition", "replicas", "new_replicas")
 ONGOING: Final = ("topic", "partition", "replicas", "adding", "removing")
 LOOK_S: Final = 1.0
-"""The time (s) between two looks at the progress."""
+"""The time (s) between two requests for the progress."""
 Plan = Mapping[Partition, Sequence[int] | None]
 """The replicas of each partition, the preferred leader first; None cancels a move."""
 
 
 def list_moves(session: Session) -> int:
-    """`reassign list`."""
+    """List the moves in progress (`reassign list`)."""
     keys = list(named_partitions(session.client, session.arguments.names)) if session.arguments.names else None
     rows = [
         {
@@ -67,7 +67,7 @@ def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition
 
 
 def move(session: Session) -> int:
-    """`reassign move`: shows the plan, and begins it with `--execute`."""
+    """Move replicas (`reassign move`): show the plan, and begin the moves with `--execute`."""
     given, client = session.arguments, session.client
     plan = None if given.from_file is None else plan_of_file(given.from_file)
     if plan is not None:
@@ -114,7 +114,7 @@ def move(session: Session) -> int:
 
 
 def cancel(session: Session) -> int:
-    """`reassign cancel`: shows the moves, and cancels them with `--execute`."""
+    """Cancel moves (`reassign cancel`): show them, and cancel them with `--execute`."""
     given, client = session.arguments, session.client
     keys = list(named_partitions(client, given.names)) if given.names else None
     moves = moves_of(client, keys)

@@ -1,1 +1,1 @@
-"""What `moldau user` and `moldau quota` do."""
+"""The actions of `moldau user` and `moldau quota`."""

@@ -1,4 +1,4 @@
-"""What `moldau quota` lists and changes."""
+"""The actions of `moldau quota`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXACT, DEFAULT = 0, 1
 """How a filter of DescribeClientQuotas names an entity."""
 DEFAULT_SHOWN: Final = "<default>"
 Entity = Sequence[tuple[str, str | None]]
-"""Kinds with names, None for the default of the kind."""
+"""The parts of a quota's entity: a kind and a name each. The name None stands for the default of the kind."""
 
 
 def entity_of(given: argparse.Namespace) -> Entity:
@@ -47,7 +47,7 @@ def entity_of(given: argparse.Namespace) -> Entity:
 
 
 def list_quotas(session: Session) -> int:
-    """`quota list`."""
+    """List quotas (`quota list`)."""
     entity = entity_of(session.arguments)
     rows = [
         {
@@ -96,7 +96,7 @@ def number_text(value: object) -> str:
 
 
 def set_quotas(session: Session) -> int:
-    """`quota set`."""
+    """Set quotas (`quota set`)."""
     changes = []
     for each in session.arguments.quotas:
         name, _, text = each.partition("=")
@@ -117,7 +117,9 @@ def _number(text: str) -> float | None:
 
 
 def unset_quotas(session: Session) -> int:
-    """`quota unset`. A quota that is not set is refused, as Apache Kafka's tool does: the cluster would say nothing."""
+    """Remove quotas (`quota unset`). A quota that is not set is refused, as by Apache Kafka's tool, because the cluster
+    would report no error.
+    """
     given = session.arguments
     entity = _named_entity(given)
     known = [each.key for entry in _quotas_of(session.client, entity, is_exact=True) for each in entry.values]

@@ -1,4 +1,4 @@
-"""What `moldau user` lists and changes."""
+"""The actions of `moldau user`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _name_of(code: int) -> str:
 
 
 def list_users(session: Session) -> int:
-    """`user list`."""
+    """List users (`user list`)."""
     names = session.arguments.names
     found = credentials_of(session.client, names)
     for name in names:
@@ -69,7 +69,7 @@ def list_users(session: Session) -> int:
 
 
 def create(session: Session) -> int:
-    """`user create`."""
+    """Create a user (`user create`)."""
     name = session.arguments.name
     if name in credentials_of(session.client, [name]):
         raise Failure(f"user {name} is there already: 'moldau user update {name}' changes the password")
@@ -77,7 +77,7 @@ def create(session: Session) -> int:
 
 
 def update(session: Session) -> int:
-    """`user update`."""
+    """Change the credentials of a user (`user update`)."""
     name = session.arguments.name
     if name not in credentials_of(session.client, [name]):
         raise unknown("user", name, credentials_of(session.client, []))
@@ -108,7 +108,7 @@ def _upsert(session: Session, done: str) -> int:
 
 
 def delete(session: Session) -> int:
-    """`user delete`: shows the credentials, and deletes them with `--execute`."""
+    """Delete a user (`user delete`): show the credentials, and delete them with `--execute`."""
     given = session.arguments
     found = credentials_of(session.client, [given.name]).get(given.name)
     if found is None:

@@ -25,7 +25,7 @@ PLACES: Final = "earliest, latest, an offset, -N or "
 
 
 def consume(session: Session) -> int:
-    """`consume`: until all partitions are at their ends, or enough records are printed."""
+    """Print records until all partitions are at their ends, or enough records are printed (`consume`)."""
     given, client = session.arguments, session.client
     if given.until_end and given.until is not None:
         wrong("give --until-end or --until, not both")

@@ -25,7 +25,7 @@ TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 def produce(session: Session) -> int:
-    """`produce`: all files, one after the other."""
+    """Write the records of all files, one file after the other (`produce`)."""
     given, client = session.arguments, session.client
     shape = _shape(session)
     partitions = client.known_topics([given.topic])[given.topic].partitions

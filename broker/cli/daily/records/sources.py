@@ -48,7 +48,7 @@ class RecordShape:
 
 
 def kind_of(file: str, given: str | None) -> str:
-    """The format of a file."""
+    """The format of a file: the given one, or by default the one of its extension, or lines."""
     if given is not None:
         return given
     return next((kind for ending, kind in ENDINGS.items() if file.lower().endswith(ending)), "lines")
