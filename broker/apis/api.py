@@ -88,7 +88,7 @@ class Api(Generic[Request]):
     is_shared: bool = False
     """Whether the handler gives many requests one response object, which is then encoded once."""
     listeners: Listeners = AT_BROKERS
-    """Set by the catalogue."""
+    """The listeners that serve the API. The catalogue sets them."""
 
     @property
     def key(self) -> int:

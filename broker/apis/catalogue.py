@@ -27,7 +27,7 @@ from moldau.protocol.versions import VERSIONS
 
 BROKER: Final = AT_BROKERS
 UNTOLD: Final = Listeners(ListenerRole.BROKER, is_advertised=False)
-"""ApiVersions does not list the API."""
+"""Broker listeners serve the API, but ApiVersions does not list it."""
 CONTROLLER: Final = Listeners(ListenerRole.CONTROLLER)
 BOTH: Final = Listeners(ListenerRole.BOTH)
 FORWARDED: Final = Listeners(ListenerRole.BOTH, is_forwardable=True)

@@ -110,9 +110,7 @@ def _lost(request: object, version: int, reply: Callable[..., None]) -> None:
 
 
 class ClientsInProcess:
-    """Passes clients' requests to the controller of this node, under the client's own permissions, as if they had come
-    in an Envelope.
-    """
+    """Passes clients' requests to the controller of this node, under the client's permissions, as if in an Envelope."""
 
     def __init__(self, listener: ServingListener, quorum: Quorum) -> None:
         """`listener`: one of this node's controller listeners, for its routes. `quorum` gets this service."""

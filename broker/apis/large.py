@@ -151,7 +151,7 @@ class LargeMetadata:
         self._spawn = spawn
         self._turn = asyncio.Lock()
         self._kept: list[KeptAnswer] = []
-        """From the oldest to the newest."""
+        """The answers that are kept, from the oldest to the newest."""
         self._visible: dict[tuple[Client, int], MetadataQuery] = {}
         self.made_count = 0
 

@@ -46,8 +46,8 @@ class Need(NamedTuple):
         return access.allows(self.operation, self.kind, self.name)
 
     def is_met_quietly(self, access: Access) -> bool:
-        """Whether the client has the permission. A refusal is not logged, because another permission may still allow
-        the request.
+        """Whether the client has the permission. A refusal is not logged, as another permission may allow the
+        request.
         """
         return access.allows(self.operation, self.kind, self.name, logs_denied=False)
 

@@ -58,7 +58,7 @@ _CHANGES = {"cluster-wide": "cluster", "per-broker": "broker", "read-only": "sta
 
 
 def document() -> str:
-    """The text of the page."""
+    """The text of docs/configuration.md."""
     catalogue = broker_catalogue()
     counts = {stance.value: sum(s.stance is stance for s in catalogue.values()) for stance in Stance}
     lines = [_INTRODUCTION.format(**counts)]

@@ -18,9 +18,9 @@ from moldau.broker.config.tiering import broken_tiering_rules
 from moldau.broker.config.tls import broken_tls_rules
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""A consumer reads from an in-sync replica in its own rack."""
+"""The replica selector by which a consumer reads from an in-sync replica in its own rack."""
 LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
-"""A consumer reads from the leader."""
+"""The replica selector by which a consumer reads from the leader."""
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 

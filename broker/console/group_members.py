@@ -210,7 +210,9 @@ def _tasks(tasks: Iterable[streams_group_describe.TaskIds]) -> dict[str, list[in
 
 
 def _by_subtopology(assignment: streams_group_describe.Assignment) -> dict[str, list[int]]:
-    """The partitions of tasks by subtopology. The names of standby and warm-up tasks say so."""
+    """The partitions of a member's tasks by subtopology. Standby and warm-up tasks have the role after the name of the
+    subtopology.
+    """
     made = dict(_tasks(assignment.active_tasks))
     for role, tasks in (("standby", assignment.standby_tasks), ("warm-up", assignment.warmup_tasks)):
         made.update({f"{name} ({role})": each for name, each in _tasks(tasks).items()})

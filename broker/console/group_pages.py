@@ -105,8 +105,8 @@ async def _ends(client: KafkaClient, offsets: Iterable[CommittedOffsets]) -> dic
 
 
 async def upper_bounds(offsets: Mapping[str, CommittedOffsets], ends: Mapping[int, Ends]) -> dict[str, int]:
-    """For each group the sum of the differences of its offsets to the ends, an upper bound of its lag. It is computed
-    in slices, and sorts the list.
+    """An upper bound of the lag of each group, by which the list is sorted: the sum of the differences of its offsets
+    to the ends of the logs. It is computed in slices.
     """
     bounds: dict[str, int] = {}
     seen = 0
@@ -142,7 +142,9 @@ async def _lags(
 
 
 def total_lag(lags: Iterable[PartitionLag]) -> tuple[int | None, bool, int | None]:
-    """The records of all partitions, whether they were counted, and the largest lag in time (ms)."""
+    """The number of unread records in all partitions whose lag is known, whether they were counted exactly, and the
+    largest lag in time (ms).
+    """
     known = [each for each in lags if each.records is not None]
     return (
         sum(each.records or 0 for each in known) if known else None,

@@ -124,7 +124,7 @@ class Visit:
 
 
 class Page(NamedTuple):
-    """A row of the table of pages."""
+    """A page of the console: its path, its template, and the function that describes it."""
 
     path: str
     """The path, which may have variables: `/topics/{name}`."""

@@ -10,9 +10,9 @@ from moldau.coordinator.shard.shard import GroupShard
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 PARTITIONS_MAX: Final = 250
-"""The most partitions whose commits are told."""
+"""The most partitions whose commits are reported."""
 MEMBERS_MAX: Final = 250
-"""The most members whose last heartbeat is told."""
+"""The most members whose last heartbeat is reported."""
 
 
 def told_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:

@@ -48,7 +48,7 @@ NOBODY: Final = Waiter(None, 0)
 
 
 class Destination(NamedTuple):
-    """The requests that one message may hold."""
+    """What all requests in one message have in common."""
 
     broker_id: int
     kind: type[StateRequest]

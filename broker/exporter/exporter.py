@@ -47,13 +47,13 @@ class PartitionRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """What the page of metrics says of a group."""
+    """A group on the page of metrics."""
 
     id: str
     kind: str
     records: int | None
     most: int
-    """The records of the partition that is furthest behind."""
+    """The number of records that the group has not read in the partition that is furthest behind."""
     first_ms: int | None
     uncounted: int
     partitions: Sequence[PartitionRow]

@@ -44,7 +44,7 @@ KEPT_MAX: Final = 1 << 20
 KEYS_TURNS: Final = 20
 """The number of samples after which the partitions of all groups are collected anew."""
 offset_of: Final = itemgetter(0)
-"""The offset out of what is committed for a partition."""
+"""Gets the offset from what is committed for a partition."""
 
 
 class Summary(NamedTuple):
@@ -73,7 +73,7 @@ class GroupLag:
     source: object = None
     """The object from which the offsets were read, and the number of its changes at that time."""
     is_settled: bool = False
-    """Whether `bounds` follow from the current offsets."""
+    """Whether `bounds` were computed from the offsets that are committed now."""
     bounds: Bounds = field(default_factory=Bounds)
     furthest: Sequence[tuple[int, Unread]] = ()
     """The parts of logs that are counted, each with the index of its partition in `bounds`, the partition that is
@@ -235,8 +235,8 @@ class Sampler:
 
 
 async def _furthest(client: KafkaClient, group: GroupLag, most: int) -> list[tuple[int, Unread]]:
-    """The parts of logs of a group that are counted, each with the index of its partition in the group's bounds, the
-    partition that is furthest behind first.
+    """The unread parts of the logs of at most `most` partitions, the partition that is furthest behind first. Each part
+    comes with the index of its partition in the group's bounds.
     """
     bounds = group.bounds
     places = bounds.furthest(most)

@@ -39,7 +39,7 @@ class MovableClock:
 
 
 class MovableTimer:
-    """The handle of a callback that comes earlier if the clock is moved."""
+    """The handle of a timer that fires earlier if the clock is moved forward."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class MovableTimer:
         self._handle = loop.call_later(delay_s, self._fire)
 
     def when(self) -> float:
-        """When it is due, by the real clock of the loop."""
+        """The time at which the timer is due, on the real clock of the loop."""
         return self._due_s
 
     def cancelled(self) -> bool:

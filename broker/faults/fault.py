@@ -58,7 +58,7 @@ class Scope:
     disk: str | None = None
     """An operation on files, one of DISK_OPERATIONS; a scope with it is about files, and about no request."""
     path: str | None = None
-    """A part of the file's path."""
+    """A text that the path of the file contains; None for any file."""
 
     @classmethod
     def read(cls, value: object, apis: Apis, where: str = "scope") -> Scope:

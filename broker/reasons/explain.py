@@ -15,7 +15,7 @@ from moldau.broker.reasons.words import duration_text, listed, plural, times
 from moldau.coordinator.group.history import Cause, GroupEvent
 
 WINDOW_MS: Final = 3_600_000
-"""Events of the last hour are counted."""
+"""The time (ms) before now in which events are counted: an hour."""
 QUIET_MS: Final = 60_000
 """A member that has lag and has not committed for so long (ms) is said to stand still or to be busy."""
 OFTEN: Final = 3
@@ -312,7 +312,9 @@ class _Explainer:
             )
 
     def removed(self) -> Iterator[Sentence]:
-        """Members that did not leave by themselves; those of `rebalances` and of `without_members` are told there."""
+        """Sentences about members that were removed or left because they did not poll in time. If there are many
+        rebalances or no members, `rebalances` and `without_members` tell of them instead.
+        """
         began = self.recent(Cause.REBALANCE_BEGAN)
         if not self.facts.members or _are_often(began):
             return

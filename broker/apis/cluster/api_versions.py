@@ -27,7 +27,7 @@ from moldau.protocol.messages.api_versions import (
 
 PRODUCE: Final = 0
 SOFTWARE_VERSION: Final = 3
-"""From this version on clients say which library they are, and learn of features."""
+"""The first version in which clients name their library, and responses have features."""
 ZERO_MINIMUM_VERSION: Final = 4
 """Clients of earlier versions fail on a supported feature whose lowest level is 0."""
 NO_NODE: Final = -1

@@ -26,7 +26,7 @@ from moldau.protocol.refusals import refused_with_text
 from moldau.security.access import AclOperation
 
 BATCH_VERSION: Final = 4
-"""From this version on a request has several keys."""
+"""The first version in which a request has several keys."""
 SHARE_VERSION: Final = 6
 """From this version on brokers look up the keys of share partitions."""
 NO_NODE: Final = -1

@@ -22,7 +22,7 @@ from moldau.protocol.refusals import refused
 from moldau.security.access import AclOperation
 
 TOPIC_ID_VERSION: Final = 10
-"""From this version on requests name topics by id."""
+"""The first version in which requests name topics by id."""
 
 
 def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> object:

@@ -37,11 +37,11 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation
 
 GROUPS_VERSION: Final = 8
-"""From this version on a request has several groups."""
+"""The first version in which a request has several groups."""
 GROUP_ERROR_VERSION: Final = 2
-"""Before this version only partitions have an error code."""
+"""The first version with an error code for the whole group."""
 TOPIC_ID_VERSION: Final = 10
-"""From this version on requests name topics by id."""
+"""The first version in which requests name topics by id."""
 
 
 def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Reply[OffsetFetchResponse]:

@@ -1,7 +1,7 @@
 """SyncGroup (API key 14, versions 0-5; KIP-345, KIP-559): send and receive the assignment of a generation.
 
-3: static members (KIP-345) · 5: type and name of the protocol (KIP-559). The reply waits until the leader's assignment
-is committed.
+3: static members (KIP-345) · 5: type and name of the protocol (KIP-559). The reply waits until the assignment is
+committed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def refusal(group_id: str, error: ErrorCode) -> SyncGroupResponse:
 
 
 PROTOCOL_VERSION: Final = 5
-"""From this version on members name the protocol."""
+"""The first version in which members name the protocol."""
 
 
 def names_protocol(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

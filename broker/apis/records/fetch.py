@@ -344,9 +344,7 @@ def fetch_size_max(quota: ClientThrottle, context: RequestContext, size_max: int
 
 
 def fetch_throttle_ms(quota: ClientThrottle, context: RequestContext, reads: list[PlannedRead], now_ms: int) -> int:
-    """How long the client has to wait, in ms. If the result is 0, the bytes of the response are counted in the client's
-    rate.
-    """
+    """How long the client has to wait, in ms. If it is 0, the bytes of the response count in the client's rate."""
     user, client_id = context.principal.name, context.client_id or ""
     size = response_size(reads, context.version)
     throttle_ms = quota.record(user, client_id, size, now_ms)

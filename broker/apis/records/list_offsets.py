@@ -157,9 +157,7 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
 
 
 def _earliest_pending_upload(log: Log) -> int:
-    """The first offset that is not in remote storage; -1 if the topic is not tiered, and while it is not known what
-    is in remote storage.
-    """
+    """The first offset that is not in remote storage; -1 if it is not known yet, or if the topic is not tiered."""
     if not log.config.is_tiered or (not log.tiered_end_offset and log.local_start_offset > log.log_start_offset):
         return NO_OFFSET
     return max(log.tiered_end_offset, log.log_start_offset)

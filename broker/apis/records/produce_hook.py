@@ -38,7 +38,7 @@ _CORRELATION_ID: Final = struct.Struct(">i").unpack_from
 CORRELATION_ID: Final = slice(4, 8)
 PREFIX_POSITION: Final = 8
 FIRST_VERSION: Final = 5
-"""The first version in which the response has the three numbers side by side."""
+"""The first version whose response has base offset, append time and log start offset next to each other."""
 FIRST_FLEXIBLE_VERSION: Final = 9
 TAGS: Final = b"\0\0\0"
 """The empty tagged fields of the partition, the topic and the request, in flexible versions."""

@@ -27,7 +27,7 @@ from moldau.storage.log.append import AppendResult
 NONE: Final = ErrorCode.NONE
 """Looked up once: an enum's member costs as much as a call."""
 TOPIC_ID_VERSION: Final = 13
-"""From this version on requests name topics by id."""
+"""The first version in which requests name topics by id."""
 
 
 def finish(

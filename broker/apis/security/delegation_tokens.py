@@ -42,8 +42,8 @@ NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def create(services: Services, context: RequestContext, request: CreateDelegationTokenRequest) -> object:
-    """Refuse a request that can be refused without the controller, and pass any other one on. At a controller's
-    listener it came in an Envelope or directly.
+    """Refuse a request that can be refused without the controller, and pass any other one on. A controller's listener
+    gets it in an Envelope or directly.
     """
     requester, access = context.principal, context.access
     owner = owner_of(request, requester)

@@ -49,7 +49,7 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 NULL_MEANS_ALL_VERSION: Final = 1
-"""Version 0 has no null: there the empty list asks for all topics."""
+"""The first version in which null asks for all topics. In version 0 the empty list does."""
 LARGE: Final = 200
 """The most topics and partitions in a response that is made on the event loop. Such a response takes 2 ms at most."""
 ASKED_BY_ID_VERSION: Final = 12

@@ -22,7 +22,7 @@ from moldau.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from moldau.security.access import AclOperation
 
 NEW_PROTOCOL_VERSION: Final = 5
-"""From this version on the epoch moves with every transaction."""
+"""The first version in which every transaction raises the producer's epoch."""
 
 
 def handle(services: Services, context: RequestContext, request: EndTxnRequest) -> Reply[EndTxnResponse]:

@@ -35,7 +35,7 @@ Merge = Callable[[object], TxnOffsetCommitResponse]
 NEW_PROTOCOL_VERSION: Final = 5
 """From this version on the partition of the group is added to the transaction."""
 TOPIC_ID_VERSION: Final = 6
-"""From this version on requests name topics by id."""
+"""The first version in which requests name topics by id."""
 COORDINATOR_ERRORS: Final = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

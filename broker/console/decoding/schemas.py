@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAGIC: Final = 0
 HEAD_SIZE: Final = 5
-"""The zero byte and the id."""
+"""The size of the zero byte and the schema id before a framed value."""
 TIMEOUT_S: Final = 3
 PAUSE_MS: Final = 30_000
 """The time (ms) after which a schema that could not be fetched is asked for again."""

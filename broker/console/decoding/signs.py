@@ -123,7 +123,7 @@ class Sieve:
         return position, next_offset
 
     def _hit(self, position: int) -> int:
-        """The position of the first sign from a position on."""
+        """The position of the first sign at or after a position."""
         for sign, found in self._next.items():
             if found < position:
                 found = self._data.find(sign, position)
