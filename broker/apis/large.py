@@ -102,7 +102,7 @@ class MetadataQuery(NamedTuple):
     denied: Sequence[MetadataResponseTopic] = ()
     """Refusals of the topics that the client may not describe or create."""
     operations: Mapping[bytes | str, int] | None = None
-    """What the client may do to each topic, by its id, or by the name of a missing one; None: `topic_operations`."""
+    """The client's operations by topic id, or by the name of a missing topic; if None, `topic_operations` for all."""
 
 
 MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]

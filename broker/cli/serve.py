@@ -221,8 +221,9 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
 
 
 def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> dict[str, str]:
-    """The settings of the console of a node without a file whose log goes to a terminal. A node that a program starts
-    opens no port that the program did not name, and a node in memory is for tests.
+    """The settings that turn the console on, if the node has no file, keeps its data on disk, and logs to a terminal;
+    otherwise empty. A node that a program starts opens no port that the program did not name, and a node in memory is
+    for tests.
     """
     if arguments.file is not None or arguments.memory or not invocation.errors.is_terminal:
         return {}

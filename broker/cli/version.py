@@ -17,7 +17,7 @@ EPILOG: Final = ""
 
 
 def outlook() -> str:
-    """What the next start of a checkout whose hot path is not compiled will find, as text; empty if nothing changes."""
+    """What the next start will find, for a checkout whose hot path is not compiled; empty if nothing changes."""
     from pathlib import Path
 
     root = Path(moldau.__file__).parents[1]

@@ -39,7 +39,7 @@ WITHOUT_EFFECT: Final = (
     r"ALLOW_(PLAINTEXT_LISTENER|ANONYMOUS_LOGIN)|BITNAMI_\w+|CONFLUENT_\w+|KAFKA_CONFLUENT_\w+|KAFKA_ENABLE_KRAFT"
     r"|KAFKA_(CLIENT|INTER_BROKER|CONTROLLER)_(USERS?|PASSWORDS?)"
 )
-"""Variables of these images for which there is nothing to translate. Users are made as docs/security.md says."""
+"""Variables of these images that have no equivalent. Users are created as docs/security.md says."""
 _SERVICE: Final = r"KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 _SERVICE_PORT: Final = r"KAFKA_(\w+_)?PORT"
 _SERVICE_URL: Final = r"(tcp|udp|sctp)://.*"

@@ -57,7 +57,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def required_acks(self) -> int:
-        """The acks of the appends of the machines (`CoordinatorRow`)."""
+        """The acks with which the machines' records are appended: `CoordinatorRow.required_acks`."""
         return self._row.required_acks
 
     def replace_row(self, row: CoordinatorRow[ShardT, RequestT, LoadedT]) -> None:

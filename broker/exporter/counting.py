@@ -47,7 +47,7 @@ Place = tuple[bytes, int, int, int]
 
 
 class Counter:
-    """Counts for one sample after another."""
+    """Counts the records that groups have not read, for one sample after another."""
 
     def __init__(self) -> None:
         self._before: dict[Place, Counted] = {}

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 10.0
 PREFERRED: Final = 0
 KNOWN_S: Final = 2.0
-"""The time (s) within which this node has to learn of a partition. Another node may have answered its creation."""
+"""The time (s) for which a move waits until this node knows the partition. Another node may have created it
+just now.
+"""
 POLL_S: Final = 0.02
 
 

@@ -23,7 +23,9 @@ class Output:
         """Why nothing more is written, such as a pipe whose reader has closed it."""
 
     def write(self, terminal: Terminal, text: str, *styles: str) -> None:
-        """Write a line. If that fails, the output ends and the action goes on, so that it is not left half done."""
+        """Write a line. If that fails, nothing more is written, but the action goes on, so that its changes are not
+        left half done.
+        """
         if self.problem is None:
             try:
                 terminal.say(text, *styles)
@@ -31,10 +33,10 @@ class Output:
                 self.problem = problem
 
     def rows(self, rows: Sequence[Row], columns: Sequence[str], *, empty: str = "") -> None:
-        """Show rows: as a table of these columns, or each as an object of all that it has.
+        """Show rows: as a table of these columns, or as one JSON object for each row, with all of its fields.
 
-        A column `size_bytes` is shown with its unit under SIZE, one `age_ms` as a duration under AGE. `empty` is said
-        instead of a table without rows.
+        A column `size_bytes` is shown with its unit under SIZE, one `age_ms` as a duration under AGE. A table without
+        rows is replaced by the text `empty`.
         """
         if self.is_json:
             for row in rows:
