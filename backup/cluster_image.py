@@ -35,16 +35,16 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which topics are restored, and on which nodes."""
+    """The choice of the topics that are restored, and of the nodes that get them."""
 
     single_node: int | None = None
-    """The node that gets one replica of every partition; None: the nodes of the backup."""
+    """The node that gets one replica of every partition. If it is None, the nodes of the backup are restored."""
     topics: frozenset[str] | None = None
     """The topics to restore; None for all."""
     renames: Mapping[str, str] = field(default_factory=dict)
     """The new names of topics."""
     voters: Mapping[int, Address] = field(default_factory=dict)
-    """The addresses of controllers by node; the others keep theirs."""
+    """The new addresses of controllers, by node. The other controllers keep their addresses."""
 
     def name_of(self, topic: str) -> str:
         return self.renames.get(topic, topic)

@@ -21,7 +21,7 @@ from moldau.storage.log_config import INT64_MAX
 from moldau.storage.segment.batch_run import BatchRun
 
 PIECE_SIZE: Final = 16 << 20
-"""A piece has this many bytes at least, unless the log ends. A backup has two of them in memory for each reader."""
+"""The least bytes of a piece, unless the log ends. A backup has two pieces in memory for each reader."""
 
 
 class CutPiece(NamedTuple):
@@ -53,13 +53,14 @@ class Cutter:
         self._end_offset = end_offset
         self._piece_size = piece_size
         self._taken = 0
-        """Bytes taken of the last read."""
+        """The number of bytes of the last read that were taken."""
         self._run = BatchRun(0, NO_LEADER_EPOCH, end_offset, INT64_MAX, 0)
-        """The compiled walk of recovery; it notes no producers below INT64_MAX."""
+        """The compiled loop that checks batches. With INT64_MAX as its fourth argument it collects no producers."""
 
     def next_piece(self) -> CutPiece | None:
-        """The next piece; None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
-        raises."""
+        """Return the next piece, or None at the end. Raises `MalformedMessage` for a damaged batch, and what the source
+        raises.
+        """
         if self._offset >= self._end_offset:
             return None
         first_offset, parts, size, crc = self._offset, list[BytesLike](), 0, 0
@@ -80,7 +81,9 @@ class Cutter:
         return CutPiece(piece, parts, self._run.leader_epoch)
 
     def _walk(self, data: bytes) -> int:
-        """Check the batches below the end. Returns their bytes; a batch that is cut short is left out."""
+        """Check the batches in `data` that begin before the end. Returns the number of their bytes; a batch that is cut
+        short is left out.
+        """
         run, position = self._run, 0
         while position < len(data):
             position = run.walk(data, position, 0)
@@ -99,7 +102,9 @@ class Cutter:
         return position
 
     def _check(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """Check a batch at which the walk stopped: only its leader epoch, or its format, may be the reason."""
+        """Raise `MalformedMessage` unless the batch at which `run.walk` stopped is intact, follows the batches before
+        it, and has either a new leader epoch or an older format.
+        """
         offset, run = header.base_offset, self._run
         if offset < run.next_offset or header.last_offset_delta < 0:
             raise MalformedMessage(f"a batch with the offsets {offset} to {header.last_offset} after {run.next_offset}")

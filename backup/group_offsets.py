@@ -1,4 +1,6 @@
-"""The offsets of groups in a settled log: those that lie beyond the end of their partition go back to it."""
+"""The committed offsets of groups in a restored log. An offset past the end of its partition is moved back to that
+end.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class MovedOffset(NamedTuple):
     partition: int
     before: CommittedOffset
     after: int | None
-    """None: it is removed, because the partition is not restored."""
+    """The offset after the restore. None if it is removed, because the partition is not restored."""
 
     def change(self) -> OffsetChange:
         """The change that a record makes. The leader epoch of the former offset says nothing about the new one."""
@@ -35,7 +37,9 @@ class MovedOffset(NamedTuple):
 
 
 class SettledOffsets:
-    """The offsets in one partition of `__consumer_offsets`, read batch by batch after the settlement."""
+    """The committed offsets in one partition of `__consumer_offsets`. It is given the batches of the log as it is
+    restored, one after another.
+    """
 
     def __init__(self, start_offset: int) -> None:
         self._reader = LogReader(start_offset, GroupRecordReader())
@@ -49,7 +53,9 @@ class SettledOffsets:
         self._store.commit(self._reader.next_offset)
 
     def moved(self, ends: Mapping[TopicPartition, int]) -> list[MovedOffset]:
-        """The offsets to change. `ends`: the ends of all restored partitions."""
+        """Return the committed offsets that a restore changes: those past the end of their partition, and those of
+        partitions that are not restored. `ends`: the ends of all restored partitions.
+        """
         found = []
         for group_id in self._store.groups():
             for (topic, partition), committed in self._store.committed(group_id).offsets.items():

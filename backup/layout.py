@@ -40,7 +40,7 @@ def backup_key(backup_id: str) -> str:
 
 
 def unfinished_key(backup_id: str) -> str:
-    """The key of the manifest of a run that goes on, or was ended."""
+    """The key of the manifest of a run that is under way, or was stopped."""
     return f"{UNFINISHED}{backup_id}{_SUFFIX}"
 
 

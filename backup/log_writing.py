@@ -15,7 +15,7 @@ from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.files.port import File, FileSystem, make_durable_directory
 
 SEGMENT_BYTES: Final = 1 << 30
-"""The largest segment unless the topic has a smaller one."""
+"""The largest segment in bytes, unless the topic's own limit is smaller."""
 OFFSETS_MAX: Final = (1 << 31) - 1
 """The most offsets of a segment: its index has them in 32 bits."""
 BUFFER_SIZE: Final = 1 << 20
@@ -34,7 +34,9 @@ class LogWriter:
     def __init__(
         self, fs: FileSystem, directories: Sequence[str], topic_id: bytes, start_offset: int, segment_bytes: int
     ) -> None:
-        """`directories`: that of each replica; they do not exist yet. `start_offset`: the log start offset."""
+        """`directories`: the partition's directory of each replica, which does not exist yet. `start_offset`: the log
+        start offset.
+        """
         self._fs = fs
         self._directories = directories
         self._next_offset = start_offset
@@ -66,7 +68,7 @@ class LogWriter:
             self._flush()
 
     def rewrite(self, offset: int, changed: Callable[[BatchHeader, bytes], bytes]) -> None:
-        """Replace a batch that was noted by one of the same size."""
+        """Replace a noted batch by the result of `changed`, which must have the same size."""
         self._flush()
         segment, position = self._noted[offset]
         for directory in self._directories:
@@ -81,7 +83,9 @@ class LogWriter:
                 file.close()
 
     def finish(self, end_offset: int) -> None:
-        """Sync the log. It ends at this offset: if its last batch does not, an empty segment begins there."""
+        """Sync the log. If its last batch ends before `end_offset`, an empty segment that begins at `end_offset` is
+        added.
+        """
         if not self._files or self._next_offset < end_offset:
             self._roll(end_offset)
         self._end_segment()

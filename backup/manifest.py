@@ -29,8 +29,9 @@ MANIFEST_SIZE_MAX: Final = 1 << 30
 
 
 class Piece(NamedTuple):
-    """Whole batches of a partition, byte for byte as in the log, in one object. It covers a range of offsets: those of
-    the range that its batches do not have, the log did not have either."""
+    """Whole batches of a partition, byte for byte as in the log, in one object. It covers a range of offsets. Offsets
+    of the range that are in none of its batches were not in the log either.
+    """
 
     first_offset: int
     """The base offset of its first batch, or the end of the piece before."""
@@ -56,8 +57,10 @@ class MetadataPiece(NamedTuple):
 
 
 class PartitionBackup(NamedTuple):
-    """A partition in a backup. Each piece begins at the end offset of the one before; the first one at or before
-    `start_offset`, the last one ends at `end_offset`. Without pieces both are equal."""
+    """A partition in a backup. Its first piece begins at or before `start_offset`, each other piece at the end offset
+    of the piece before, and the last one ends at `end_offset`. Without pieces `start_offset` and `end_offset` are
+    equal.
+    """
 
     partition: int
     start_offset: int
@@ -97,15 +100,19 @@ class Manifest:
     began_ms: int
     """When the first end of a log was asked for, by the clock of the backup (ms since 1970)."""
     asked_ms: int
-    """When the last one was: what was acknowledged before `began_ms` is in the backup, nothing from after this is."""
+    """When the last end of a log was asked for. The backup has everything that was acknowledged before `began_ms`, and
+    nothing from after `asked_ms`.
+    """
     ended_ms: int
     """When the backup was complete."""
     metadata: MetadataPiece
     topics: tuple[TopicBackup, ...]
     """By name."""
     decided: Mapping[int, int] = field(default_factory=dict)
-    """The ends of the partitions of `__transaction_state` before any other log was asked for its own: what was decided
-    below them has all its records in the backup. Empty if the source could not ask for them first."""
+    """The ends of the partitions of `__transaction_state`, asked for before the end of any other log. A transaction
+    that was decided before these offsets has all its records in the backup. Empty if the source could not ask for them
+    first.
+    """
 
     def partitions(self) -> Iterator[tuple[PartitionKey, PartitionBackup]]:
         """All partitions, in order."""
@@ -163,7 +170,7 @@ def decode_manifest(key: str, data: BytesLike) -> Manifest:
 
 
 def _problem_of(partition: PartitionBackup) -> str | None:
-    """How the pieces of a partition do not cover its offsets; None if they do."""
+    """Return how the pieces of a partition fail to cover its offsets. Return None if they cover them."""
     start, end, pieces = partition.start_offset, partition.end_offset, partition.pieces
     if not 0 <= start <= end:
         return f"it goes from offset {start} to {end}"

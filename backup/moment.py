@@ -1,4 +1,4 @@
-"""From the time that a user asks for to the backup that has it, and to the moment of a settlement."""
+"""The choice of the backup for a time that a user asks for, and of the moment to which its logs are restored."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from moldau.backup.manifest import Manifest
 from moldau.backup.observed import Moment
 
 SURE_MS: Final = 60_000
-"""No end that a backup asked for is older than this (ms) when it begins: every log has what was decided before."""
+"""A log's end is at most this old (ms) when a backup asks for it. So every log has what was decided longer than this
+before the backup began.
+"""
 
 
 class BeyondBackups(Exception):
-    """No backup has the time that was asked for; the message says which have what."""
+    """No backup was taken after the time that was asked for."""
 
 
 def backup_of(backups: Sequence[Manifest], time_ms: int) -> Manifest:
-    """The first of the backups, given the oldest first, that was taken after a time. Raises `BeyondBackups`."""
+    """Return the first backup that was begun at or after a time. `backups`: the oldest first. Raises
+    `BeyondBackups`.
+    """
     for manifest in backups:
         if manifest.began_ms >= time_ms:
             return manifest
@@ -32,5 +36,7 @@ def moment_of(manifest: Manifest, time_ms: int | None) -> Moment:
 
 
 def is_sure(manifest: Manifest, moment: Moment) -> bool:
-    """Whether the backup has all records of what was decided at the moment, in whatever order it asked for ends."""
+    """Whether the backup has all records of the transactions that were decided at the moment, whatever the order in
+    which it asked for the ends of logs.
+    """
     return moment.is_asked and moment.time_ms <= manifest.began_ms - SURE_MS

@@ -1,4 +1,5 @@
-"""What a settlement must know of each log: the transactions in it near the moment, and what their coordinators decided.
+"""The facts about each log that a settlement needs (`settling.py`): the transactions in it near the moment of the
+restore, and the decisions of their coordinators.
 
 A log is given batch by batch, in order, up to the end that the backup has. Nothing of a batch is kept but numbers.
 """
@@ -20,17 +21,20 @@ from moldau.storage.producers.producer_state import read_transaction_marker
 
 NO_OFFSET: Final = -1
 WINDOW_MS: Final = 600_000
-"""How far (ms) from the moment a marker may lie that the settlement looks at. One that lies further away is final: the
-ends of all logs were asked for within seconds, and no clock of a broker is that wrong."""
+"""The largest distance (ms) between the moment and a marker that the settlement looks at. A marker further away is
+final: the ends of all logs were asked for within seconds, and no clock of a broker is that wrong.
+"""
 FUTURE_MS: Final = 3_600_000
-"""A timestamp that lies further (ms) after the backup than this was not the time of its batch: it bounds nothing."""
+"""The largest distance (ms) by which a plausible timestamp is later than the backup. A timestamp beyond it was not the
+time of its batch, and is ignored.
+"""
 
 
 class Moment(NamedTuple):
     """The moment to which logs are taken back."""
 
     time_ms: int
-    """Its time (ms since 1970)."""
+    """The time of the moment (ms since 1970)."""
     is_asked: bool = False
     """Whether a user asked for this time: then each log ends before its first batch that is later. Otherwise it is the
     moment of the backup, whose ends are in the manifest."""
@@ -42,11 +46,11 @@ class Moment(NamedTuple):
         return self.is_asked and self.time_ms < timestamp_ms <= self.asked_ms + FUTURE_MS
 
     def is_long_past(self, timestamp_ms: int) -> bool:
-        """Whether what follows a batch with this largest timestamp has nothing to do with the moment."""
+        """Whether a batch with this largest timestamp is so late that no batch after it matters for the moment."""
         return self.is_past(timestamp_ms - WINDOW_MS)
 
     def is_near(self, timestamp_ms: int) -> bool:
-        """Whether the settlement looks at a marker of this time."""
+        """Whether the settlement looks at a marker with this timestamp."""
         return abs(timestamp_ms - self.time_ms) <= WINDOW_MS
 
 
@@ -83,8 +87,9 @@ class ObservedLog:
 
     def __init__(self, end_offset: int, moment: Moment, *, has_commits: bool = False) -> None:
         self.end_offset = end_offset
-        """The end of the restored log before anything is appended. At a time that a user asked for it is known once the
-        log has been read to there."""
+        """The end of the restored log before anything is appended. If a user asked for a time, it is known once the log
+        has been read up to that time.
+        """
         self.cut_ms: int | None = None
         """The timestamp of the batch before which the log is cut; None if it is not cut."""
         self.last_epoch = -1
@@ -101,11 +106,11 @@ class ObservedLog:
 
     @property
     def moment_offset(self) -> int:
-        """The end of the restored log before anything is appended: `ObservedStates` has it under this name too."""
+        """The same as `end_offset`, under the name that `ObservedStates` has for it."""
         return self.end_offset
 
     def observe(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Note the next batch. False if no further one matters. Raises `MalformedMessage`."""
+        """Note the next batch. Returns False if no later batch matters. Raises `MalformedMessage`."""
         if self.cut_ms is None and self._moment.is_past(header.max_timestamp):
             self.end_offset, self.cut_ms = min(self.end_offset, header.base_offset), header.max_timestamp
         is_kept = header.base_offset < self.end_offset
@@ -122,8 +127,9 @@ class ObservedLog:
         return is_kept or not self._moment.is_long_past(header.max_timestamp) or self._is_awaiting()
 
     def finish(self, start_offset: int = 0) -> None:
-        """Note that the log was read to the end of the backup: what is open now has no marker in it. The log does not
-        end before its start offset."""
+        """Note that the log was read to the end of the backup: a transaction that is open now has no marker in the
+        backup. The restored log does not end before its start offset.
+        """
         self.end_offset = max(self.end_offset, start_offset)
         self.spans += self._open.values()
         self._open = {}
@@ -175,14 +181,18 @@ class Decision:
     """The offset of the record Complete…; None if the backup has none."""
     completed_ms: int | None = None
     spans: dict[TopicPartition, list[Span]] = field(default_factory=dict)
-    """Its spans, by the partition in which they are: a coordinator may write a marker twice."""
+    """The records and markers of the transaction in each partition. There may be several spans, because a coordinator
+    may write a marker twice.
+    """
 
     @property
     def is_commit(self) -> bool:
         return self.transaction.state is PREPARE_COMMIT
 
     def distance_ms(self, marker_ms: int) -> int:
-        """How far the time of a marker lies from the time in which this decision's markers were written."""
+        """The distance (ms) of the timestamp of a marker from the time in which the markers of this decision were
+        written.
+        """
         until = self.completed_ms if self.completed_ms is not None else marker_ms
         return max(0, self.transaction.updated_ms - marker_ms, marker_ms - until)
 
@@ -195,17 +205,21 @@ class KnownState(NamedTuple):
 
 
 class ObservedStates:
-    """What one partition of `__transaction_state` says."""
+    """The decisions and the states of transactional ids in one partition of `__transaction_state`."""
 
     def __init__(self, partition: int, end_offset: int, decided_offset: int | None, moment: Moment) -> None:
         self.partition = partition
         self.end_offset = end_offset
-        """The end of the backup's log; what lies beyond the moment tells which marker belongs to which transaction."""
+        """The end of the log in the backup. Records after the moment are read as well, because they show which marker
+        belongs to which transaction.
+        """
         self.decided_offset = decided_offset
-        """The end before any other log was asked for its own: what is decided below it has all its records in the
-        backup, what is complete below it all its markers. None if the source could not ask in that order."""
+        """The end of this log that was asked for before the end of any other log. A transaction that was decided before
+        it has all its records in the backup, and one that was complete before it has all its markers. None if the
+        source could not ask in this order.
+        """
         self.moment_offset = end_offset if decided_offset is None else decided_offset
-        """The end at the moment, and of the restored log before anything is appended."""
+        """The end of this log at the moment, which is the end of the restored log before anything is appended."""
         self.cut_ms: int | None = None
         """The timestamp of the batch before which the log is cut; None if it is not cut."""
         self.last_epoch = -1
@@ -215,13 +229,15 @@ class ObservedStates:
         self.decisions: list[Decision] = []
         """The decisions near the moment, in the order of the log."""
         self.known_since_ms: dict[str, int] = {}
-        """From when on all decisions of a transactional id are known; compaction has removed earlier ones."""
+        """By transactional id, the time (ms) since which all its decisions are known. Compaction has removed earlier
+        ones.
+        """
         self.producer_id_max = -1
         self._moment = moment
         self._prepared: dict[str, Decision] = {}
 
     def observe(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Note the next batch. True: all of them matter. Raises `MalformedMessage`."""
+        """Note the next batch. Returns True, because every batch matters. Raises `MalformedMessage`."""
         if self.cut_ms is None and self._moment.is_past(header.max_timestamp):
             self.moment_offset, self.cut_ms = min(self.moment_offset, header.base_offset), header.max_timestamp
         if header.base_offset < self.moment_offset:
@@ -234,11 +250,11 @@ class ObservedStates:
         return True
 
     def finish(self, start_offset: int = 0) -> None:
-        """Note that the log was read to its end. It does not end before its start offset."""
+        """Note that the log was read to its end. The restored log does not end before its start offset."""
         self.moment_offset = max(self.moment_offset, start_offset)
 
     def has_all_markers(self, decision: Decision) -> bool:
-        """Whether the backup has the markers of a decision in all logs, by what this log says."""
+        """Whether the backup has the markers of a decision in all logs, according to this log."""
         if decision.completed_offset is None or decision.completed_ms is None:
             return False
         if self.decided_offset is not None:

@@ -25,10 +25,10 @@ class PieceContent(NamedTuple):
 async def read_pieces(
     storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
 ) -> AsyncIterator[PieceContent]:
-    """The pieces of a partition, in order, those that begin below `end`. At most one is in memory.
+    """Yield the pieces of a partition that begin before `end`, in order. At most one is in memory.
 
-    Each is checked: its size and CRC, the CRC of every batch, the order of the offsets. Raises `CorruptObject` at the
-    first damage, and `RemoteStorageError`.
+    Each piece is checked: its size and CRC, the CRC of every batch, the order of the offsets. Raises `CorruptObject` at
+    the first damage, and `RemoteStorageError`.
     """
     for piece in backup.pieces:
         if end is not None and piece.first_offset >= end:
@@ -38,7 +38,7 @@ async def read_pieces(
 
 
 async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Piece) -> PieceContent:
-    """One piece, checked. Raises `CorruptObject`, and `RemoteStorageError`."""
+    """Read one piece and check it. Raises `CorruptObject`, and `RemoteStorageError`."""
     key = piece_key(partition, piece)
     data = await _read_checked(storage, key, piece.size, piece.crc32c)
     try:
@@ -61,8 +61,9 @@ async def read_piece(storage: RemoteStorage, partition: PartitionKey, piece: Pie
 async def read_batches(
     storage: RemoteStorage, partition: PartitionKey, backup: PartitionBackup, end: int | None = None
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a partition that lie below `end` as a whole, each with its bytes as in the log. Raises as
-    `read_pieces` does."""
+    """Yield the batches of a partition that end at or before `end`, each with its bytes as in the log. Raises what
+    `read_pieces` raises.
+    """
     async for _, data, batches in read_pieces(storage, partition, backup, end):
         view = memoryview(data)
         for position, header in batches:

@@ -1,4 +1,4 @@
-"""What a restore changed, exactly: as fields for JSON, and as sentences."""
+"""The report of a restore: exactly what it changed, as fields for JSON and as sentences."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ STATES_TOPIC: Final = "__transaction_state"
 UNFINISHED: Final = ".restoring"
 """The directory in which a restore is written, until all of it is there."""
 RETENTION_MS: Final = 604_800_000
-"""log.retention.ms of a node that has no other."""
+"""The default of a node's log.retention.ms."""
 RECORDS_AT_ONCE: Final = 1_000
-"""The records of an appended batch."""
+"""The most records of an appended batch."""
 Progress = Callable[[int, int], None]
-"""Told the bytes that were read, and those to read."""
+"""Called with the bytes that were read, and the bytes to read in total."""
 
 
 class RestoreRefused(Exception):
@@ -68,10 +68,10 @@ class RestoreRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be restored."""
+    """The arguments of a restore."""
 
     time_ms: int | None = None
-    """The time (ms since 1970) to which all logs go back; None: the moment of the backup."""
+    """The time (ms since 1970) to which all logs go back. If it is None, it is the time of the backup."""
     placement: Placement = field(default_factory=Placement)
 
 
@@ -89,7 +89,9 @@ class Target:
         return f"{self.path}/{UNFINISHED}"
 
     def check(self, needed: int) -> None:
-        """Check that the directory is empty, or missing, and has room for some bytes. Raises `RestoreRefused`."""
+        """Raise `RestoreRefused` unless the directory is empty or missing, and its volume has room for `needed`
+        bytes.
+        """
         fs = self.fs
         if fs.exists(self.path):
             if not fs.is_directory(self.path):
@@ -134,8 +136,10 @@ async def restore(
     now_ms: int,
     progress: Progress = lambda done, total: None,
 ) -> RestoreReport:
-    """Restore a backup into a directory; None: only report. Raises `RestoreRefused`, `CorruptObject` for a damaged
-    backup, `RemoteStorageError` and OSError. After each of them nothing is left in the directory."""
+    """Restore a backup into `target`. If it is None, only report what a restore would change. Raises `RestoreRefused`,
+    `CorruptObject` for a damaged backup, `RemoteStorageError` and OSError. After each of these errors nothing is left
+    in the directory.
+    """
     restoring = _Restoring(storage, manifest, request, target, now_ms, progress)
     await restoring.prepare()
     if target is not None:
@@ -252,7 +256,7 @@ class _Restoring:
     # Reading and writing the logs
 
     async def run(self) -> None:
-        """Read all logs, settle them and write them."""
+        """Read all logs, write them, and apply the settlement of their transactions."""
         internal = [each for each in self._manifest.partitions() if each[0].topic in (OFFSETS_TOPIC, STATES_TOPIC)]
         others = [each for each in self._restored() if each[0].topic not in (OFFSETS_TOPIC, STATES_TOPIC)]
         total = sum(piece.size for _, each in (*internal, *others) for piece in each.pieces)
@@ -269,7 +273,7 @@ class _Restoring:
         self._finish()
 
     async def _read(self, key: PartitionKey, backup: PartitionBackup, total: int) -> None:
-        """Read a log to its end, and write what lies below the moment."""
+        """Read a log to its end, and write its batches before the moment."""
         partition = key.topic, key.partition
         observed: ObservedLog | ObservedStates
         if key.topic == STATES_TOPIC:
@@ -335,7 +339,7 @@ class _Restoring:
                 writer.write(parse_header(marker), marker)
 
     async def _settle_offsets(self, settlement: Settlement) -> None:
-        """Take the offsets of groups back to the ends of the restored logs."""
+        """Move the committed offsets of groups that are past the end of a restored log back to that end."""
         for key, backup in self._restored():
             if key.topic != OFFSETS_TOPIC:
                 continue
@@ -394,8 +398,10 @@ class _Restoring:
             self._write_node(self._target, node, image)
 
     def _last_epochs(self) -> dict[TopicPartition, int]:
-        """The leader epochs above which the next ones must be. The coordinator's epoch is the leader epoch of its
-        partition of `__transaction_state`, and a marker may have a higher one than the log there."""
+        """Return the highest leader epoch of each partition, so that the next one is higher. The coordinator's epoch is
+        the leader epoch of its partition of `__transaction_state`, and a marker may have a higher one than the log of
+        that partition.
+        """
         coordinator_epoch = max((log.coordinator_epoch for log in self._logs.values()), default=-1)
         epochs = {partition: log.last_epoch for partition, log in self._logs.items()}
         for index, states in self._states.items():

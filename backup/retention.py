@@ -1,4 +1,4 @@
-"""Keeping the newest backups: older manifests go, then what none names any more."""
+"""Retention of backups: the manifests of old backups are removed, then the objects that no manifest names any more."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from moldau.backup.layout import backup_key
 from moldau.backup.store import BackupStore, keys_of
 
 DAY_MS: Final = 86_400_000
-"""An object that no manifest and no unfinished run has named may be of a run that has not written it down yet: it stays
-for this long."""
+"""An object that no manifest and no unfinished run has named may be of a run that has not noted it yet. It is kept for
+this long (ms).
+"""
 
 
 class Dropped(NamedTuple):
-    """What was removed."""
+    """The backups and objects that were removed."""
 
     backup_ids: list[str]
     object_count: int

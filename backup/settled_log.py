@@ -13,12 +13,14 @@ from moldau.storage.producers.producer_state import read_transaction_marker
 
 
 def settled(header: BatchHeader, batch: BytesLike, changes: LogChanges) -> BytesLike:
-    """A batch of the log as it is restored: a marker that committed an undone transaction aborts it."""
+    """Return a batch as the restored log has it: the commit marker of an undone transaction becomes an abort marker,
+    any other batch stays as it is.
+    """
     return aborting(header, batch) if header.base_offset in changes.rewritten else batch
 
 
 def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
-    """The marker that aborts what this one committed; all else is as before."""
+    """Return the abort marker for a commit marker, with all other fields unchanged."""
     marker = read_transaction_marker(batch)
     assert marker is not None and marker.is_commit
     return end_transaction_marker(
@@ -33,6 +35,6 @@ def aborting(header: BatchHeader, batch: BytesLike) -> bytes:
 
 
 def appended(log: ObservedLog, changes: LogChanges, timestamp_ms: int) -> Iterator[bytes]:
-    """The markers that follow the last batch, each at the next offset."""
+    """Yield the markers that the settlement appends after the last batch, each at the next offset."""
     for place, marker in enumerate(changes.markers):
         yield marker.batch(log.end_offset + place, max(0, log.last_epoch), timestamp_ms)

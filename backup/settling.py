@@ -37,7 +37,7 @@ NO_DECISIONS: Final[list[Decision]] = []
 
 
 class Reason(Enum):
-    """Why a transaction is aborted that its coordinator committed."""
+    """The reason why a transaction that its coordinator committed is aborted."""
 
     LATER = "it was committed after the moment"
     CUT = "some of its records lie beyond the moment"
@@ -59,7 +59,9 @@ class Ended(NamedTuple):
     """A transaction without a marker in a log, which gets one there."""
 
     transactional_id: str | None
-    """None if no record names the producer's: its transactional id had expired, or was made after the moment."""
+    """The transactional id of the producer. None if no record names it: it had expired, or was made after the
+    moment.
+    """
     producer_id: int
     producer_epoch: int
     is_commit: bool
@@ -68,10 +70,10 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LogChanges:
-    """What changes in one log."""
+    """The changes of one log."""
 
     rewritten: set[int] = field(default_factory=set)
-    """The offsets of the markers that commit a transaction and are to abort it."""
+    """The offsets of commit markers that become abort markers."""
     markers: list[NewMarker] = field(default_factory=list)
     """The markers to append."""
 
@@ -97,17 +99,17 @@ class NewMarker(NamedTuple):
 
 @dataclass(slots=True)
 class Settlement:
-    """What is changed so that every transaction is whole or absent."""
+    """The changes that make every transaction whole or absent in all logs."""
 
     undone: list[Undone] = field(default_factory=list)
-    """The committed transactions that are aborted, if any log has something of them."""
+    """The committed transactions that are aborted, and of which a restored log has a record or a marker."""
     ended: list[Ended] = field(default_factory=list)
     logs: dict[TopicPartition, LogChanges] = field(default_factory=dict)
-    """What changes in each log; no entry for one that stays as it is."""
+    """The changes by log. A log that stays as it is has no entry."""
     states: dict[int, list[TransactionChange]] = field(default_factory=dict)
     """The records to append to each partition of `__transaction_state`."""
     next_producer_id: int = 0
-    """No producer has had this id or a higher one."""
+    """An id that is higher than that of any producer so far."""
 
 
 def settle(
@@ -125,18 +127,18 @@ class _Settling:
         self._states = states
         self._moment_ms = moment_ms
         self._decisions: dict[str, list[Decision]] = {}
-        """By transactional id, in the order of the log."""
+        """The decisions by transactional id, in the order of the log."""
         self._listed: dict[tuple[int, TopicPartition], list[Decision]] = {}
-        """By producer id and each partition that they name, in the order of the log."""
+        """The decisions by producer id and partition of the transaction, in the order of the log."""
         self._alike: dict[tuple[int, TopicPartition, int, bool], list[Decision]] = {}
-        """The same, by epoch and outcome too: what a marker says."""
+        """The decisions by producer id, partition, producer epoch and outcome, which are the fields of a marker."""
         self._decided: dict[Span, Decision] = {}
         self._undone: dict[Decision, Undone] = {}
         self._epochs = highest_epochs(logs.values())
         self._owners: dict[int, tuple[str, int]] = {}
         """The transactional id of each producer id, and the partition of its state."""
         self._aborted: set[int] = set()
-        """The producers of which something is aborted that no decision before the moment aborted."""
+        """The ids of producers of which a transaction is aborted, although no decision before the moment aborted it."""
         self._result = Settlement()
 
     def settled(self) -> Settlement:
@@ -185,8 +187,12 @@ class _Settling:
                 found.spans.setdefault(partition, []).append(span)
 
     def _marked_by(self, marker: Marker, alike: list[Decision]) -> Decision | None:
-        """The decision of a marker among those with its outcome and epoch; None if compaction has removed it. The epoch
-        names it in protocol 2; in protocol 1 many transactions have one epoch, and the time tells which it is."""
+        """Return the decision of a marker, among those with its outcome and producer epoch. Return None if compaction
+        has removed the decision.
+
+        In protocol 2 each transaction has its own epoch. In protocol 1 many transactions have the same epoch, and the
+        time shows which of them it is.
+        """
         if not alike or is_bumped(alike[0]):
             return alike[0] if alike else None
         place = bisect_right(alike, marker.timestamp_ms, key=lambda each: each.transaction.updated_ms)
@@ -196,7 +202,9 @@ class _Settling:
         return None if marker.timestamp_ms - since_ms < found.distance_ms(marker.timestamp_ms) else found
 
     def _awaited_by(self, span: Span, listed: list[Decision], last: Decision | None) -> Decision | None:
-        """The decision of a span whose marker is not in the backup; None if the transaction is not decided in it."""
+        """Return the decision of a span whose marker is not in the backup. Return None if the transaction is not
+        decided in the backup.
+        """
         for each in listed:
             is_marked = self._states[each.state_partition].has_all_markers(each)
             is_after = last is None or each.offset > last.offset
@@ -229,15 +237,18 @@ class _Settling:
                     yield decision
 
     def _cut_in(self, decision: Decision) -> TopicPartition | None:
-        """A partition in which a record of the transaction lies beyond the end; None if there is none."""
+        """Return a partition in which a record of the transaction is past the end of the restored log. Return None if
+        there is none.
+        """
         for partition, spans in decision.spans.items():
             if any(span.last_offset >= self._logs[partition].end_offset for span in spans):
                 return partition
         return None
 
     def _open_in(self, decision: Decision) -> TopicPartition | None:
-        """A partition that may lack records of the transaction: the source did not ask for the decisions first, and
-        the log has no marker of this one. None if there is none."""
+        """Return a partition that may lack records of the transaction: its log has no marker of it, and the source did
+        not ask for the decisions first. Return None if there is no such partition.
+        """
         states = self._states[decision.state_partition]
         if states.decided_offset is not None or states.has_all_markers(decision):
             return None
@@ -248,7 +259,7 @@ class _Settling:
         return None
 
     def _readers(self) -> dict[TopicPartition, list[tuple[int, Decision]]]:
-        """The committed transactions that commit offsets of groups: by partition, with the offset."""
+        """The committed transactions that commit offsets of groups, as (offset, decision) by partition."""
         readers: dict[TopicPartition, list[tuple[int, Decision]]] = {}
         for decision in self._committed():
             for spans in decision.spans.values():
@@ -289,7 +300,7 @@ class _Settling:
             self._result.logs[partition] = changes
 
     def _marker_for(self, partition: TopicPartition, span: Span, decision: Decision | None) -> NewMarker:
-        """The marker that a span without one gets."""
+        """Make the marker for a span that has none."""
         name, state_partition = self._owners.get(span.producer_id, (None, None))
         states = None if state_partition is None else self._states[state_partition]
         is_decided = decision is not None and states is not None and decision.offset < states.moment_offset
@@ -303,7 +314,9 @@ class _Settling:
         return NewMarker(span.producer_id, epoch, 0 if states is None else max(0, states.last_epoch), is_commit)
 
     def _fence(self, producer_id: int) -> int:
-        """An epoch that the producer does not have: the next one, as a coordinator aborts what has timed out."""
+        """Return an epoch that fences the producer: the next one, as when a coordinator aborts a transaction that has
+        timed out.
+        """
         name, state_partition = self._owners.get(producer_id, ("", None))
         known = None if state_partition is None else self._states[state_partition].known.get(name)
         epoch = self._epochs.get(producer_id, NO_PRODUCER_EPOCH)
@@ -331,7 +344,9 @@ class _Settling:
             self._result.states[states.partition] = records
 
     def _ended(self, before: Transaction) -> Transaction:
-        """The state after an abort that the producer does not know of: its epoch is fenced."""
+        """Return the state of a transactional id after an abort that its producer does not know of: its epoch is
+        fenced.
+        """
         return before._replace(
             state=COMPLETE_ABORT,
             producer_epoch=self._fence(before.producer_id),
@@ -342,7 +357,7 @@ class _Settling:
         )
 
     def _touched(self) -> Iterator[Decision]:
-        """The decisions of which a restored log has a record or a marker."""
+        """Yield the undone decisions of which a restored log has a record or a marker."""
         for decision in self._undone:
             for partition, spans in decision.spans.items():
                 end_offset = self._logs[partition].end_offset
@@ -351,7 +366,7 @@ class _Settling:
 
 
 def is_bumped(decision: Decision) -> bool:
-    """Whether the outcome increased the producer's epoch: then no other transaction has its epoch."""
+    """Whether the end of the transaction increased the producer's epoch. If so, no other transaction has its epoch."""
     return decision.transaction.client_version >= EPOCH_BUMP_VERSION
 
 

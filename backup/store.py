@@ -39,7 +39,7 @@ DELETED_AT_ONCE: Final = 1000
 
 
 class NotABackupStore(RemoteStorageError):
-    """The place has no backups: it is empty, or has something else."""
+    """There are no backups at the address: it is empty, or has other objects."""
 
 
 class NoSuchBackup(RemoteStorageError):
@@ -47,7 +47,7 @@ class NoSuchBackup(RemoteStorageError):
 
 
 class UnfinishedRun(NamedTuple):
-    """What a run has written that goes on or was ended."""
+    """A run that is under way or was stopped, with a manifest of what it has written so far."""
 
     key: str
     modified_ms: int
@@ -61,7 +61,7 @@ class BackupStore:
         self.storage = storage
 
     async def owner(self) -> str:
-        """The id of the cluster whose backups are here. Raises `NotABackupStore`."""
+        """Return the id of the cluster whose backups are here. Raises `NotABackupStore`."""
         try:
             data = await get_all(self.storage, STORE_MANIFEST, STORE_MANIFEST_SIZE_MAX)
         except ObjectNotFound:
@@ -69,8 +69,9 @@ class BackupStore:
         return decode_cluster_manifest(STORE_MANIFEST, data)
 
     async def claim(self, cluster_id: str) -> None:
-        """Make an empty place a store of a cluster, or check that it is one. Raises `NotABackupStore` for a place with
-        other objects, and `WrongCluster`."""
+        """Make an empty place the store of a cluster, or check that it is the store of this cluster. Raises
+        `NotABackupStore` for a place with other objects, and `WrongCluster`.
+        """
         try:
             owner = await self.owner()
         except NotABackupStore:
@@ -116,13 +117,15 @@ class BackupStore:
         return f"{moment}-{number}"
 
     async def put_manifest(self, manifest: Manifest) -> None:
-        """Complete a backup. Everything that it names is here. Raises `ObjectExists` if another run took its id."""
+        """Complete a backup by its manifest. All objects that it names must be in the store. Raises `ObjectExists` if
+        another run took its id.
+        """
         await self.storage.put(backup_key(manifest.backup_id), manifest.encode(), must_create=True)
 
     # Unfinished runs
 
     async def unfinished(self) -> list[UnfinishedRun]:
-        """What runs have written that go on or were ended, the oldest first."""
+        """The runs that are under way or were stopped, the oldest first."""
         found = []
         async for entry in list_all(self.storage, UNFINISHED):
             try:
@@ -133,13 +136,15 @@ class BackupStore:
         return found
 
     async def put_unfinished(self, manifest: Manifest) -> int:
-        """Write down what a run has so far. Returns the size of that."""
+        """Write the manifest of an unfinished run. Returns its size in bytes."""
         data = manifest.encode()
         await self.storage.put(unfinished_key(manifest.backup_id), data)
         return len(data)
 
     async def forget_unfinished(self, ended: Iterable[UnfinishedRun], own_id: str) -> None:
-        """Remove what a run wrote down, and what it found of ended ones unless these have gone on."""
+        """Remove the unfinished manifest of a run, and those of the stopped runs that it has taken over, unless these
+        have written meanwhile.
+        """
         entries = {each.key: each.modified_ms async for each in list_all(self.storage, UNFINISHED)}
         keys = [run.key for run in ended if entries.get(run.key) == run.modified_ms]
         await self.storage.delete([unfinished_key(own_id), *keys])
@@ -151,7 +156,7 @@ class BackupStore:
         await self.storage.put(piece_key(partition, cut.piece), cut)
 
     async def put_metadata(self, snapshot: MetadataSnapshot) -> MetadataPiece:
-        """Write a metadata snapshot. Returns its place in a manifest."""
+        """Write a metadata snapshot. Returns its entry for a manifest."""
         data = snapshot.data
         metadata = MetadataPiece(snapshot.end_offset, snapshot.epoch, len(data), crc32c(data, 0))
         await self.storage.put(metadata_key(metadata), data)
@@ -162,7 +167,7 @@ class BackupStore:
         return _chain(list_all(self.storage, METADATA), list_all(self.storage, PIECES))
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects, some at once."""
+        """Remove objects, at most `DELETED_AT_ONCE` in one call."""
         left = list(keys)
         for start in range(0, len(left), DELETED_AT_ONCE):
             await self.storage.delete(left[start : start + DELETED_AT_ONCE])

@@ -25,14 +25,14 @@ from moldau.protocol.record_batch import NO_LEADER_EPOCH
 
 T = TypeVar("T")
 NOTED_EVERY: Final = 64 << 20
-"""Bytes of pieces after which a run writes down what it has."""
+"""Bytes of new pieces after which a run writes its unfinished manifest."""
 NOTES_SHARE: Final = 256
-"""What a run writes down is less than one part in this many of what it copies."""
+"""The unfinished manifests of a run take less than one part in this many of the bytes that it copies."""
 SMALL_PIECES_MAX: Final = 16
 """The number of small pieces at the end of a partition that become one: a log of which little is new in each backup
 would have one for each."""
 STARTS_MAX: Final = 10
-"""How often the start of a log may move while it is copied."""
+"""The most times that the start of a log may move while the log is copied."""
 
 
 class DamagedLog(Exception):
@@ -40,7 +40,7 @@ class DamagedLog(Exception):
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     logs_done: int
     log_count: int
@@ -69,7 +69,7 @@ class Offload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What a run needs of its process."""
+    """The services of the process that a run uses."""
 
     now_ms: Callable[[], int]
     """The wall clock."""
@@ -93,7 +93,7 @@ async def take_backup(store: BackupStore, source: Source, shell: Shell, *, piece
 
 
 class _Run:
-    """One run."""
+    """One backup while it is taken."""
 
     def __init__(
         self, store: BackupStore, cluster_id: str, asked: Asked, backup_id: str, shell: Shell, piece_size: int
@@ -106,19 +106,21 @@ class _Run:
         self._piece_size = piece_size
         self._metadata = MetadataPiece(0, 0, 0, 0)
         self._parts: dict[PartitionKey, PartitionBackup] = {}
-        """What the run has of each log so far."""
+        """The part of each log that the run has so far."""
         self._ended: list[UnfinishedRun] = []
-        """Runs that did not end, as they were found at the start."""
+        """The unfinished runs that were found when this one began."""
         self._left: set[str] = set()
-        """The keys of the objects in the store, if a run was ended: of what it copied since it last wrote that down,
-        nothing is copied again."""
+        """The keys of all objects in the store, if an earlier run was stopped. An object that it had copied is not
+        copied again, even if its unfinished manifest does not name the object.
+        """
         self._logs_done = self._piece_count = self._copied_size = self._kept_size = 0
         self._note_due = 0
-        """The copied size at which the run is written down next."""
+        """The copied size (bytes) at which the unfinished manifest is written next."""
 
     async def begin(self) -> None:
-        """Take over what earlier backups and runs have, and write it down: no other run removes it then. If the
-        backup is removed before that, it is done again without it."""
+        """Take over the pieces of earlier backups and runs, and write an unfinished manifest, so that no other run
+        removes them. If the latest backup is removed before that, start again without it.
+        """
         self._metadata = await self._store.put_metadata(self._asked.metadata)
         is_there = False
         while not is_there:
@@ -135,7 +137,7 @@ class _Run:
         self._kept_size = sum(piece.size for part in self._parts.values() for piece in part.pieces)
 
     async def copy(self, readers: int) -> None:
-        """Copy what the logs have beyond that, some logs at once."""
+        """Copy the parts of the logs that were not taken over, some logs at the same time."""
         remaining = iter(self._asked.logs)
 
         async def work() -> None:
@@ -176,7 +178,7 @@ class _Run:
         raise DamagedLog(f"{log.key} in {log.place}: its start moved {STARTS_MAX} times while it was copied")
 
     async def _copy_from(self, log: SourceLog, reader: LogReader) -> None:
-        """Copy a log from the end of what is there. The next piece is cut while one is written."""
+        """Copy a log from the end of the part that the run has. The next piece is cut while one is written."""
         cutter = Cutter(reader, self._parts[log.key].end_offset, log.end_offset, self._piece_size)
         coming = asyncio.ensure_future(self._shell.offload(cutter.next_piece))
         try:
@@ -202,7 +204,7 @@ class _Run:
             await self.note()
 
     async def note(self) -> None:
-        """Write down what the run has, for the next one."""
+        """Write the unfinished manifest, for the next run."""
         size = await self._store.put_unfinished(self._manifest())
         self._note_due = self._copied_size + max(NOTED_EVERY, NOTES_SHARE * size)
 
@@ -232,7 +234,9 @@ class _Run:
 
 
 def carried_over(logs: Sequence[SourceLog], earlier: Sequence[Manifest]) -> dict[PartitionKey, PartitionBackup]:
-    """What a new backup takes over from earlier ones, for each log. It blocks for what the logs are asked."""
+    """Return the part of each log that a new backup takes over from earlier ones. It blocks for the calls of the
+    logs.
+    """
     known: dict[PartitionKey, list[PartitionBackup]] = {}
     for manifest in earlier:
         for key, part in manifest.partitions():
@@ -241,7 +245,9 @@ def carried_over(logs: Sequence[SourceLog], earlier: Sequence[Manifest]) -> dict
 
 
 def carried(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBackup:
-    """What a new backup takes over of one log: of what agrees with the log now, that which reaches farthest."""
+    """Return the part of one log that a new backup takes over. It is the longest one of the earlier parts that agree
+    with the log.
+    """
     for part in sorted(earlier, key=lambda each: each.end_offset, reverse=True):
         pieces = tuple(each for each in part.pieces if each.end_offset <= log.end_offset)
         if not pieces or pieces[0].first_offset > log.start_offset:
@@ -255,7 +261,7 @@ def carried(log: SourceLog, earlier: Sequence[PartitionBackup]) -> PartitionBack
 
 
 def started_at(part: PartitionBackup, start_offset: int) -> PartitionBackup:
-    """A part of a log whose start has moved: without the pieces before it."""
+    """Return a part of a log without the pieces that end at or before `start_offset`, the new start of the log."""
     pieces = tuple(each for each in part.pieces if each.end_offset > start_offset)
     if not pieces:
         return PartitionBackup(part.partition, start_offset, start_offset, NO_LEADER_EPOCH, ())
@@ -263,7 +269,9 @@ def started_at(part: PartitionBackup, start_offset: int) -> PartitionBackup:
 
 
 def without_small_end(part: PartitionBackup) -> PartitionBackup:
-    """A part of a log without the small pieces at its end, if these are so many that they are better copied as one."""
+    """Return a part of a log without the small pieces at its end, if there are so many that they are better copied as
+    one.
+    """
     count = size = 0
     for piece in reversed(part.pieces):
         if size + piece.size >= PIECE_SIZE or piece.first_offset < part.start_offset:

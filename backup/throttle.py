@@ -11,15 +11,15 @@ class Throttle:
     def __init__(
         self, bytes_per_s: float | None, now_s: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """None: no bound."""
+        """`bytes_per_s`: the bound; None for no bound."""
         self._bytes_per_s = bytes_per_s
         self._now_s = now_s
         self._sleep = sleep
         self._free_s = 0.0
-        """When the bytes that have passed are paid for."""
+        """The time (s) at which the next bytes may pass."""
 
     async def spend(self, size: int) -> None:
-        """Wait until `size` bytes may pass: until those before have taken their time."""
+        """Wait until `size` bytes may pass. The bytes that passed before take the time that the bound gives them."""
         if self._bytes_per_s is None:
             return
         now_s = self._now_s()

@@ -13,7 +13,7 @@ from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStor
 
 
 class Verified(NamedTuple):
-    """What was read, and what is wrong with it."""
+    """The result of a verification."""
 
     object_count: int
     size: int

@@ -1,4 +1,4 @@
-"""What a capture takes of one partition's log: the records of a window of time, sampled and masked.
+"""The records of one partition's log that a capture takes: those of a window of time, sampled and masked.
 
 The window is a run of offsets: from the first record at or after its begin up to the first one at or after its end, as
 ListOffsets finds them, whatever timestamps lie between. Records keep offsets, timestamps, producers and sequences.
@@ -32,19 +32,21 @@ EXPANDED_SIZE_MAX: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Which records of a topic are taken."""
+    """The choice of the records of a topic that are taken."""
 
     from_ms: int = -1
-    """The first record at or after this time (ms since 1970) is the first one."""
+    """The window begins with the first record at or after this time (ms since 1970)."""
     to_ms: int = INT64_MAX
-    """The first record at or after this time is not taken, nor is any behind it."""
+    """The window ends before the first record at or after this time (ms since 1970). No later record is taken."""
     share: float = 1.0
-    """The share of the keys that are taken, the same ones in every topic; of records without a key, of these."""
+    """The share (0 to 1) of the keys whose records are taken. The same keys are taken in every topic. Of records
+    without a key, this share of the records is taken.
+    """
     masks: Masks
 
 
 class CapturedLog:
-    """Goes through the batches of a log, in their order."""
+    """Chooses and masks the records of a log, whose batches it is given in their order."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -52,9 +54,9 @@ class CapturedLog:
         self._open: dict[int, BatchHeader] = {}
         """The last batch of each transaction that has records in the capture and no end yet, by producer id."""
         self.end_offset: int | None = None
-        """The offset of the first record behind the window; None while none was met."""
+        """The offset of the first record behind the window; None until that record was met."""
         self.start_offset: int | None = None
-        """The offset of the first record of the window; None while none was met."""
+        """The offset of the first record of the window; None until that record was met."""
         self.record_count = 0
         """The records that were taken."""
 
@@ -64,7 +66,9 @@ class CapturedLog:
         return self.end_offset is not None and not self._open
 
     def taken(self, header: BatchHeader, batch: BytesLike) -> bytes | None:
-        """What the capture has of a batch; None for nothing. Raises `MalformedMessage`."""
+        """Return the batch that the capture has for a batch of the log. Return None if nothing of it is taken. Raises
+        `MalformedMessage`.
+        """
         if header.is_control:
             ended = self._open.pop(header.producer_id, None)
             return None if ended is None else bytes(batch)
@@ -94,7 +98,9 @@ class CapturedLog:
         )
 
     def aborts(self, offset: int) -> Iterator[bytes]:
-        """The markers of the transactions that are open at the end of the log, from an offset on."""
+        """Yield abort markers for the transactions that are open at the end of the log, at the offsets from `offset`
+        on.
+        """
         for place, (producer_id, last) in enumerate(self._open.items()):
             yield end_transaction_marker(
                 commits=False,

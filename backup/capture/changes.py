@@ -31,7 +31,7 @@ LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 class MaskChanges:
-    """The changes, with one key."""
+    """The changes by name. Those that depend on a key use the same one."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -43,7 +43,7 @@ class MaskChanges:
         }
 
     def rule(self, text: str) -> MaskRule:
-        """The rule in a text such as `orders*:value.customer=hash`. Raises ValueError."""
+        """Parse a rule such as `orders*:value.customer=hash`. Raises ValueError."""
         rule, separator, name = text.rpartition("=")
         if not separator:
             rule, name = text, "replace"
@@ -100,5 +100,7 @@ def _other_letter(letter: str, number: int) -> str:
 
 
 def _other_digit(digit: str, number: int) -> str:
-    """Never 0: the number keeps its length."""
+    """Return another digit for a digit, and any other character as it is. The result is never 0, so that a number keeps
+    its length.
+    """
     return str(1 + number % 9) if digit.isdigit() else digit

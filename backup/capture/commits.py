@@ -30,8 +30,9 @@ class Commit(NamedTuple):
 
 
 class Commits:
-    """Goes through the batches of `__consumer_offsets`, each partition's in their order. Commits of a transaction count
-    at its marker; offsets that were deleted are as if they had not been committed."""
+    """Collects the commits in `__consumer_offsets`. It is given the batches of one partition after another, in their
+    order. Commits of a transaction count at its marker. A deleted offset counts as never committed.
+    """
 
     def __init__(self, topics: frozenset[str], from_ms: int, to_ms: int) -> None:
         self._topics = topics
@@ -40,7 +41,7 @@ class Commits:
         self._positions: dict[tuple[str, str, int], int] = {}
         self._pending: dict[int, list[Record]] = {}
         self.in_window: list[Commit] = []
-        """What groups committed in the window, partition by partition."""
+        """The offsets that groups committed in the window, partition by partition."""
 
     def note(self, header: BatchHeader, batch: BytesLike) -> None:
         """Report the next batch. Raises `MalformedMessage`."""
@@ -56,7 +57,7 @@ class Commits:
             self._count(records)
 
     def end_log(self) -> None:
-        """The partition has no more batches: its open transactions committed nothing."""
+        """Note that the partition has no more batches. Its open transactions have committed nothing."""
         self._pending.clear()
 
     def positions(self) -> list[tuple[str, str, int, int]]:
@@ -64,7 +65,9 @@ class Commits:
         return sorted((*key, offset) for key, offset in self._positions.items())
 
     def batch_of_positions(self, time_ms: int) -> bytes | None:
-        """A batch for `__consumer_offsets` with them, as committed at a time, at offset 0; None if there are none."""
+        """A batch for `__consumer_offsets` with the positions of groups at the begin of the window, as if they were
+        committed at `time_ms`, at offset 0. None if there are no positions.
+        """
         records = [
             Record(
                 type_prefix(OFFSET_KEY) + encode(OffsetCommitKey(group=group, topic=topic, partition=partition), 0),

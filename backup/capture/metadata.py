@@ -22,13 +22,15 @@ LEFT_OUT: Final = (
     "min.insync.replicas",
     "remote.storage.enable",
 )
-"""Settings of a topic that mean other nodes, or storage that a test does not have."""
+"""Settings of a topic that refer to other nodes, or to storage that a test does not have."""
 KEPT_AS_IT_WAS: Final = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "min.compaction.lag.ms": str(INT64_MAX),
 }
-"""The records of a capture are old: retention and compaction would remove them at once."""
+"""Settings that every topic of a capture gets. The records of a capture are old, so that retention and compaction would
+remove them at once.
+"""
 
 
 def captured_metadata(image: MetadataImage, topics: Iterable[str], now_ms: int) -> MetadataSnapshot:

@@ -21,7 +21,7 @@ from moldau.storage.tiered.port import (
 )
 
 UNFINISHED: Final = ".unfinished"
-"""Stands behind the name of a file that is being written."""
+"""The suffix of the name of a file that is being written."""
 
 
 class TooLarge(Exception):
@@ -38,11 +38,11 @@ class PackedStore:
         self._path = path
         self._archive = archive
         self._size_max = size_max
-        """None for a file that is read."""
+        """The most bytes of a new file; None for a file that is read."""
 
     @classmethod
     def read(cls, path: Path) -> PackedStore:
-        """Open a file. Raises `StorageMissing`, `AccessRefused`, and `CorruptObject` if it is none of these."""
+        """Open a file. Raises `StorageMissing`, `AccessRefused`, and `CorruptObject` if it is not a capture."""
         try:
             return cls(path, ZipFile(path), size_max=None)
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class PackedStore:
             Path(f"{self._path}{UNFINISHED}").unlink(missing_ok=True)
 
     async def put(self, key: str, content: Content, *, must_create: bool = False) -> None:
-        """See the port; an object that is there stays as it is. Raises `TooLarge`."""
+        """See the port. An existing object stays as it is. Raises `TooLarge`."""
         if self._size_max is None:
             raise AccessRefused(f"{self._path} is only read")
         if key in self._archive.NameToInfo:

@@ -39,23 +39,25 @@ COMMITS_MAX: Final = 1_000_000
 """The most commits of a window that are written down."""
 INTERNAL: Final = "__"
 SCHEMAS_TOPIC: Final = "_schemas"
-"""The topic of a schema registry is captured whole, unless it is among the topics that are asked for."""
+"""The topic of a schema registry. It is captured whole, unless a rule names it."""
 
 
 class NothingToCapture(Exception):
-    """No topic, or no record, is what was asked for."""
+    """The cluster has no topic, or no record, that the rules ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRules:
-    """What a capture has."""
+    """The rules of a capture: its topics, window, sample and masks."""
 
     topics: Sequence[str]
     """Names with wildcards; internal topics are never among them."""
     from_ms: int = -1
-    """The begin of the window in ms since 1970; without one it is that of each log, and groups have no positions."""
+    """The begin of the window in ms since 1970. If it is -1, the window begins with each log, and groups have no
+    positions.
+    """
     to_ms: int = INT64_MAX
-    """Its end (exclusive)."""
+    """The end of the window in ms since 1970 (exclusive)."""
     share: float = 1.0
     """The share of the keys that are taken."""
     masks: Sequence[MaskRule] = ()
@@ -63,11 +65,11 @@ class CaptureRules:
     """The rules as they were given, for a reader of the capture."""
 
     def means(self, topic: str) -> bool:
-        """Whether a topic is captured by name."""
+        """Whether a topic matches one of `topics`."""
         return not topic.startswith(INTERNAL) and any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def window_of(self, topic: str) -> Window:
-        """What is taken of a topic."""
+        """Return the window, the sample and the masks for a topic. A topic that no rule names is taken whole."""
         if not self.means(topic):
             return Window(masks=Masks((), topic))
         return Window(from_ms=self.from_ms, to_ms=self.to_ms, share=self.share, masks=Masks(self.masks, topic))
@@ -85,12 +87,12 @@ class Captured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaptureShell:
-    """What a capture needs of its process."""
+    """The services of the process that a capture uses."""
 
     now_ms: Callable[[], int]
     offload: Offload
     report: Callable[[int, int], None]
-    """Gets the bytes that were read, and those that were taken."""
+    """Called with the bytes that were read, and the bytes that were taken."""
 
 
 async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, shell: CaptureShell) -> Captured:
@@ -132,7 +134,7 @@ async def take_capture(store: BackupStore, source: Source, rules: CaptureRules, 
 
 
 def description(rules: CaptureRules, commits: Commits) -> bytes:
-    """The object `capture.json`. Commits are in the order of time: time, group, topic, partition, offset."""
+    """Encode the object `capture.json`. Its commits are in the order of time: time, group, topic, partition, offset."""
     fields = {
         "format_version": FORMAT_VERSION,
         "topics": list(rules.topics),
@@ -146,7 +148,7 @@ def description(rules: CaptureRules, commits: Commits) -> bytes:
 
 
 class _Run:
-    """One run."""
+    """One capture while it is taken."""
 
     def __init__(self, store: BackupStore, rules: CaptureRules, shell: CaptureShell) -> None:
         self._store = store
@@ -157,7 +159,7 @@ class _Run:
         self.parts: dict[PartitionKey, PartitionBackup] = {}
 
     async def capture(self, log: SourceLog) -> None:
-        """Capture what the rules say of a log."""
+        """Capture the records of a log that the rules choose."""
         captured = CapturedLog(self._rules.window_of(log.key.topic))
         pieces = cut_batches(captured_batches(log, captured, self._note_read))
         parts = []
@@ -177,7 +179,7 @@ class _Run:
             self.record_count += captured.record_count
 
     async def add_positions(self, key: PartitionKey, batch: bytes) -> None:
-        """Add the positions of groups, the only partition of `__consumer_offsets`."""
+        """Add the positions of groups as the only partition of `__consumer_offsets`."""
         cuts = list(cut_batches(iter([batch])))
         key = key._replace(partition=0)
         for cut in cuts:
@@ -190,7 +192,7 @@ class _Run:
         self._shell.report(self._read_size, self._taken_size)
 
     def _note(self, key: PartitionKey, cuts: Sequence[CutPiece], offset: int) -> None:
-        """`offset`: the begin and end of a partition of which nothing was taken."""
+        """Note the pieces of a partition. `offset`: the begin and end of a partition of which nothing was taken."""
         first = cuts[0].piece.first_offset if cuts else offset
         end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
         self.parts[key] = PartitionBackup(key.partition, first, end, epoch, tuple(cut.piece for cut in cuts))
@@ -202,8 +204,9 @@ class _Run:
 def captured_batches(
     log: SourceLog, captured: CapturedLog, note_read: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
-    """What a capture has of a log, batch by batch. It blocks for the reads of the source. Raises `MalformedMessage`,
-    and what the source raises."""
+    """Yield the batches that a capture takes of a log. It blocks for the reads of the source. Raises
+    `MalformedMessage`, and what the source raises.
+    """
     batches = stored_batches(log, note_read)
     try:
         while not captured.is_complete and (stored := next(batches, None)) is not None:
@@ -218,7 +221,7 @@ def captured_batches(
 def stored_batches(
     log: SourceLog, note_read: Callable[[int], None]
 ) -> Generator[tuple[BatchHeader, BytesLike], None, None]:
-    """The batches of a log. It blocks and raises as `captured_batches` does."""
+    """Yield the batches of a log. It blocks for the reads of the source, and raises what `captured_batches` raises."""
     reader = log.open()
     try:
         cutter = Cutter(reader, log.start_offset, log.end_offset, READ_SIZE)
@@ -233,7 +236,7 @@ def stored_batches(
 
 
 def cut_batches(batches: Iterator[bytes]) -> Generator[CutPiece, None, None]:
-    """Pieces of some batches, which are in the order of their offsets."""
+    """Join batches, which are in the order of their offsets, into pieces."""
     following: int | None = None
     parts: list[bytes] = []
     size, crc, max_timestamp, epoch = 0, 0, NO_TIMESTAMP, NO_LEADER_EPOCH

@@ -61,7 +61,7 @@ class ClusterLog:
         return self
 
     def close(self) -> None:
-        """Do nothing: the connection is that of all logs."""
+        """Do nothing: all logs share the connection."""
 
     def read(self, offset: int, taken: int) -> bytes:
         """See `LogReader.read`. Raises `Refused` too, `DataLost` if the log is shorter than it was."""
@@ -110,7 +110,7 @@ class ClusterSource:
     """The `Source` of a running cluster."""
 
     readers_max = 1
-    """A client has one request in flight."""
+    """Logs are read one at a time, because a client has one request in flight."""
 
     def __init__(self, settings: ConnectionSettings, controllers: Sequence[Address], now_ms: Callable[[], int]) -> None:
         """Raises `Refused` if no broker answers."""

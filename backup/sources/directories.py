@@ -103,8 +103,9 @@ class DirectorySource:
 
 
 def read_metadata(fs: FileSystem, directories: Sequence[str]) -> MetadataLog:
-    """The metadata of the directory that has most of them. Raises `Refused` if none has them, `MalformedMessage` and
-    OSError."""
+    """Read the metadata of the directory that has most of them. Raises `Refused` if no directory has them,
+    `MalformedMessage` and OSError.
+    """
     places = [f"{each}/{METADATA_DIRECTORY}" for each in directories if fs.exists(f"{each}/{METADATA_DIRECTORY}")]
     if not places:
         raise Refused(
@@ -145,7 +146,7 @@ def _topic(topics: TopicsImage, name: str) -> Topic:
 
 
 def _check_complete(topics: TopicsImage, here: Mapping[TopicPartition, object]) -> None:
-    """Check that each partition has a replica in the directories. Raises `Refused`."""
+    """Raise `Refused` unless each partition has a replica in the directories."""
     missing = [
         f"{topic.name}-{number} (replicas on {', '.join(map(str, partition.replicas))})"
         for topic, number, partition in topics.partitions()

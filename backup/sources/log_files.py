@@ -13,7 +13,9 @@ from moldau.storage.segment.segment_listing import ListedSegment, list_segments,
 
 READ_SIZE: Final = 4 << 20
 LISTINGS_MAX: Final = 10
-"""The most listings in a row: a file may be deleted or replaced after the listing, before it is opened."""
+"""The most times that a directory is listed: a file may be deleted or replaced after the listing, before it is
+opened.
+"""
 
 
 class LogFiles:
@@ -26,7 +28,7 @@ class LogFiles:
         self._position = 0
 
     def read(self, offset: int, taken: int) -> bytes:
-        """See `LogReader.read`. Raises OSError, and `MalformedMessage` if there is something else than a batch."""
+        """See `LogReader.read`. Raises OSError, and `MalformedMessage` if no batch begins at the position."""
         self._position += taken
         for _ in range(LISTINGS_MAX):
             if self._file is not None:
@@ -68,7 +70,7 @@ class LogFiles:
 
 
 def _batches_at(file: File, position: int) -> bytes:
-    """At least one whole batch, or nothing at the end of the segment. Raises `MalformedMessage` and OSError."""
+    """Read at least one whole batch, or nothing at the end of the segment. Raises `MalformedMessage` and OSError."""
     data = file.pread(READ_SIZE, position)
     if len(data) < HEADER_SIZE and not is_old(data, 0):
         return b""

@@ -20,7 +20,7 @@ NOTHING: Final = SnapshotId(0, 0)
 
 
 class MetadataLog:
-    """The metadata at the end of what was replayed."""
+    """The metadata of a cluster after the records that were replayed."""
 
     def __init__(self, snapshot: SnapshotId = NOTHING, data: BytesLike | None = None) -> None:
         """Begin with a snapshot, or with an empty log. Raises `MalformedMessage`."""
@@ -28,7 +28,7 @@ class MetadataLog:
         if data is not None:
             self._replay, self._quorum = load_snapshot(data, snapshot)
         self.end_offset, self.epoch = snapshot
-        """The end, and the epoch of the last record before it."""
+        """The end offset of the replayed records, and the epoch of the last one."""
         self._last_ms = 0
 
     @property

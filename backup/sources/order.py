@@ -19,7 +19,7 @@ _ROUNDS: Final = {OFFSETS: 0, SHARE_STATE: 0, TRANSACTIONS: 2}
 
 
 def rounds_of(topics: Iterable[str]) -> list[list[str]]:
-    """The topics in rounds: those of a round are asked for after all of the round before."""
+    """Return the topics in rounds. The topics of a round are asked for after all topics of the round before."""
     rounds: list[list[str]] = [[], [], []]
     for topic in sorted(topics):
         rounds[_ROUNDS.get(topic, 1)].append(topic)

@@ -1,4 +1,6 @@
-"""What a backup asks of a source of logs. Every call blocks: the caller runs it beside its event loop."""
+"""The interface of a source of logs, from which a backup is taken. Every call blocks: the caller runs it outside of its
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from moldau.backup.manifest import PartitionKey
 
 ATTEMPTS_MAX: Final = 3
-"""How often a source asks for all ends before it gives up."""
+"""The most times that a source asks for all ends before it gives up."""
 
 
 class LogStartMoved(Exception):
@@ -24,11 +26,11 @@ class LogReader(Protocol):
     """Reads a log from an offset on."""
 
     def read(self, offset: int, taken: int) -> bytes:
-        """Stored bytes that begin with the batch that holds an offset, or the first one after it: at least one whole
-        batch, and at the end perhaps a part of one. Empty if the log has no batch there.
+        """Read stored bytes that begin with the batch that holds `offset`, or with the first one after it. They have at
+        least one whole batch, and perhaps a part of one at the end. They are empty if the log has no such batch.
 
-        `taken`: the bytes of the last answer that the caller took; 0 at first. Raises `LogStartMoved`, and what the
-        source raises.
+        `taken`: the number of bytes of the last result that the caller has used; 0 at first. Raises `LogStartMoved`,
+        and what the source raises.
         """
 
     def close(self) -> None:
@@ -36,7 +38,7 @@ class LogReader(Protocol):
 
 
 class SourceLog(Protocol):
-    """The log of a partition between the offsets that the source was asked for."""
+    """The log of a partition between two offsets: its start and its end when the source was asked for them."""
 
     @property
     def key(self) -> PartitionKey: ...
@@ -49,14 +51,15 @@ class SourceLog(Protocol):
 
     @property
     def place(self) -> str:
-        """The place from which it is read, for a reader of the report."""
+        """The location of the log, for messages and reports."""
 
     def has(self, epoch: int, end_offset: int) -> bool:
-        """Whether the log had batches of this leader epoch up to an offset (exclusive): then what an earlier backup has
-        below it is what the log had."""
+        """Whether the log has batches of this leader epoch up to an offset (exclusive). If so, an earlier backup that
+        ends with this epoch has the same batches as the log below that offset.
+        """
 
     def open(self) -> LogReader:
-        """A reader of it."""
+        """Open a reader of the log."""
 
 
 class MetadataSnapshot(NamedTuple):
@@ -68,7 +71,7 @@ class MetadataSnapshot(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A vector: what a source has, asked in the order in which it may be restored."""
+    """The metadata and the logs of a source, with their ends, which were asked for in the order of `order.py`."""
 
     began_ms: int
     asked_ms: int
@@ -79,11 +82,11 @@ class Asked(NamedTuple):
 
 
 class Source(Protocol):
-    """The logs of a cluster."""
+    """A source of backups: the logs of a cluster."""
 
     cluster_id: str
     readers_max: int
-    """How many logs may be read at once."""
+    """The most logs that may be read at the same time."""
 
     def ask(self) -> Asked:
         """Ask for the metadata, then for the ends of all logs, `__transaction_state` last."""

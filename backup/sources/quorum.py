@@ -45,7 +45,7 @@ OTHER_LEADER: Final = frozenset(
         ErrorCode.SNAPSHOT_NOT_FOUND,
     }
 )
-"""Errors after which the leader is looked for again."""
+"""Errors after which the client looks for the leader again."""
 
 
 class Leader(NamedTuple):
@@ -60,12 +60,16 @@ class QuorumClient:
     """Fetches the metadata of a cluster. Only one thread may use it."""
 
     def __init__(self, cluster: Cluster, controllers: Sequence[Address]) -> None:
-        """`controllers`: listeners of controllers; without them the brokers are asked for that of the leader."""
+        """`controllers`: listeners of controllers. Without them the brokers are asked for the address of the quorum's
+        leader.
+        """
         self._cluster = cluster
         self._controllers = controllers
 
     def metadata(self) -> MetadataLog:
-        """The metadata up to what is committed now. Raises `Refused` and `MalformedMessage`."""
+        """Fetch the metadata up to the present high watermark of the quorum. Raises `Refused` and
+        `MalformedMessage`.
+        """
         return self._cluster.retry("the metadata of the cluster", self._fetch_all)
 
     def _fetch_all(self) -> MetadataLog:
@@ -109,7 +113,9 @@ class _LeaderLog:
         self._cluster_id = cluster_id
 
     def read(self) -> MetadataLog:
-        """The metadata up to the end that the leader had. Raises `TransientError` if it leads no more."""
+        """Fetch the metadata up to the end of the leader's committed log. Raises `TransientError` if the node does not
+        lead any more.
+        """
         metadata, epoch = MetadataLog(), 0
         while metadata.end_offset < self._leader.end_offset:
             answer = self._fetch(metadata.end_offset, epoch)
