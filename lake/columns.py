@@ -3,7 +3,7 @@
 | column | type | |
 |---|---|---|
 | `key` | binary | or that of its form (`forms.py`) |
-| `partition`, `offset`, `timestamp` | int, long, timestamptz | where the record stands; never null |
+| `partition`, `offset`, `timestamp` | int, long, timestamptz | the place and the time of the record; never null |
 | `headers` | list of (key, value) | if they are asked for |
 | `value` | binary | or that of its form: a record is a struct, a change event (`debezium.py`) its row |
 
@@ -33,7 +33,7 @@ from moldau.tables.values.topic_types import SAMPLE_ROWS
 from moldau.tables.values.value_types import TypesDiffer, merged_type
 
 PLACE: Final = ("partition", "offset", "timestamp")
-"""The columns that say where and when a record was written; never null."""
+"""The columns with the place and the time of a record. They are never null."""
 TIMES_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond of a `datetime`, the years 1 to 9999: pyiceberg describes files by such values."""
 TYPES_MAX: Final = 1_000
@@ -52,7 +52,7 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a batch, and the records that are none."""
+    """The rows of a batch, and its records that are not rows of the table."""
 
     batch: pa.RecordBatch
     deletes: pa.Array
@@ -61,8 +61,9 @@ class Rows:
 
 
 def undated(batch: pa.RecordBatch) -> list[Misfit]:
-    """The records whose timestamps are in no year of a `datetime`. A producer that takes micro- or nanoseconds for
-    milliseconds writes such ones; of the latter the reader gives the nearest time that its column holds.
+    """Return the records whose timestamps are in no year of a `datetime`. A producer that writes micro- or nanoseconds
+    in place of milliseconds makes such timestamps. For nanoseconds the reader gives the nearest time that its column
+    holds.
     """
     times_us = batch.column("timestamp").to_numpy().view(np.int64)
     is_undated = (times_us < TIMES_US[0]) | (times_us > TIMES_US[1])
@@ -85,7 +86,7 @@ def raw_schema(names: Sequence[str]) -> pa.Schema:
 
 
 def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
-    """The other records of a batch."""
+    """Return the records of a batch without the misfits."""
     if not misfits:
         return batch
     rows = {each.row for each in misfits}
@@ -93,7 +94,7 @@ def without(batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
 
 
 class RawColumns:
-    """Rows as they are read."""
+    """Makes rows with the keys and values as they are read."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.schema = raw_schema(names)
@@ -120,8 +121,8 @@ class TypedColumn:
         is_enveloped: bool = False,
         is_flat: bool = False,
     ) -> None:
-        """`kind` is the type that the column has in the table, of a flat table a struct of its columns; None if it is
-        not there yet.
+        """`kind`: the type that the column has in the table; for a flat table a struct of its columns. None if the
+        table does not have the column yet.
         """
         self.name = name
         self.type = kind
@@ -129,7 +130,9 @@ class TypedColumn:
         self._is_enveloped = is_enveloped
         self._is_flat = is_flat
         self._met: dict[Hashable, Shape | str] = {}
-        """What the values of a kind become in the column, or why they do not fit."""
+        """By the kind of a value: the function that converts a decoded value for the column, or the reason why such
+        values do not fit.
+        """
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -144,8 +147,8 @@ class TypedColumn:
         return self._form.schema if isinstance(self._form, JsonForm) else None
 
     def decode(self, values: pa.Array) -> Decoded:
-        """The values of a batch. Raises `RegistryNotReached`, and `Refused` if a library is missing: no record is known
-        to be a misfit then.
+        """Decode the values of a batch. Raises `RegistryNotReached`, and `Refused` if a library is missing: in both
+        cases no record is known to be a misfit.
         """
         self._learn(values)
         misfits, deleted, found = {}, [], []
@@ -166,7 +169,9 @@ class TypedColumn:
         return Decoded(column.flatten() if self._is_flat else [column], misfits, deleted)
 
     def meet(self, values: pa.Array) -> None:
-        """Let the column hold the types that values name, without decoding them. Raises as `decode`."""
+        """Widen the type of the column for the types that values name, without decoding the values. Raises what
+        `decode` raises.
+        """
         self._learn(values)
         for value in values.to_pylist():
             if value is not None:
@@ -178,7 +183,7 @@ class TypedColumn:
             self._form.learn(value for value in values.slice(0, SAMPLE_ROWS).to_pylist() if value is not None)
 
     def _made(self, value: bytes) -> object:
-        """What the column takes for a value; `DELETION` for a change event that deletes a row. Raises
+        """Convert a value for the column. Returns `DELETION` for a change event that deletes a row. Raises
         `ValueNotDecoded`.
         """
         read = self._form.read(value)
@@ -191,7 +196,9 @@ class TypedColumn:
         return made if made is None or made is DELETION else shape(made)
 
     def _shape(self, read: Read) -> Shape | str:
-        """What the values of a kind become in the column, or why they do not fit. Raises `ValueNotDecoded`."""
+        """Return the function that converts the values of a kind for the column, or the reason why they do not fit.
+        Raises `ValueNotDecoded`.
+        """
         shape = self._met.get(read.kind)
         if shape is None:
             if len(self._met) >= TYPES_MAX:
@@ -200,7 +207,9 @@ class TypedColumn:
         return shape
 
     def _meet(self, read: Read) -> Shape | str:
-        """Let the column hold the values of a kind. Returns what they become in it, or why they do not fit."""
+        """Widen the type of the column for the values of a kind. Returns the function that converts them, or the reason
+        why they do not fit.
+        """
         try:
             kind, shape = read.part()
             lists = check_key_type(kind) if self.name == KEY else ()
@@ -232,14 +241,14 @@ class Decoded(NamedTuple):
 
     arrays: Sequence[pa.Array]
     misfits: Mapping[int, str]
-    """Why rows do not fit."""
+    """By row, the reason why it does not fit."""
     deleted: Sequence[int]
-    """Rows that delete the row of their key, besides those without a value."""
+    """The rows that delete the row of their key, besides rows without a value."""
 
 
 class DecodedColumns:
-    """Rows with decoded keys or values. `schema` grows with the values that are met, and a table has to have it before
-    the rows that were made with it.
+    """Rows with decoded keys or values. `schema` grows with the values that are met. The table must have this schema
+    before it gets rows that were made with it.
     """
 
     def __init__(self, *typed: TypedColumn, has_headers: bool) -> None:
@@ -248,11 +257,11 @@ class DecodedColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns; without those that no value has given a type yet."""
+        """The columns, except for those to which no value has given a type yet."""
         return pa.schema([field for each in self._base for field in self._fields(each)])
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """Decode a batch of `READ_COLUMNS`. Raises as `TypedColumn.decode`."""
+        """Decode a batch of `READ_COLUMNS`. Raises what `TypedColumn.decode` raises."""
         decoded = {name: each.decode(batch.column(name)) for name, each in self._typed.items()}
         arrays = [
             array
@@ -270,7 +279,7 @@ class DecodedColumns:
         return Rows(without(pa.RecordBatch.from_arrays(arrays, schema=self.schema), unfit), pa.array(deletes), unfit)
 
     def meet(self, batch: pa.RecordBatch) -> None:
-        """Let the columns hold the types that keys and values name. Raises as `rows`."""
+        """Widen the columns for the types that keys and values name. Raises what `rows` raises."""
         for name, each in self._typed.items():
             each.meet(batch.column(name))
 

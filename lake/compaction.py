@@ -24,7 +24,7 @@ SMALL_SIZE: Final = 8 << 20
 
 def compact(table: LakeTable, files_min: int, is_stopping: Callable[[], bool]) -> int:
     """Join the small files of a claimed table, a commit for each group of them, until there is no group of `files_min`
-    files. Returns how many files were replaced. Another program that commits meanwhile ends it.
+    files. Returns how many files were replaced. A commit of another program meanwhile ends the compaction.
 
     Raises `WriterReplaced`, OSError and the errors of the catalog.
     """

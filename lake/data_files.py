@@ -24,7 +24,7 @@ from moldau.lake.layout import Layout, layout_of
 from moldau.lake.offset_runs import RUNS, RunsBuilder
 
 Step: TypeAlias = Callable[[str], None]
-"""Called with the name of each step of a commit once it is done. A test ends the process there."""
+"""Called with the name of each step of a commit once the step is done. A test may end the process in this call."""
 BUFFER_SIZE: Final = 32 << 20
 """Bytes of rows in memory, over all open files, at which they are written as row groups."""
 FILE_SIZE_MAX: Final = 256 << 20
@@ -65,7 +65,7 @@ class AttemptFiles:
     """Writes the rows of an attempt into the schema and the partitions of a transaction's table."""
 
     def __init__(self, transaction: Transaction, attempt: str, step: Step, file_size_max: int = FILE_SIZE_MAX) -> None:
-        """Raises `Refused` as `layout_of`."""
+        """Raises what `layout_of` raises."""
         self._transaction = transaction
         self._table = transaction._table
         self._attempt = attempt
@@ -169,7 +169,7 @@ def file_schema(transaction: Transaction) -> pa.Schema:
 
 
 def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in the columns of a table; a column that they do not have is null."""
+    """Return rows in the columns of a schema. A column that the rows do not have is null."""
     columns = [
         batch.column(each.name).cast(each.type)
         if each.name in batch.schema.names

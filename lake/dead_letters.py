@@ -24,7 +24,7 @@ SUFFIX: Final = "_dead_letters"
 
 
 class DeadLetters:
-    """The claimed table of dead letters."""
+    """The table of dead letters, which this process has claimed."""
 
     def __init__(self, table: LakeTable, *, has_headers: bool) -> None:
         self._table = table
@@ -32,11 +32,11 @@ class DeadLetters:
         self._letters: list[pa.RecordBatch] = []
 
     def check(self, wanted: Ledger) -> None:
-        """Raise `Refused` as `LakeTable.check`."""
+        """Raise what `LakeTable.check` raises."""
         self._table.check(self._wanted(wanted))
 
     def claim(self, wanted: Ledger) -> None:
-        """Become the writer of the table, and sweep it. Raises as `LakeTable.claim`."""
+        """Become the writer of the table, and sweep it. Raises what `LakeTable.claim` raises."""
         self._table.claim(self._wanted(wanted), NewTable(self.schema))
         self._table.sweep()
 
@@ -45,9 +45,9 @@ class DeadLetters:
         return replace(ledger, mode="append", offsets={})
 
     def stored_since(self, offsets: Mapping[int, int]) -> set[tuple[int, int]]:
-        """The (partition, offset) of the letters at or after these offsets: those that a crash, or the lost answer to a
-        commit, has left ahead of the rows. The letters of a round that is given up before are forgotten. Raises
-        `WriterReplaced`.
+        """Return the (partition, offset) of the dead letters at or after these offsets. A crash, or a commit whose
+        answer was lost, has left them without the rows of their round. The letters of a round that was given up are
+        forgotten. Raises `WriterReplaced`.
         """
         self._letters = []
         begun = self._table.begin()

@@ -44,22 +44,24 @@ CHUNK_SIZE: Final = 4 << 20
 
 @dataclass(slots=True)
 class TableErased:
-    """What was erased from one table, and what was not."""
+    """The result of an erasure in one table."""
 
     table: str
     rows: int = 0
     files: list[dict[str, Any]] = field(default_factory=list)
     """Each file that was replaced: its path, its CRC-32C, and how many of its rows were erased."""
     written: list[dict[str, Any]] = field(default_factory=list)
-    """Each file in their place: its path and its CRC-32C."""
+    """The files that replace them, each with its path and its CRC-32C."""
     snapshots_expired: int = 0
     kept_by: list[str] = field(default_factory=list)
     """The branches and tags whose snapshots still have such rows."""
     unread: list[int] = field(default_factory=list)
-    """The partitions of which the table had not read all the records: it gets those from a replica that keeps them."""
+    """The partitions with erased records that the table had not read yet. A replica that still has these records may
+    give them to the table later.
+    """
 
     def stated(self) -> dict[str, Any]:
-        """The part of a receipt."""
+        """Return the fields for a receipt."""
         return asdict(self) | {"state": "not erased" if self.kept_by else "erased"}
 
 
@@ -81,7 +83,7 @@ class ErasedOffsets:
         return pa.array(found)
 
     def may_be_in(self, file: DataFile, offset_id: int) -> bool:
-        """Whether the bounds of a file leave room for such a row."""
+        """Whether a file may have a row of an erased record, by the bounds of its offsets."""
         bounds = (file.lower_bounds or {}).get(offset_id), (file.upper_bounds or {}).get(offset_id)
         if None in bounds:
             return True
@@ -104,8 +106,10 @@ def check_follows(table: Table, topic: str, cluster_id: str | None) -> None:
 
 
 def erase_rows(catalog: Catalog, table: Table, offsets: ErasedOffsets, ports: SinkPorts) -> list[TableErased]:
-    """Erase rows from the table of a topic (`check_follows`), and from that of its dead letters. Returns what was done
-    in each. Raises `CommitConflict` if other programs commit all the time, OSError and the errors of the catalog.
+    """Erase the rows of erased records from the table of a topic, and from the table of its dead letters. The caller
+    has checked the table (`check_follows`). Returns a result for each table.
+
+    Raises `CommitConflict` if other programs commit again and again, OSError and the errors of the catalog.
     """
     known = ledger_of(table)
     assert known is not None, "the caller has checked what the table follows"
@@ -125,7 +129,7 @@ def rows_left(table: Table, offsets: ErasedOffsets) -> int:
 
 
 class FileSearch:
-    """The rows of erased records in the files of a table, each of which is read once."""
+    """Counts the rows of erased records in the files of a table. Each file is read once."""
 
     def __init__(self, table: Table, offsets: ErasedOffsets) -> None:
         self._table = table
@@ -136,8 +140,9 @@ class FileSearch:
         self._counts: dict[str, int] = {}
 
     def count(self, file: DataFile) -> int:
-        """The number of such rows that a file stores, also if another program has deleted them; 0 for a file that is
-        not there any more."""
+        """The number of rows of erased records that a file stores, including rows that another program has deleted. 0
+        for a file that does not exist any more.
+        """
         path = file.file_path
         if path not in self._counts:
             may_be = file.content is DataFileContent.DATA and self._offsets.may_be_in(file, self._offset_id)
@@ -152,8 +157,8 @@ class FileSearch:
             return 0
 
     def has_rows(self, fs: FileSystem, path: str) -> bool:
-        """Whether a file that no snapshot has stores such rows. One that was not finished cannot be read, and counts
-        as empty: a sweep deletes it. Raises OSError.
+        """Whether a file that no snapshot has stores rows of erased records. A file that was not finished cannot be
+        read and counts as empty: a sweep deletes it. Raises OSError.
         """
         with fs.open_input_file(path) as stream:
             try:
@@ -178,7 +183,7 @@ class TableErasure:
         self._erased = TableErased(".".join(name))
 
     def run(self) -> TableErased:
-        """Erase. Raises as `erase_rows`."""
+        """Erase the rows. Raises what `erase_rows` raises."""
         table = self._loaded()
         if not any(self._named(table, each) for each in table.snapshots()) and not self._strays(table):
             return self._erased  # A follower of the table goes on.
@@ -199,12 +204,16 @@ class TableErasure:
         return self._catalog.load_table(self._identifier)
 
     def _named(self, table: Table, snapshot: Snapshot) -> set[str]:
-        """The files with erased rows that the manifests of a snapshot name, also as deleted."""
+        """Return the files with rows of erased records that the manifests of a snapshot name, also those that are
+        marked as deleted.
+        """
         search = FileSearch(table, self._offsets)
         return {each.file_path for each in named_files(table, snapshot) if search.count(each)}
 
     def _strays(self, table: Table) -> list[tuple[FileSystem, str]]:
-        """The files with erased rows that no snapshot has: an erasure that ended early has left them."""
+        """Return the files with rows of erased records that no snapshot names. An erasure that ended early has left
+        them.
+        """
         search = FileSearch(table, self._offsets)
         return [(fs, path) for fs, path in unneeded_data(table) if search.has_rows(fs, path)]
 
@@ -227,7 +236,9 @@ class TableErasure:
         self._ports.step("rows erased")
 
     def _rewrite(self, attempt: Attempt, task: FileScanTask) -> dict[int, Tally]:
-        """Add the rows of a file that stay to the attempt. Returns the tallies of the others."""
+        """Add the rows of a file that are not erased to the attempt. Returns the tallies of the erased rows, by
+        partition.
+        """
         gone: dict[int, Tally] = {}
         count = 0
         for batch in stored_rows(attempt.table.metadata, attempt.table.io, task, attempt.files.schema):
@@ -249,7 +260,9 @@ class TableErasure:
         return {"file": path, "crc": f"{crc:08x}"}
 
     def _expire(self) -> None:
-        """Remove the other snapshots that name files with erased rows, and the files that none names then."""
+        """Expire the other snapshots that name files with erased rows, and delete the files that no snapshot names
+        afterwards.
+        """
         table = self._loaded()
         named = {each.snapshot_id: self._named(table, each) for each in table.snapshots()}
         kept: dict[int, list[str]] = {}
@@ -268,12 +281,12 @@ class TableErasure:
 
 
 def named_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """The files that the manifests of a snapshot name, also those that it has deleted."""
+    """Yield the files that the manifests of a snapshot name, also those that it has deleted."""
     for manifest in snapshot.manifests(table.io):
         yield from (each.data_file for each in manifest.fetch_manifest_entry(table.io, discard_deleted=False))
 
 
 def live_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """The files that a snapshot has."""
+    """Yield the files of a snapshot."""
     for manifest in snapshot.manifests(table.io):
         yield from (each.data_file for each in manifest.fetch_manifest_entry(table.io))

@@ -35,8 +35,8 @@ class _Leaf(NamedTuple):
 
 
 def flattened(kind: pa.DataType, column: str) -> tuple[pa.DataType, Change]:
-    """The struct of the flat columns of a type, and what makes their values of one of the type. `column` is `key` or
-    `value`. Raises `ValueNotDecoded` if two fields would be one column.
+    """Return the struct of the flat columns for a type, and a function that converts a value of the type into a value
+    of this struct. `column` is `key` or `value`. Raises `ValueNotDecoded` if two fields would be one column.
     """
     found = list(_leaves(kind, (), column))
     names = [each.name for each in found]
@@ -60,7 +60,7 @@ def _leaves(kind: pa.DataType, path: Sequence[str], column: str) -> Iterator[_Le
 
 
 def column_name(path: Sequence[str], column: str) -> str:
-    """The column of the field at a path."""
+    """Return the name of the column for the field at a path."""
     if not path:
         return column
     joined = "_".join(map(_lower, path))
@@ -82,8 +82,9 @@ def _at(value: Any, leaf: _Leaf) -> Any:
 
 
 def _renamed(kind: pa.DataType) -> tuple[pa.DataType, Change | None]:
-    """A type within a list or a map with names in lower case, and what renames the fields of a value; None if nothing
-    is renamed.
+    """Return a type within a list or a map, with the names of its fields in lower case and other characters than
+    letters, digits and `_` replaced by `_`. Also return the function that renames the fields of a value, or None if the
+    type contains no struct. Raises `ValueNotDecoded` if two fields would have the same name.
     """
     if pa.types.is_struct(kind):
         parts = [(each.name, _lower(each.name), *_renamed(each.type)) for each in kind]

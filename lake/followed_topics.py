@@ -1,9 +1,9 @@
-"""The topics of one process. Their rounds take turns, so that one round is in memory at a time, and none waits for the
-backlog of another.
+"""The topics that one process follows. Their rounds take turns, so that one round is in memory at a time, and no topic
+waits for the backlog of another.
 
-A topic that fails is said in a sentence, and the others go on. A failure of a place or of the catalog may pass, and the
-topic is opened again in the next turn; a topic that is refused ends. Of two topics whose tables have one name the
-second waits until the first has ended: the table may be that of the second.
+If a topic fails, a message says why, and the other topics go on. A failure of a place or of the catalog may pass: the
+topic is opened again in the next pass. A topic that is refused ends. If the tables of two topics have the same name,
+the second topic waits until the first has ended, because the table may belong to the second.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PASSING: Final = (
     SQLAlchemyError,
     *CATALOG_ERRORS,
 )
-"""Failures of what a topic needs, and not of the topic."""
+"""Errors after which a topic is tried again, because their cause is outside of the topic."""
 FAILURES: Final = (Refused, CorruptCheckpoint, MalformedMessage, *PASSING)
 Opened: TypeAlias = tuple[Follower, LakeTable]
 
@@ -55,7 +55,7 @@ class FollowedTopic:
         self.opened: Opened | None = None
         self.failure: str | None = None
         self.is_ended = False
-        """Whether it is not tried again."""
+        """Whether the topic is not tried again."""
         self._unopened = FollowProgress(is_followed=False)
 
     @property
@@ -64,11 +64,11 @@ class FollowedTopic:
 
     @property
     def progress(self) -> FollowProgress:
-        """That of the follower that was opened last."""
+        """The progress of the follower that was opened last."""
         return self._unopened if self.opened is None else self.opened[0].progress
 
     def closed(self) -> None:
-        """Forget the follower, and keep what it has shown."""
+        """Forget the follower, and keep its progress."""
         self._unopened = replace(self.progress, is_followed=False)
         self.opened = None
 
@@ -85,7 +85,9 @@ class FollowedTopics:
         *,
         is_one: bool,
     ) -> None:
-        """`say` takes the name of a topic and why it has failed. If the only topic fails, that is raised instead."""
+        """`say` is called with the name of a topic and the reason of its failure. `is_one`: there is only one topic,
+        and its failure is raised instead.
+        """
         self._choices = choices
         self._open = open_one
         self._say = say
@@ -103,20 +105,22 @@ class FollowedTopics:
         return bool(self.topics) and all(each.is_ended for each in self.topics.values())
 
     def add(self, names: Iterable[str]) -> None:
-        """Follow further topics. Raises `Refused` for the name of a table that is none."""
+        """Follow further topics. Raises `Refused` for an invalid name of a table."""
         for name in names:
             if name in self.topics:
                 continue
             self.topics[name] = FollowedTopic(replace(self._choices, topic=name))
 
     def catch_up(self) -> None:
-        """Let each table have what the places show, round by round. Raises as the follower of the only topic."""
+        """Bring each table up to the records that the places show, round by round. If there is only one topic, raises
+        what its follower raises.
+        """
         waiting = [each for each in self.topics.values() if not each.is_ended]
         while waiting and not self._is_stopping():
             waiting = [each for each in waiting if not self._is_stopping() and self._is_behind_after_a_round(each)]
 
     def measured(self) -> list[Measured]:
-        """What the metrics show."""
+        """The progress of each topic, for the metrics."""
         return [Measured(each.progress, each.table_name, each.name) for each in list(self.topics.values())]
 
     def _is_behind_after_a_round(self, topic: FollowedTopic) -> bool:
@@ -134,7 +138,7 @@ class FollowedTopics:
         return is_behind
 
     def _check_name(self, topic: FollowedTopic) -> None:
-        """Raise `NameTaken` if another topic has the name of the table, or would have it before."""
+        """Raise `NameTaken` if an earlier topic has the name of this topic's table."""
         for each in self.topics.values():
             if each is topic:
                 return
@@ -150,7 +154,7 @@ class FollowedTopics:
 
 
 def is_same_table(one: FollowedTopic, other: FollowedTopic) -> bool:
-    """Whether two topics would be one table; engines do not tell names apart by case."""
+    """Whether two topics would have the same table. Engines do not distinguish names by case."""
     return one.table_name.casefold() == other.table_name.casefold()
 
 

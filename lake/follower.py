@@ -39,7 +39,7 @@ class StopAsked(Exception):
 
 @dataclass(slots=True)
 class FollowProgress:
-    """What the metrics and the progress lines show."""
+    """The figures for the metrics and the progress lines."""
 
     offsets: dict[int, int] = field(default_factory=dict)
     """The next offset of each partition of the table."""
@@ -53,11 +53,11 @@ class FollowProgress:
     compacted_count: int = 0
     """Small files that were replaced by fewer ones."""
     caught_up_ms: int = 0
-    """When the table had last all that the places show; Unix time."""
+    """When the table last had all records that the places show (Unix time, ms)."""
     committed_ms: int = 0
-    """When the last commit was made; Unix time."""
+    """When the last commit was made (Unix time, ms)."""
     is_followed: bool = True
-    """False once the topic has failed."""
+    """Whether the topic is followed. False once it has failed."""
 
     @property
     def lag(self) -> int:
@@ -67,10 +67,10 @@ class FollowProgress:
 
 @dataclass(frozen=True, slots=True)
 class FollowSettings:
-    """How a topic is followed."""
+    """The settings of a follower."""
 
     round_size: int
-    """Bytes of segments of a round, about."""
+    """About the number of bytes of segments that a round reads."""
     misfits: str = SUSPEND
     """What is done with a record that does not fit: `suspend`, `skip` or `dead-letter`."""
     has_headers: bool = False
@@ -80,7 +80,7 @@ class FollowSettings:
 
 @dataclass(frozen=True, slots=True)
 class FollowPorts:
-    """What the follower does not know by itself."""
+    """The services of the process that the follower uses."""
 
     now_ms: Callable[[], int]
     say: Callable[[str], None]
@@ -112,8 +112,8 @@ class Follower:
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
 
     def catch_up(self, rounds_max: int | None = None) -> bool:
-        """Make rounds, at most so many, until the table has what the places showed when it was called. Returns whether
-        it has not; also if the process is to end.
+        """Make rounds, at most `rounds_max`, until the table has all records that the places showed at the call.
+        Returns whether the table is still behind, and True if the process is to end.
 
         Raises `ValueNotDecoded` if a record does not fit and the follower suspends; `DataLost`, `TopicRecreated`,
         `WriterReplaced` and `Refused`; `MalformedMessage` and OSError of the files; the errors of the catalog.
@@ -186,7 +186,7 @@ class Follower:
         self._note_commit(attempt, misfits)
 
     def _apply(self, attempt: Attempt, changes: Changes) -> None:
-        """Let the changed keys have their new rows: files with one of the keys are written anew."""
+        """Apply the changes of keys: files with a row of a changed key are written anew."""
         metadata, io, target = attempt.metadata, attempt.table.io, attempt.files.schema
         rows, keys = changes.rows_and_keys(target)
         stored = stored_keys(metadata, io, attempt.table.scan().plan_files(), target, keys)

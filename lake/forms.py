@@ -44,40 +44,42 @@ AFTER: Final = "after"
 _ROWS: Final = ("c", "r", "u")
 _OTHERS: Final = {"t": "a truncate of the source", "m": "a message of the source"}
 DELETION: Final = object()
-"""In the place of a row that is deleted."""
+"""The value in place of a row that is deleted."""
 Shape = Callable[[Any], Any]
 
 
 class Part(NamedTuple):
-    """The Arrow type of some values."""
+    """An Arrow type for values, with the function that converts a decoded value for it."""
 
     type: pa.DataType
     shape: Shape
-    """Makes of a decoded value the Python value that Arrow takes for the type."""
+    """Converts a decoded value into the Python object that Arrow takes for the type."""
 
 
 class Read(NamedTuple):
-    """What was seen of bytes before they are decoded; values of one kind may share it."""
+    """The result of looking at the bytes of a value before they are decoded. Values of one kind may share it."""
 
     kind: Hashable
-    """Of values of one kind the part is the same."""
+    """The kind of the value. `part` returns the same for all values of a kind."""
     part: Callable[[], Part]
-    """Raises `ValueNotDecoded`."""
+    """Returns the type of the values. Raises `ValueNotDecoded`."""
     decode: Callable[[bytes], object]
-    """Decodes the same bytes. Raises `ValueNotDecoded`."""
+    """Decodes the bytes that were looked at. Raises `ValueNotDecoded`."""
     schema: str = ""
-    """The schema in an error, if the value names one."""
+    """The schema as error messages name it; empty if the value does not name one."""
 
 
 class Form(Protocol):
-    """One form."""
+    """A form of keys or values."""
 
     def read(self, data: bytes) -> Read:
-        """Look at bytes. Raises `ValueNotDecoded`; `RegistryNotReached` and `Refused` say nothing of them."""
+        """Look at the bytes of a value. Raises `ValueNotDecoded` if they are not of this form. `RegistryNotReached` and
+        `Refused` leave open whether they are.
+        """
 
 
 class Number(NamedTuple):
-    """What a serializer of Kafka writes as a number in the order of the network."""
+    """The layout and the type of a number, as a serializer of Kafka writes it (big-endian)."""
 
     layout: Struct
     type: pa.DataType
@@ -95,7 +97,7 @@ SERIALIZED: Final = (STRING, *NUMBERS)
 
 
 class SerializedForm:
-    """Text, or a number."""
+    """A text or a number, as a serializer of Kafka writes it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -113,13 +115,13 @@ class SerializedForm:
 
 
 class RegistryForm:
-    """Framed values."""
+    """Values that a schema registry has framed."""
 
     def __init__(self, source: SchemaSource, *, is_enveloped: bool = False) -> None:
         self._values = FramedValues(source)
         self._is_enveloped = is_enveloped
         self._reads: dict[int, Read] = {}
-        """By the id of the schema, if all its values are of one type."""
+        """By the id of the schema, for schemas whose values are all of one type."""
 
     def read(self, data: bytes) -> Read:
         schema_id, payload = unframed(data)
@@ -170,7 +172,7 @@ class ConnectForm:
 
 
 class JsonForm:
-    """Plain JSON, of a JSON Schema that is given or becomes that of the first values."""
+    """Plain JSON. Its JSON Schema is given, or is made from the first values."""
 
     def __init__(self, schema: Mapping[str, Any] | None, *, is_enveloped: bool = False) -> None:
         """Raises `Refused` for a schema that gives no type."""
@@ -198,7 +200,7 @@ class JsonForm:
 
 
 def _rows_of(values: Iterable[bytes]) -> Iterable[bytes]:
-    """The rows of change events, as JSON."""
+    """Yield the rows of change events, as JSON."""
     for value in values:
         try:
             row = row_of(parse_json(value))
@@ -213,7 +215,9 @@ def _as_it_is(value: Any) -> Any:
 
 
 def row_of(event: Any) -> Any:
-    """The row after the change, or `DELETION`. Raises `ValueNotDecoded` for what is not a change of a row."""
+    """Return the row after the change of an event, or `DELETION`. Raises `ValueNotDecoded` for a value that is not the
+    change of a row.
+    """
     if not isinstance(event, Mapping) or "op" not in event:
         hint = ": it has a schema part (--schema connect)" if _has_schema_part(event) else ""
         raise ValueNotDecoded(f"the value is not a change event of Debezium{hint or ': it has no op'}")
@@ -229,7 +233,7 @@ def row_of(event: Any) -> Any:
 
 
 def row_type(event: pa.DataType) -> pa.DataType:
-    """The type of the rows, from that of the events. Raises `ValueNotDecoded`."""
+    """Return the type of rows, from the type of their change events. Raises `ValueNotDecoded`."""
     if not pa.types.is_struct(event) or event.get_field_index(AFTER) < 0 or event.get_field_index("op") < 0:
         raise ValueNotDecoded("the schema is not that of change events of Debezium: it lacks op or after")
     return event.field(AFTER).type

@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 
 KEY: Final = "key"
 PREFIX: Final = "key_"
-"""Begins the columns of a key with several fields in a flat table."""
+"""The beginning of the names of the columns of a key with several fields in a flat table."""
 Rows: TypeAlias = "pa.RecordBatch | pa.Table"
 
 
@@ -28,7 +28,7 @@ def key_names(names: Iterable[str]) -> list[str]:
 
 
 def identities(rows: Rows) -> pa.Array:
-    """The identity of each row, binary; null if the key is."""
+    """The identity of each row, as binary; null if the key is null."""
     leaves = [array for _, array in leaves_of(rows)]
     if len(leaves) == 1 and is_bytes(leaves[0].type):
         return _as_bytes(leaves[0])
@@ -37,14 +37,14 @@ def identities(rows: Rows) -> pa.Array:
 
 
 def leaves_of(rows: Rows) -> Iterator[tuple[str, pa.Array]]:
-    """The paths and the values of the fields of the keys."""
+    """Yield the path and the values of each field of the keys."""
     for name in key_names(rows.schema.names):
         column = rows.column(name)
         yield from leaves(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The fields without fields of their own, each with its path."""
+    """Yield the fields that have no fields of their own, each with its path."""
     if not pa.types.is_struct(array.type):
         yield path, array
         return
@@ -98,12 +98,13 @@ class Keys:
         return len(self.identities)
 
     def has(self, rows: Rows) -> pa.Array:
-        """Whether the key of each row is one of them."""
+        """Whether the key of each row is among these keys."""
         return pc.is_in(identities(rows), value_set=self.identities)
 
     def are_older(self, rows: Rows) -> pa.Array:
-        """Whether each row was written after the change of its key, in another partition: a key is in several if the
-        topic has got partitions. Of two times that are equal that of the higher partition counts as the later one.
+        """Whether the change of each row's key is older than the row, which is in another partition. A key is in
+        several partitions if the topic has got more of them. Of two equal timestamps the one in the higher partition
+        counts as the later one.
         """
         changed = pc.index_in(identities(rows), value_set=self.identities)
         partitions, timestamps = self.partitions.take(changed), self.timestamps.take(changed)
@@ -114,7 +115,7 @@ class Keys:
         return pc.fill_null(pc.and_(is_moved, pc.or_(is_later, is_tied)), False)
 
     def without(self, left_out: pa.Array) -> Keys:
-        """The keys but for those with these identities."""
+        """Return these keys without those with certain identities."""
         stays = pc.invert(pc.is_in(self.identities, value_set=left_out))
         arrays = {name: getattr(self, name).filter(stays) for name in ("identities", "partitions", "timestamps")}
         return replace(self, **arrays)

@@ -51,7 +51,7 @@ class ChosenLayout:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ChosenLayout:
-        """The layout of a table."""
+        """Read the chosen layout from the properties of a table."""
         written = properties.get(PROPERTY)
         if written is None:
             return cls()
@@ -59,8 +59,8 @@ class ChosenLayout:
         return cls(tuple(found["partition"]), tuple(found["sort"]))
 
     def new_fields(self, schema: pa.Schema, spec: PartitionSpec) -> list[tuple[str, str]]:
-        """The path and the name of each field that a spec has not yet, and the schema has. Raises `Refused` for a field
-        whose values cannot be the name of a partition.
+        """Return (path, name) of each chosen field that the schema has and the partition spec does not have yet. Raises
+        `Refused` for a field whose values cannot be the name of a partition.
         """
         known = {each.name for each in spec.fields}
         found = [(path, partition_name(path)) for path in self.partition_fields]
@@ -89,10 +89,10 @@ class PartitionRows(NamedTuple):
     """The rows of a partition."""
 
     directory: str
-    """Its name, which ends in a slash; nothing if there are no partitions."""
+    """The name of its directory, which ends in a slash; empty if the table is not partitioned."""
     rows: pa.RecordBatch
     values: dict[str, object]
-    """The values of its fields besides the time, by the names in the spec."""
+    """The values of the partition's fields besides the time, by their names in the spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class Layout:
     """The layout of the files that are written now."""
 
     unit: str | None = None
-    """The unit of `timestamp` by which the table is partitioned; None: it is not."""
+    """The unit of `timestamp` by which the table is partitioned; None if it is not partitioned by time."""
     fields: tuple[tuple[str, str], ...] = ()
-    """The path and the name of each other field by which it is."""
+    """The path and the name of each other field by which the table is partitioned."""
     sort_fields: tuple[str, ...] = ()
 
     def partitioned(self, batch: pa.RecordBatch) -> list[PartitionRows]:
-        """The rows by partition."""
+        """Divide rows by partition."""
         found = by_time(batch, self.unit)
         for path, name in self.fields:
             found = [
@@ -127,7 +127,7 @@ class Layout:
 
 
 def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]) -> Layout:
-    """The layout of a table. Raises `Refused` if it is partitioned in a way that is not followed."""
+    """Return the layout of a table. Raises `Refused` if it is partitioned in a way that is not supported."""
     unit, fields = None, []
     for each in spec.fields:
         path = schema.find_column_name(each.source_id)
@@ -145,7 +145,7 @@ def layout_of(spec: PartitionSpec, schema: Schema, properties: Mapping[str, str]
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
-    """The type of the field at a path through structs; None if there is none, or it has fields itself."""
+    """The type of the field at a path through structs. None if there is no such field, or if it has fields itself."""
     fields, kind = {each.name: each.type for each in schema}, None
     for name in path.split("."):
         kind = fields.get(name)
@@ -154,13 +154,13 @@ def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
 
 
 def column_at(rows: pa.RecordBatch | pa.Table, path: str) -> pa.Array | pa.ChunkedArray:
-    """The values of the field at a path; null if a struct above is."""
+    """The values of the field at a path; null if a struct above it is null."""
     name, *inner = path.split(".")
     return pc.struct_field(rows.column(name), inner) if inner else rows.column(name)
 
 
 def by_time(batch: pa.RecordBatch, unit: str | None) -> list[PartitionRows]:
-    """The rows of each unit of time."""
+    """Divide rows by the unit of time."""
     if unit is None:
         return [PartitionRows("", batch, {})]
     starts = pc.floor_temporal(batch.column(TIME_COLUMN), unit=unit)
@@ -173,7 +173,7 @@ def by_time(batch: pa.RecordBatch, unit: str | None) -> list[PartitionRows]:
 
 
 def by_value(batch: pa.RecordBatch, column: pa.Array) -> list[tuple[object, pa.RecordBatch]]:
-    """The rows of each value of a column."""
+    """Divide rows by the value of a column."""
     met = pc.unique(column)
     found = []
     for value in met:
@@ -183,7 +183,7 @@ def by_value(batch: pa.RecordBatch, column: pa.Array) -> list[tuple[object, pa.R
 
 
 def directory_name(value: object) -> str:
-    """A value in the name of a directory."""
+    """The text of a value in the name of a directory."""
     if value is None:
         return "null"
     named = quote(str(value), safe="") or "%"

@@ -1,4 +1,5 @@
-"""The ledger of a table: how far which topic is in it, in the properties of the table's own snapshots.
+"""The ledger of a table: the topic whose records it has, and the offsets up to which it has them. It is in the
+properties of the table's own snapshots.
 
 A snapshot has rows and the offsets up to which they reach, so one commit makes both true. The newest snapshot with such
 properties on the main branch is the ledger; snapshots of other programs (a compaction of small files) are passed over.
@@ -39,7 +40,7 @@ NOTHING_TAKEN: Final[Mapping[int, Taken]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a table has of a topic."""
+    """The topic whose records a table has, and the offsets up to which it has them."""
 
     topic: str
     mode: str
@@ -52,7 +53,7 @@ class Ledger:
     topic_id: str | None = None
     cluster_id: str | None = None
     taken: Mapping[int, Taken] | None = None
-    """What was taken of each partition; None in a table that was begun before this was counted."""
+    """The records that were taken of each partition; None in a table that was begun before they were counted."""
 
     def properties(self, attempt: str) -> dict[str, str]:
         """The properties of the snapshot that one attempt of a commit adds."""
@@ -72,16 +73,16 @@ class Ledger:
         return {name: value for name, value in named.items() if value is not None}
 
     def reaching(self, offsets: Mapping[int, int], taken: Mapping[int, Taken] = NOTHING_TAKEN) -> Ledger:
-        """The ledger after a commit up to these offsets, which takes these records more."""
+        """Return the ledger after a commit that reaches these offsets and has taken these records in addition."""
         known = self.taken
         if known is not None:
             known = {**known, **{each: known.get(each, Taken()).plus(more) for each, more in taken.items()}}
         return replace(self, offsets=dict(self.offsets) | dict(offsets), taken=known)
 
     def check(self, other: Ledger, table: str) -> None:
-        """Raise `Refused` if a process with the ledger `other` would continue something else: another topic, another
-        cluster, another mode; `TopicRecreated` for another topic of the same name, `IsolationDiffers` for the other
-        isolation level.
+        """Raise `Refused` if a process with the ledger `other` would continue another topic, another cluster or another
+        mode. Raise `TopicRecreated` for another topic of the same name, and `IsolationDiffers` for the other isolation
+        level.
         """
         if other.topic != self.topic:
             raise Refused(f"table {table} has the topic {self.topic}, not {other.topic}")

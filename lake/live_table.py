@@ -77,7 +77,7 @@ class Tail:
         self.schema = columns.schema
 
     def rows(self, wanted: Slice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice of an append table, with at least these columns of it."""
+        """Yield the rows of a slice for an append table, with at least these columns of the table."""
         is_raw = not isinstance(self._columns, DecodedColumns)
         read = [name for name in self._names if not is_raw or name in {*names, *PLACE}]
         columns = RawColumns(read) if is_raw else self._columns
@@ -86,8 +86,8 @@ class Tail:
             yield making.rows(batch)
 
     def changes(self, source: PinnedTable, files: Sequence[StoredFile]) -> tuple[pa.Table, Keys]:
-        """The last row of each key of the tail that it does not delete, and all keys that it has; without those that
-        are older than the row of the table, in one of its `files`. They are in memory from the first scan on.
+        """Return the last row of each key of the tail that it does not delete, and all keys of the tail. Keys whose row
+        in one of the table's `files` is later are left out. The result is in memory from the first scan on.
         """
         if self._settled is None:
             changes = Changes()
@@ -147,7 +147,7 @@ class LiveReader:
         self._keys = NO_KEYS
 
     def tasks(self) -> Sequence[LiveTask]:
-        """The files, then the tail. Raises as `Tail.changes`."""
+        """Return the tasks: the files, then the tail. Raises what `Tail.changes` raises."""
         tail, files = self._source.tail, self._source.files(self._pushed)
         tasks = [(each,) for each in files]
         if tail is None:
@@ -176,7 +176,7 @@ class LiveReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveScan(Scan):
-    """What is read of a pinned table, and how."""
+    """A scan of a pinned table."""
 
     pinned: PinnedTable
 
@@ -217,7 +217,7 @@ def condition_of(pushed: PushedFilters) -> BooleanExpression:
 
 @dataclass(frozen=True, slots=True)
 class LiveChoices:
-    """What a user chooses of a live table."""
+    """The arguments of a live table."""
 
     name: str
     """A topic, whose table is `default.TOPIC`, or `NAMESPACE.NAME`."""
@@ -232,8 +232,8 @@ class LiveChoices:
     """Further options of the data source, by name."""
 
     def pinned(self, sleep: Callable[[float], None] = time.sleep) -> tuple[PinnedTable, Ledger]:
-        """Pin the table as it is now, and the log behind it. Raises `Refused`, as `Tail`, and the errors of the
-        catalog.
+        """Pin the table as it is now, and the log behind it. Raises `Refused`, what `Tail` raises, and the errors of
+        the catalog.
         """
         if self.misfits not in (SUSPEND, SKIP):
             raise Refused(f"misfits: {self.misfits} is neither {SUSPEND} nor {SKIP}")
@@ -295,7 +295,7 @@ class LiveTable(TopicDataset):
         """The end of each partition in the relation, exclusive."""
 
     def renewed(self) -> LiveTable:
-        """The relation as it is now. Raises as `table`."""
+        """Return the relation as it is now. Raises what `table` raises."""
         pinned, ledger = self._choices.pinned()
         return LiveTable(self._choices, ledger, replace(self._live, pinned=pinned, columns=tuple(pinned.target.names)))
 
@@ -316,8 +316,8 @@ class LiveTable(TopicDataset):
         return arrow_frame(self._scan.reader())
 
     def duckdb(self, con: DuckDBPyConnection | None = None, name: str | None = None) -> DuckDBPyConnection:
-        """Give the relation as a view of a connection; None makes a connection in memory. Its name is that of the
-        topic or table, unless one is given. Returns the connection.
+        """Register the relation as a view of a connection. If `con` is None, make a connection in memory. The name of
+        the view is that of the topic or table, unless one is given. Returns the connection.
         """
         import duckdb as library
 

@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 def metrics_text(followers: Iterable[Measured], now_ms: int) -> str:
-    """The metrics of followers at a time."""
+    """The text of the metrics of followers at a time."""
     samples = [dict(_samples(each, now_ms)) for each in followers]
     lines = []
     for name, kind, described in METRICS:

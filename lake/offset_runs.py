@@ -30,7 +30,7 @@ WORD: Final = (1 << 64) - 1
 
 
 class Run(NamedTuple):
-    """A stretch of rows."""
+    """A run of rows of one partition with ascending offsets."""
 
     partition: int
     first: int
@@ -54,7 +54,9 @@ class Runs(NamedTuple):
         return cls([Run(*map(int, each)) for each in parsed["runs"]], bool(parsed["is_ordered"]))
 
     def faults(self, partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[str]:
-        """What rows have that the runs do not say, and the other way."""
+        """Yield a message for each run that does not agree with the partitions and offsets of the file's rows. If the
+        number of rows differs, yield only that.
+        """
         if sum(each.rows for each in self.runs) != len(offsets):
             yield f"the file has {len(offsets):,} rows, and had {sum(each.rows for each in self.runs):,} once"
             return
@@ -73,14 +75,14 @@ class Runs(NamedTuple):
 
 
 class RunsBuilder:
-    """The runs of a file that is being written."""
+    """Builds the runs of a file while it is written."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._unordered: dict[int, Run] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         found = dense_runs(np.asarray(rows.column("partition")), np.asarray(rows.column("offset")))
         if self._unordered is not None:
             self._join_unordered(found)
@@ -98,7 +100,7 @@ class RunsBuilder:
         return Runs(self._runs)
 
     def _shorten(self) -> None:
-        """Join neighbours; if only few can be joined, the rows are in no order."""
+        """Join neighbouring runs. If only few can be joined, the rows count as unordered."""
         shorter: list[Run] = []
         can_join = False
         for each in self._runs:
@@ -122,7 +124,7 @@ class RunsBuilder:
 
 
 def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> list[Run]:
-    """The longest dense runs of rows."""
+    """Divide rows into the longest dense runs."""
     if not len(offsets):
         return []
     ends = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 1))
@@ -132,7 +134,9 @@ def dense_runs(partitions: NDArray[np.int32], offsets: NDArray[np.int64]) -> lis
 
 
 def follows(before: Run, after: Run, gap: int | None = None) -> bool:
-    """Whether two neighbours have ascending offsets of one partition; `gap` between them, if it is given."""
+    """Whether two neighbouring runs have ascending offsets of one partition. If `gap` is given, it must be the distance
+    between them.
+    """
     is_next = after.first > before.last if gap is None else after.first == before.last + gap
     return before.partition == after.partition and is_next
 
@@ -142,7 +146,7 @@ def joined(before: Run, after: Run) -> Run:
 
 
 class Tally(NamedTuple):
-    """How many offsets, and the sum of their hashes, modulo 2**64."""
+    """The number of some offsets, and the sum of their hashes modulo 2**64."""
 
     number: int = 0
     hashes: int = 0
@@ -152,7 +156,7 @@ class Tally(NamedTuple):
 
 
 Tallies: TypeAlias = Mapping[int, Tally]
-"""By partition."""
+"""The tallies by partition."""
 
 
 def tally(offsets: NDArray[np.int64]) -> Tally:
@@ -164,7 +168,7 @@ def tally(offsets: NDArray[np.int64]) -> Tally:
 
 
 def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
-    """The tallies of records or rows."""
+    """The tallies of records or rows, by partition."""
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
     if len(partitions) and partitions.min() == partitions.max():
         return {int(partitions[0]): tally(offsets)}
@@ -172,5 +176,5 @@ def tallies(rows: pa.RecordBatch) -> dict[int, Tally]:
 
 
 def added(first: Tallies, second: Tallies) -> dict[int, Tally]:
-    """Both together."""
+    """Return the sum of two tallies for each partition."""
     return {each: first.get(each, Tally()).plus(second.get(each, Tally())) for each in {**first, **second}}

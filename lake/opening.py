@@ -1,4 +1,4 @@
-"""From the choices of a user to a follower: the catalog, the mode, the claim, the columns, the dead letters."""
+"""Opening a follower from the choices of a user: the catalog, the mode, the claim, the columns, the dead letters."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from moldau.tables.values.registry import SchemaSource
 
 NAMESPACE: Final = "default"
 TOPIC: Final = "{topic}"
-"""In the name of a table: the default name of its topic's table."""
+"""The word in the name of a table that stands for the default name of its topic's table."""
 CATALOG_DATABASE: Final = "catalog.db"
 """The file in a warehouse directory with the catalog, a database of SQLite."""
 FILES: Final = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
 CATALOG_ERRORS: Final = tuple(
     each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
 )
-"""What pyiceberg raises; these classes have no base of their own."""
+"""The exceptions of pyiceberg, which have no common base class."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowChoices:
-    """What a user chooses. `options` are those of the data source: places and isolation."""
+    """The choices of a user. `options` are those of the data source: places and isolation."""
 
     options: Mapping[str, str]
     topic: str
@@ -53,17 +53,17 @@ class FollowChoices:
     catalog: str | None = None
     """The name of a catalog, which pyiceberg's configuration may describe."""
     catalog_properties: Mapping[str, str] = field(default_factory=dict)
-    """Properties of that catalog beside those of the configuration, which they replace."""
+    """Properties of that catalog. They take precedence over those of the configuration."""
     table: str | None = None
     """`namespace.name`, in which `{topic}` stands for the topic; by default the topic in the namespace `default`."""
     mode: str = "auto"
     forms: GivenForms = field(default_factory=GivenForms)
-    """How keys and values are decoded."""
+    """The forms of keys and values."""
     unit: str | None = "day"
     """The unit of time by which a new table is partitioned; None for a table that is not."""
     settings: FollowSettings = field(default_factory=lambda: FollowSettings(64 << 20))
     layout: ChosenLayout = field(default_factory=ChosenLayout)
-    """Of a new table."""
+    """The layout of a new table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,12 @@ class LakePorts:
 def open_follower(
     choices: FollowChoices, ports: LakePorts, catalog: Catalog | None = None
 ) -> tuple[Follower, LakeTable]:
-    """Claim the table of a topic, and delete the orphans that an earlier process has left. `catalog` is that of the
-    choices, if it is open already. A table that is not followed so is left as it is, with its writer.
+    """Claim the table of a topic, and delete the orphans that an earlier process has left. `catalog`: the catalog of
+    the choices, if it is open already. A table that cannot be followed with these choices is not changed, and keeps its
+    writer.
 
     Raises `Refused`, also for a registry that is neither a URL nor a directory; `DataLost`, `CorruptCheckpoint` and
-    OSError of the places; as `LakeTable.claim`.
+    OSError of the places; and what `LakeTable.claim` raises.
     """
     form, has_headers = choices.forms.form(), choices.settings.has_headers
     if choices.forms.registry is not None:
@@ -123,7 +124,9 @@ def open_follower(
 
 
 def catalog_of(choices: FollowChoices) -> Catalog:
-    """The catalog: one by its name and properties, or that of a directory, which is made if it is not there.
+    """Open the catalog of the choices: by its name and properties, or that of a warehouse directory, which is made if
+    it is missing.
+
     Raises `Refused` and OSError.
     """
     if choices.warehouse is None:
@@ -133,8 +136,8 @@ def catalog_of(choices: FollowChoices) -> Catalog:
 
 
 def opened_catalog(warehouse: str | None, name: str | None, properties: Mapping[str, str]) -> Catalog:
-    """The catalog of a warehouse directory that is there; without one that of this name, with these properties beside
-    those of pyiceberg's configuration. Raises `Refused`.
+    """Open the catalog of an existing warehouse directory. Without a directory open the catalog of this name, with
+    these properties in addition to pyiceberg's configuration. Raises `Refused`.
     """
     if warehouse is None:
         try:
@@ -168,12 +171,12 @@ def identifier_of(choices: FollowChoices) -> tuple[str, ...]:
 
 
 def default_identifier(topic: str) -> tuple[str, ...]:
-    """The table of a topic for which none is named."""
+    """The namespace and the name of a topic's table, if the user has named none."""
     return NAMESPACE, re.sub(r"\W", "_", topic, flags=re.ASCII)
 
 
 def loaded(catalog: Catalog, name: str) -> Table:
-    """The table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
+    """Load the table of a topic, or of a name with namespaces. Raises `Refused` if there is none."""
     tried = [default_identifier(name)]
     if "." in name:
         tried.append(tuple(name.split(".")))
@@ -186,13 +189,13 @@ def loaded(catalog: Catalog, name: str) -> Table:
 
 
 def check_form(table: Table, wanted: TableForm) -> None:
-    """Raise `Refused` if the rows of a table are made otherwise."""
+    """Raise `Refused` if the rows of a table are made in another form than `wanted`."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     form_of(table.metadata.properties, schema).check(wanted, ".".join(table.name()))
 
 
 def columns_of(table: Table, forms: GivenForms, *, has_headers: bool) -> Columns:
-    """The columns that the rows of a table get. Raises `Refused` if the table has others."""
+    """Return the columns that the rows of a table get. Raises `Refused` if the table has others."""
     if has_headers and "headers" not in table.schema().column_names:
         raise Refused(f"table {'.'.join(table.name())} was begun without --headers")
     return forms.columns(table, has_headers=has_headers)

@@ -56,8 +56,8 @@ def sweep(table: Table, *, owns_metadata: bool) -> list[str]:
 
 
 def unneeded_data(table: Table) -> list[tuple[FileSystem, str]]:
-    """The Parquet files below a table that no snapshot has, those of other programs too; none if its files cannot be
-    listed. A writer that is at work may be about to commit some. Raises OSError.
+    """Return the Parquet files below a table that no snapshot has, also those of other programs. The list is empty if
+    its files cannot be listed. A writer that is at work may be about to commit some of them. Raises OSError.
     """
     io = table.io
     if not isinstance(io, PyArrowFileIO):
@@ -89,7 +89,9 @@ def referenced(table: Table) -> Iterator[str]:
 
 
 def _candidates(table: Table, io: PyArrowFileIO, *, owns_metadata: bool) -> Iterator[tuple[FileSystem, str]]:
-    """The files below the table that an attempt of this program, or a commit that is past, has written."""
+    """Yield the files below the table that an attempt of this program has written, and versions of the metadata that
+    the table has passed.
+    """
     version = _version(table.metadata_location) if owns_metadata else -1
     for setting, folder in (("write.data.path", "data"), ("write.metadata.path", "metadata")):
         for fs, each in _files_below(table, io, setting, folder):

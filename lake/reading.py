@@ -17,9 +17,9 @@ from moldau.tables.planning.stream_plan import StreamPlanner
 from moldau.tables.refusals import Refused
 
 Offsets = Mapping[int, int]
-"""An offset of each partition."""
+"""Offsets by partition."""
 PLANS_MAX: Final = 8
-"""How often the size of a round is planned again until it is about as large as it may be."""
+"""The most times that a round is planned again until its size is about right."""
 
 
 class TopicReading:
@@ -33,7 +33,7 @@ class TopicReading:
         sleep: Callable[[float], None],
         base: ReadOptions = NOTHING_GIVEN,
     ) -> None:
-        """`sleep` takes seconds, and `base` has what the options do not say. Raises `Refused`."""
+        """`sleep` waits some seconds. `base` has the options that `options` does not set. Raises `Refused`."""
         self.topic = topic
         self._fs = fs
         self._options = parse_options(
@@ -71,8 +71,8 @@ class TopicReading:
         return {partition: end for (_, partition), end in ends.items()}
 
     def round(self, offsets: Offsets, ends: Offsets, size_max: int) -> tuple[dict[int, int], Sequence[Task]]:
-        """The part of [offsets, ends) that has about `size_max` bytes of segments, as (its ends, the tasks that read
-        it). Each partition has its share by its lag. Raises `DataLost` and OSError.
+        """Choose the part of [offsets, ends) that has about `size_max` bytes of segments. Returns its ends, and the
+        tasks that read it. Each partition gets a share in proportion to its lag. Raises `DataLost` and OSError.
         """
         chosen = dict(ends)
         begins = {partition: offsets.get(partition, self.log_start(partition)) for partition in ends}

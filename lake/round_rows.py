@@ -35,7 +35,7 @@ class Letters(Protocol):
 
 
 class Misfits:
-    """The records of a round that do not fit."""
+    """The records of a round that do not fit, and their treatment."""
 
     def __init__(self, topic: str, action: str) -> None:
         self._topic = topic
@@ -43,11 +43,11 @@ class Misfits:
         self.count = 0
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take a batch of the round. Returns the records of it that are looked at."""
+        """Begin a batch of the round. Returns its records that are to be decoded."""
         return batch
 
     def take(self, batch: pa.RecordBatch, misfits: Sequence[Misfit]) -> None:
-        """Do with the misfits of a batch what was chosen. Raises `ValueNotDecoded` to suspend."""
+        """Treat the misfits of a batch as the user has chosen. Raises `ValueNotDecoded` if the follower suspends."""
         if not misfits:
             return
         self.count += len(misfits)
@@ -62,7 +62,7 @@ class Misfits:
 
 
 class CountedMisfits(Misfits):
-    """Those of a round that is committed: its records are counted, and may become dead letters."""
+    """The misfits of a round that is committed. Its records are counted, and misfits may become dead letters."""
 
     def __init__(self, topic: str, action: str, letters: Letters | None, offsets: Mapping[int, int]) -> None:
         super().__init__(topic, action)
@@ -73,12 +73,12 @@ class CountedMisfits(Misfits):
 
     @property
     def taken(self) -> dict[int, Taken]:
-        """What was read of each partition in the round."""
+        """The records of each partition that were read in the round."""
         return {each: Taken(read, self._unfit.get(each, Tally())) for each, read in self._read.items()}
 
     def begin(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Count the records of a batch. Returns those that are not dead letters already: a crash came between the two
-        commits.
+        """Count the records of a batch. Returns those that are not dead letters already. Some are after a crash between
+        the two commits.
         """
         self._read = added(self._read, tallies(batch))
         if not self._stored:
@@ -109,12 +109,14 @@ class RoundRows:
         self._grown = grown
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the records that fit. Raises `ValueNotDecoded` to suspend, and as `DecodedColumns.rows`."""
+        """Return the rows of the records that fit. Raises `ValueNotDecoded` if the follower suspends, and what
+        `DecodedColumns.rows` raises.
+        """
         return self._rows(self._dated(batch)).batch
 
     def collect(self, changes: Changes, batch: pa.RecordBatch) -> None:
-        """Collect the changes of keys. A record without a key is a misfit in a table with a row for each key; so a
-        misfit does not count among the records of its key. Raises as `rows`.
+        """Add the records of a batch to the changes of keys. In a table by key a record without a key is a misfit, and
+        a misfit does not count among the records of its key. Raises what `rows` raises.
         """
         found = self._rows(self._kept(self._dated(batch), without_key))
         changes.add(found.batch, found.deletes)

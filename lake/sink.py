@@ -46,14 +46,14 @@ from moldau.tables.refusals import Refused
 from moldau.tables.values.value_types import holds
 
 OWNED: Final = "moldau.topic"
-"""The property of a table that this program has made: its topic."""
+"""The property of a table that this program has made. Its value is the topic."""
 FORM: Final = "moldau.form"
 """The property of a table with its form (`table_form.py`)."""
 SAMPLE: Final = "moldau.json-schema."
-"""Begins the property with the JSON Schema of the keys or of the values."""
+"""The beginning of the name of the property with the JSON Schema of the keys or of the values."""
 SNAPSHOT_AGE_MS: Final = 5 * 24 * 3600 * 1000
-"""How long a snapshot can be read after a newer one is there, if `history.expire.max-snapshot-age-ms` of the table
-does not say.
+"""The age (ms) at which a snapshot expires once a newer one is there, unless `history.expire.max-snapshot-age-ms` of
+the table sets another.
 """
 SNAPSHOTS_MAX: Final = 1_000
 """The most snapshots that are kept: each commit writes the list of them anew."""
@@ -65,9 +65,11 @@ PROPERTIES: Final = {
 }
 """The properties of a new table. A commit a minute would leave half a million files of metadata in a year."""
 CLAIMS_MAX: Final = 10
-"""How often a claim is made if other programs commit meanwhile."""
+"""The most times that a claim is tried, if other programs commit meanwhile."""
 LOCATION_RANDOM_SIZE: Final = 4
-"""Bytes of randomness in the name of a directory, if that of the table's name has the files of another table."""
+"""The random bytes in the name of a table's directory, if the directory with the table's name has the files of another
+table.
+"""
 RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -81,21 +83,21 @@ class WriterReplaced(Refused):
 
 @dataclass(frozen=True, slots=True)
 class SinkPorts:
-    """What the sink does not know by itself."""
+    """The services of the process that the sink uses."""
 
     random: Callable[[int], bytes]
-    """Random bytes."""
+    """Returns this number of random bytes."""
     now_ms: Callable[[], int]
     step: Step = field(default=lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What a table is made with if there is none."""
+    """The schema, the partitions and the properties of a table that is made."""
 
     schema: pa.Schema
     unit: str | None = None
-    """The unit of time by which it is partitioned; None: it is not."""
+    """The unit of time by which the table is partitioned; None if it is not."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -115,10 +117,11 @@ class LakeTable:
         """Small files that a compaction could not join (`compaction.py`)."""
 
     def claim(self, wanted: Ledger, new: NewTable) -> Ledger:
-        """Make the table if there is none, and become its writer. Returns how far the table is.
+        """Make the table if there is none, and become its writer. Returns the ledger of the table.
 
-        `wanted` has the offsets at which a new table begins. Raises `Refused` if the table is something else,
-        as `Ledger.check`; `CommitConflict` if other programs commit all the time, and the errors of the catalog.
+        `wanted` has the offsets at which a new table begins. Raises `Refused` and what `Ledger.check` raises if the
+        table cannot be continued, `CommitConflict` if other programs commit again and again, and the errors of the
+        catalog.
         """
         for _ in range(CLAIMS_MAX - 1):
             with suppress(CommitConflict):
@@ -140,8 +143,8 @@ class LakeTable:
         return claimed
 
     def check(self, wanted: Ledger) -> Table | None:
-        """Raise `Refused` as `claim` if the table is something else, without a change of it. Returns the table, if it
-        is there.
+        """Raise `Refused`, as `claim` does, if the table cannot be continued; the table is not changed. Returns the
+        table, or None if there is none.
         """
         table = self._loaded()
         if table is not None:
@@ -149,7 +152,9 @@ class LakeTable:
         return table
 
     def _known(self, table: Table, wanted: Ledger) -> Ledger:
-        """How far a table is. Raises `Refused` as `claim`."""
+        """The ledger of a table; `wanted` if the table has no snapshot yet. Raises `Refused` if the table has rows that
+        are not of a topic, and what `Ledger.check` raises.
+        """
         known = ledger_of(table)
         if known is None:
             if table.current_snapshot() is not None:
@@ -166,7 +171,7 @@ class LakeTable:
         return swept
 
     def begin(self) -> Attempt:
-        """Begin to write, from the table as it is. Raises `WriterReplaced`."""
+        """Begin an attempt to write, from the table as it is. Raises `WriterReplaced`."""
         table = self._catalog.load_table(self._identifier)
         known = ledger_of(table)
         if known is None or known.writer != self.writer:
@@ -177,7 +182,7 @@ class LakeTable:
 
     @property
     def metadata_location(self) -> str:
-        """Where the current version of the table's metadata is."""
+        """The location of the current version of the table's metadata."""
         location: str = self._catalog.load_table(self._identifier).metadata_location
         return location
 
@@ -212,8 +217,8 @@ class LakeTable:
 
 
 def ledger_of(table: Table) -> Ledger | None:
-    """How far a table is; None if it was not followed before. Raises `Refused` if the snapshot that said so was
-    removed.
+    """Return the ledger of a table. Return None if it was not followed before. Raises `Refused` if the snapshot with
+    the ledger was removed.
     """
     metadata = table.metadata
     oldest = snapshot = metadata.current_snapshot()
@@ -251,9 +256,10 @@ class RewriteFiles(_OverwriteFiles):  # type: ignore[misc]
 
 
 class ConfirmingCatalog:
-    """The catalog of an attempt. A commit that it refuses may be done: a proxy that lost the answer of the catalog asks
-    again, and that time the table has changed, by this commit. pyiceberg deletes the manifests of a refused commit
-    (findings/pyiceberg_refused_commit_that_was_done.sh), so the table is looked at first.
+    """The catalog of an attempt. A commit that it refuses may have been made: a proxy that lost the answer of the
+    catalog sends the commit again, and the catalog refuses it, because the first one has changed the table. pyiceberg
+    deletes the manifests of a refused commit (findings/pyiceberg_refused_commit_that_was_done.sh), so the table is
+    checked before.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -279,7 +285,7 @@ class ConfirmingCatalog:
 
 
 class Attempt:
-    """Rows on their way into a table."""
+    """Rows that are being written to a table."""
 
     def __init__(self, table: Table, ledger: Ledger, ports: SinkPorts, file_size_max: int) -> None:
         # A commit that a conflict makes anew would not be this attempt any more: pyiceberg is to try once.
@@ -295,17 +301,17 @@ class Attempt:
 
     @property
     def metadata(self) -> TableMetadata:
-        """The metadata of the table with what the attempt has changed so far."""
+        """The metadata of the table with the changes of the attempt so far."""
         return self._transaction.table_metadata
 
     def has(self, columns: pa.Schema) -> bool:
-        """Whether the table has columns, with types that hold theirs: a round that was given up may have met schemas
-        that let them grow, and another program may have renamed or dropped one.
+        """Whether the table has columns, with types that hold their values. It may not: a round that was given up may
+        have met schemas that widened the columns, and another program may have renamed or dropped one.
         """
         return holds(schema_to_pyarrow(self.metadata.schema(), include_field_ids=False), columns)
 
     def evolve(self, columns: Columns) -> None:
-        """Let the table have columns, with their types: part of the commit. Raises `Refused`."""
+        """Add columns to the table, or widen their types, as a part of the commit. Raises `Refused`."""
         try:
             with self._transaction.update_schema() as update:
                 update.union_by_name(columns.schema)
@@ -318,7 +324,7 @@ class Attempt:
         self.files.renew_schema()
 
     def _partition(self, schema: pa.Schema) -> None:
-        """Let the table be partitioned by the chosen fields that it has now."""
+        """Partition the table by those chosen fields that it has now."""
         metadata = self._transaction.table_metadata
         new = ChosenLayout.of(metadata.properties).new_fields(schema, metadata.spec())
         if new:

@@ -26,7 +26,9 @@ from moldau.lake.columns import PLACE
 
 BATCH_ROWS: Final = 65_536
 BATCH_SIZE: Final = 8 << 20
-"""Bytes of a batch, about, before compression: the first rows of long values come as soon as those of short ones."""
+"""About the bytes of a batch before compression. So the first rows of long values come as soon as those of short
+ones.
+"""
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
@@ -38,9 +40,11 @@ def stored_rows(
     names: Collection[str] | None = None,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in the fields of a schema with ids, without those that another program has deleted, in batches
-    of at most `batch_rows`; None: of about `BATCH_SIZE`. `names` are the columns that are read; None: all. If rows were
-    deleted, the batches have `partition` and `offset` as well. Raises OSError.
+    """Yield the rows of a data file as record batches of the schema `target`, whose fields have ids. Rows that another
+    program has deleted are left out.
+
+    `names`: the columns to read; all by default. `partition` and `offset` are added to them if the file has deleted
+    rows. `batch_rows`: the most rows of a batch; by default as many as have about `BATCH_SIZE` bytes. Raises OSError.
     """
     is_left = undeleted(metadata, io, task)
     if names is not None and task.delete_files:
@@ -53,7 +57,7 @@ def stored_rows(
 def rows_of_file(
     file: pq.ParquetFile, target: pa.Schema, names: Collection[str] | None = None, batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of an open file, deleted ones too; the arguments as of `stored_rows`. Raises OSError."""
+    """Yield all rows of an open file, also deleted ones. The arguments are those of `stored_rows`. Raises OSError."""
     if names is not None:
         target = pa.schema([field for field in target if field.name in names])
     ids = {_id_of(field) for field in target}
@@ -65,7 +69,7 @@ def rows_of_file(
 
 
 def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    """How many rows of some columns have about `BATCH_SIZE` bytes."""
+    """The number of rows that have about `BATCH_SIZE` bytes in some columns."""
     if not metadata.num_rows:
         return BATCH_ROWS
     group = metadata.row_group(0)
@@ -81,8 +85,8 @@ def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask
 
 
 def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callable[[pa.RecordBatch], pa.Array] | None:
-    """Whether each of some rows of a file is left, by `partition` and `offset`; None if another program has deleted
-    none of them. Raises OSError.
+    """Return a function that tells which of some rows of a file are not deleted, by `partition` and `offset`. Return
+    None if another program has deleted none of them. Raises OSError.
     """
     if not task.delete_files:
         return None
@@ -92,7 +96,7 @@ def undeleted(metadata: TableMetadata, io: FileIO, task: FileScanTask) -> Callab
 
 
 def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:
-    """Whether each row is one of those that are left. A row is known by its partition and offset."""
+    """Whether each row is among the rows that are left, by its partition and offset."""
     found = pa.nulls(len(rows), pa.bool_()).fill_null(False)
     for partition in pc.unique(left[PLACE[0]]):
         offsets = left.filter(pc.equal(left[PLACE[0]], partition))[PLACE[1]]
@@ -104,7 +108,9 @@ def _is_among(rows: pa.RecordBatch, left: pa.Table) -> pa.Array:
 def _columns(
     source: Sequence[pa.Field], arrays: Sequence[pa.Array], target: Sequence[pa.Field], count: int
 ) -> list[pa.Array]:
-    """The columns, or the fields of a struct, that the target has. Those that the file does not have are null."""
+    """Return the columns of the target, or the fields of one of its structs. Those that the file does not have are
+    null.
+    """
     by_id = {_id_of(field): array for field, array in zip(source, arrays, strict=True)}
     found = [by_id.get(_id_of(field)) for field in target]
     return [
@@ -114,13 +120,13 @@ def _columns(
 
 
 def _id_of(field: pa.Field) -> bytes | str:
-    """The id of a field; its name if the file was written without ids."""
+    """The id of a field, or its name if the file was written without ids."""
     found: bytes | str = (field.metadata or {}).get(FIELD_ID, field.name)
     return found
 
 
 def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """An array in another type that holds its values; null if the array is, at every level."""
+    """Convert an array to another type that holds its values. Nulls are kept at every level."""
     if array.type.equals(target, check_metadata=True):
         return array
     if array.offset or pa.types.is_nested(target):

@@ -69,7 +69,7 @@ class TableForm:
 
 
 def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
-    """The form of a table; a table of an earlier version is known by its columns."""
+    """Return the form of a table. A table of an earlier version does not state it, so it is told by its columns."""
     written = properties.get(FORM)
     if written is not None:
         return TableForm(**json.loads(written))
@@ -79,19 +79,19 @@ def form_of(properties: Mapping[str, str], schema: pa.Schema) -> TableForm:
 
 @dataclass(frozen=True, slots=True)
 class GivenForms:
-    """What a user says of keys and values."""
+    """The forms of keys and values that a user gives."""
 
     registry: str | None = None
-    """A URL or a directory with schemas; with it values are framed."""
+    """A URL or a directory with schemas. If it is given, values are framed."""
     schema: str | None = None
-    """Of values of JSON: `sample`, `connect`, or a file with a JSON Schema."""
+    """The schema of JSON values: `sample`, `connect`, or a file with a JSON Schema."""
     key_type: str = BINARY
-    """The form of the keys; `sample` or a file for those of JSON."""
+    """The form of the keys. For keys in JSON it is `sample`, or a file with a JSON Schema."""
     envelope: str | None = None
     is_flat: bool = False
 
     def form(self) -> TableForm:
-        """Raises `Refused` for what does not go together."""
+        """Return the form that these options choose. Raises `Refused` if they contradict each other."""
         if self.registry is not None and self.schema is not None:
             raise Refused("--schema is of values without a registry: leave out --schema or --registry")
         if self.key_type == REGISTRY and self.registry is None:
@@ -105,7 +105,7 @@ class GivenForms:
         return TableForm(self.key_type if serialized else JSON, value, self.envelope, self.is_flat)
 
     def columns(self, table: Table, *, has_headers: bool) -> Columns:
-        """The columns that the rows of a table get. Raises `Refused`."""
+        """Return the columns that the rows of a table get. Raises `Refused`."""
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         form = form_of(table.metadata.properties, schema)
         typed = [
@@ -142,7 +142,7 @@ class GivenForms:
 
 
 def stored_type(schema: pa.Schema, name: str, form: TableForm) -> pa.DataType | None:
-    """The type that the column `key` or `value` has in a table; of a flat one the struct of its columns."""
+    """The type that the column `key` or `value` has in a table. For a flat table it is the struct of its columns."""
     if not form.is_flat:
         return plain_type(schema.field(name).type) if name in schema.names else None
     keys = key_names(schema.names)

@@ -43,7 +43,7 @@ class Changes:
         self._size = self._settled_size = 0
 
     def add(self, rows: pa.RecordBatch, deletes: pa.Array) -> None:
-        """Take rows, each with a key; `deletes` says of which the row of the key is deleted."""
+        """Add rows, each with a key. `deletes`: for each row, whether it deletes the row of its key."""
         if not rows.num_rows:
             return
         self._kept.append(rows.append_column(IS_DELETION, deletes))
@@ -52,8 +52,8 @@ class Changes:
             self._settle()
 
     def rows_and_keys(self, target: pa.Schema | None = None) -> tuple[pa.Table, Keys]:
-        """The last row of each key that was not deleted after it, and all keys, the deleted ones too. The keys are of
-        the types that they have in a table with the columns `target`, or in the changes.
+        """Return the last row of each key that is not deleted, and all keys, also deleted ones. The keys have the types
+        that they have in a table with the columns `target`, or in the changes.
         """
         if not self._kept:
             return pa.table({}), NO_KEYS
@@ -63,12 +63,12 @@ class Changes:
         return rows.drop_columns([IS_DELETION]), Keys.of(last if target is None else keyed(last, target))
 
     def _settle(self) -> None:
-        """Leave the last change of each key in each partition. Which of them counts is known once all are there."""
+        """Keep the last change of each key in each partition. Which of a key's changes counts is known at the end."""
         self._keep(_last_in_partitions)
         self._size = self._settled_size = sum(each.nbytes for each in self._kept)
 
     def _keep(self, choose: Callable[[Places], NDArray[np.int64]]) -> None:
-        """Leave the changes that are chosen by their positions."""
+        """Keep only the changes at the positions that `choose` returns."""
         places = Places.of(joined([each.select([*key_names(each.schema.names), *PLACE]) for each in self._kept]))
         is_chosen, start = np.zeros(len(places.keys), np.bool_), 0
         is_chosen[choose(places)] = True
@@ -80,13 +80,13 @@ class Changes:
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Rows in one piece and in the widest types: a key has another identity if its schema has a field more."""
+    """Join batches in the widest types of their columns: a key has another identity if its schema has a field more."""
     tables = [pa.Table.from_batches([each]) for each in batches]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
 class Places(NamedTuple):
-    """Which key each row has, as a number, and its place."""
+    """The key of each row, as a number, and the place and the time of the row."""
 
     keys: NDArray[np.int64]
     partitions: NDArray[np.int64]
@@ -106,8 +106,8 @@ def _last_in_partitions(rows: Places) -> NDArray[np.int64]:
 
 
 def _last_of_keys(rows: Places) -> NDArray[np.int64]:
-    """The positions of the rows that count: of those of a key in several partitions that with the latest timestamp,
-    then the highest partition.
+    """The positions of the last change of each key, ascending. If a key is in several partitions, the change with the
+    latest timestamp counts, and of equal timestamps the one in the highest partition.
     """
     last = _last_in_partitions(rows)
     for values in (rows.times_us, rows.partitions):
@@ -129,7 +129,7 @@ def _is_greatest(groups: NDArray[np.int64], values: NDArray[np.int64]) -> NDArra
 
 
 def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """The keys and the places of rows, in the types of a table."""
+    """Return the key columns, partitions, offsets and timestamps of rows, in the types of a table."""
     fields = [target.field(name) for name in (*key_names(target.names), *PLACE)]
     columns = [
         rows[each.name].cast(each.type) if each.name in rows.column_names else pa.nulls(len(rows), each.type)
@@ -139,12 +139,12 @@ def keyed(rows: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 class StoredKeys(NamedTuple):
-    """What a table has of the keys of changes."""
+    """The rows of a table with keys that are changed."""
 
     files: Sequence[FileScanTask]
-    """Those with a row that a change replaces or deletes."""
+    """The files with a row that a change replaces or deletes."""
     older: pa.Array
-    """The identities of the keys whose change is older than the row: it changes nothing."""
+    """The identities of the keys whose change is older than the row of the table, so that it changes nothing."""
 
 
 def stored_keys(
@@ -168,7 +168,7 @@ def stored_keys(
 
 
 def without_older(rows: pa.Table, keys: Keys, older: pa.Array, target: pa.Schema) -> tuple[pa.Table, Keys]:
-    """Changed rows and keys without those whose change is older than the row of the table."""
+    """Return changed rows and keys without those whose change is older than the row of the table."""
     if not len(older):
         return rows, keys
     return rows.filter(pc.invert(pc.is_in(identities(keyed(rows, target)), value_set=older))), keys.without(older)

@@ -49,12 +49,12 @@ SHOWN_MAX: Final = 10
 OF_SEVERAL_BYTES: Final = (REGISTRY, CONNECT, JSON)
 """The forms in which keys of different bytes may be one key: here they are not decoded."""
 TOTAL: Final = "total-records"
-"""In the summary of a snapshot: the rows of the table."""
+"""The property with the number of the table's rows, in the summary of a snapshot."""
 
 
 @dataclass(slots=True)
 class Verified:
-    """What was compared, and what is wrong."""
+    """The result of a verification."""
 
     rows_count: int = 0
     letters_count: int = 0
@@ -66,7 +66,7 @@ class Verified:
     records_count: int | None = None
     """Records of the log; None if its places were not given."""
     is_counted: bool = True
-    """Whether the ledger has what was taken; a table that was begun by an earlier version has not."""
+    """Whether the ledger has the records that were taken. That of a table begun by an earlier version has not."""
     findings: list[str] = field(default_factory=list)
 
 
@@ -112,7 +112,9 @@ class Verification:
         self.found = Verified(is_counted=ledger.taken is not None)
 
     def run(self, reading: TopicReading | None = None) -> Verified:
-        """Compare. `reading` reads the log. Raises OSError, and what a read of the log raises."""
+        """Verify the table. With `reading` it is also compared with the log. Raises OSError, and what a read of the log
+        raises.
+        """
         rows, letters = self._rows_of(self._table, self.name), Rows()
         if self._letters is not None:
             letters = self._rows_of(self._letters, ".".join(self._letters.name()))
@@ -126,7 +128,9 @@ class Verification:
         return self.found
 
     def _rows_of(self, table: Table, name: str) -> Rows:
-        """The offsets of a table, of which each file is compared with its runs."""
+        """Return the offsets of all rows of a table. Each file is compared with its runs, and the number of rows with
+        that of the last commit.
+        """
         rows = Rows()
         with_keys = table is self._table and self.ledger.mode == "upsert"
         columns = schema_to_pyarrow(table.schema(), include_field_ids=True)
@@ -267,7 +271,9 @@ class Verification:
 
 
 def total_of_ledger(table: Table) -> int | None:
-    """The rows of the newest snapshot that has a ledger, by its summary; None if it does not say."""
+    """The number of rows at the newest snapshot that has a ledger, by its summary; None if the summary does not state
+    it.
+    """
     found = table.metadata.current_snapshot()
     while found is not None:
         summary = {} if found.summary is None else found.summary.additional_properties
@@ -285,7 +291,7 @@ def places_of(rows: pa.Table, form: TableForm) -> set[tuple[Any, ...]]:
 
 
 def differing(count: int, taken: Taken) -> str:
-    """In words how rows differ from what was taken."""
+    """A sentence on how rows differ from the records that were taken."""
     wanted = taken.records.number - taken.misfits.number
     said = f"{taken.records.number:,} records were taken, of which {taken.misfits.number:,} did not fit"
     if count == wanted:
