@@ -211,7 +211,7 @@ class TypedColumn:
         why they do not fit.
         """
         try:
-            kind, shape = read.part()
+            kind, shape = read.shaped_type()
             lists = check_key_type(kind) if self.name == KEY else ()
             if lists:
                 return f"the key has a list or a map, {lists[0]}, and a table has no column of such keys"

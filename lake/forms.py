@@ -48,7 +48,7 @@ DELETION: Final = object()
 Shape = Callable[[Any], Any]
 
 
-class Part(NamedTuple):
+class ShapedType(NamedTuple):
     """An Arrow type for values, with the function that converts a decoded value for it."""
 
     type: pa.DataType
@@ -60,8 +60,8 @@ class Read(NamedTuple):
     """The result of looking at the bytes of a value before they are decoded. Values of one kind may share it."""
 
     kind: Hashable
-    """The kind of the value. `part` returns the same for all values of a kind."""
-    part: Callable[[], Part]
+    """The kind of the value. `shaped_type` returns the same for all values of a kind."""
+    shaped_type: Callable[[], ShapedType]
     """Returns the type of the values. Raises `ValueNotDecoded`."""
     decode: Callable[[bytes], object]
     """Decodes the bytes that were looked at. Raises `ValueNotDecoded`."""
@@ -101,8 +101,8 @@ class SerializedForm:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        part = Part(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
-        self._read = Read(name, lambda: part, self._decoded)
+        shaped = ShapedType(pa.string() if name == STRING else NUMBERS[name].type, _as_it_is)
+        self._read = Read(name, lambda: shaped, self._decoded)
 
     def read(self, data: bytes) -> Read:
         return self._read
@@ -133,7 +133,7 @@ class RegistryForm:
         path = tuple(message_path(payload)[0]) if is_of_paths else ()
         read = Read(
             (schema_id, *path),
-            partial(self._part, decoder.schema, path),
+            partial(self._shaped_type, decoder.schema, path),
             lambda framed: decoded(decoder, memoryview(framed)[HEAD.size :], schema_id),
             f"schema {schema_id}",
         )
@@ -143,10 +143,10 @@ class RegistryForm:
             self._reads[schema_id] = read
         return read
 
-    def _part(self, schema: Schema, path: tuple[int, ...]) -> Part:
+    def _shaped_type(self, schema: Schema, path: tuple[int, ...]) -> ShapedType:
         found = type_of(schema, path)
         kind = row_type(found.type) if self._is_enveloped else found.type
-        return Part(kind, shape_of(kind) if found.needs_shaping else _as_it_is)
+        return ShapedType(kind, shape_of(kind) if found.needs_shaping else _as_it_is)
 
 
 class ConnectForm:
@@ -160,15 +160,15 @@ class ConnectForm:
         if not isinstance(found, dict) or found.keys() != {"schema", "payload"} or found["schema"] is None:
             raise ValueNotDecoded("the value has no schema part: it is not an object of schema and payload")
         schema, payload = found["schema"], found["payload"]
-        return Read(json.dumps(schema), lambda: self._part(schema), lambda _: payload)
+        return Read(json.dumps(schema), lambda: self._shaped_type(schema), lambda _: payload)
 
-    def _part(self, schema: Any) -> Part:
+    def _shaped_type(self, schema: Any) -> ShapedType:
         if self._is_enveloped:
             fields = schema.get("fields", []) if isinstance(schema, dict) else []
             schema = next((each for each in fields if isinstance(each, dict) and each.get("field") == AFTER), None)
             if schema is None:
                 raise ValueNotDecoded("the schema part is not that of change events of Debezium: it lacks after")
-        return Part(*connect_type(schema))
+        return ShapedType(*connect_type(schema))
 
 
 class JsonForm:
@@ -190,8 +190,8 @@ class JsonForm:
 
     def _take(self, schema: Mapping[str, Any]) -> None:
         kind = given_type(schema)
-        part = Part(kind, shape_of(kind))
-        self.schema, self._read = schema, Read(JSON, lambda: part, plain_json)
+        shaped = ShapedType(kind, shape_of(kind))
+        self.schema, self._read = schema, Read(JSON, lambda: shaped, plain_json)
 
     def read(self, data: bytes) -> Read:
         if self._read is None:

@@ -23,11 +23,11 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from moldau.spark_jobs.data_source import MoldauDataSource
 from moldau.spark_jobs.jobs.job_options import committed_by_default, pinned_options
-from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, is_settled
+from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, check_topics, commit_decided
 from moldau.spark_jobs.options.write_options import BATCH_SIZE, TRANSACTION_TIMEOUT_MS
 from moldau.spark_jobs.views.records import SegmentReader
 from moldau.spark_jobs.views.schemas import row_batches
-from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
+from moldau.spark_jobs.writing.commit import TransactionsLost, commit_all, text_of_lost
 from moldau.spark_jobs.writing.writers import end
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.tables.client.producer import OutgoingRecord
@@ -269,7 +269,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
 
     try:
         decided = state.log.read(replay_id, number)
-        if is_settled(replay_id, number, decided, finish):
+        if commit_decided(replay_id, number, decided, finish):
             return state.done().pending
         transactions: list[ProducerIdentity] = []
         try:
@@ -279,7 +279,7 @@ def commit_round(session: SparkSession, planned: PlannedReplay, number: int, sta
             raise
         state.note_done(state.done()._replace(pending=count))
         state.log.write(replay_id, number, transactions)
-        lost = lost_of(transactions, finish)
+        lost = commit_all(transactions, finish)
         if lost:
             raise TransactionsLost(text_of_lost(replay_id, number, lost, len(transactions)))
         return count

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from moldau.spark_jobs.writing.commit import TransactionsLost, lost_of, text_of_lost
+from moldau.spark_jobs.writing.commit import TransactionsLost, commit_all, text_of_lost
 from moldau.spark_jobs.writing.transaction_log import TransactionLog
 from moldau.tables.client.transaction import ProducerIdentity, TransactionOutcome
 from moldau.tables.refusals import Refused, TopicRecreated
@@ -177,7 +177,7 @@ class ReplayState:
             os.close(descriptor)
 
 
-def is_settled(
+def commit_decided(
     replay_id: str,
     number: int,
     decided: Sequence[ProducerIdentity] | None,
@@ -190,7 +190,7 @@ def is_settled(
     """
     if decided is None:
         return False
-    lost = lost_of(decided, end)
+    lost = commit_all(decided, end)
     if not lost:
         return True
     if len(lost) == len(decided):

@@ -28,7 +28,7 @@ def commit_batch(
     if decided is None:
         _decide(log, query, batch, transactions, end)
         return
-    lost = lost_of(decided, end)
+    lost = commit_all(decided, end)
     if decided and len(lost) == len(decided):
         _decide(log, query, batch, transactions, end)
         return
@@ -46,7 +46,7 @@ def abort_all(transactions: Sequence[ProducerIdentity], end: End) -> None:
             warn(f"a transaction was not aborted, and holds read_committed readers up until its timeout: {problem}")
 
 
-def lost_of(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
+def commit_all(transactions: Sequence[ProducerIdentity], end: End) -> list[ProducerIdentity]:
     """Commit all transactions. Returns those that were already aborted."""
     return [each for each in transactions if end(each, True) is TransactionOutcome.LOST]
 
@@ -64,6 +64,6 @@ def _decide(
 ) -> None:
     if log is not None:
         log.write(query, batch, transactions)
-    lost = lost_of(transactions, end)
+    lost = commit_all(transactions, end)
     if lost:
         raise TransactionsLost(text_of_lost(query, batch, lost, len(transactions)))

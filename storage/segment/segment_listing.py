@@ -111,7 +111,7 @@ def split(fs: FileSystem, segment: ListedSegment, ranges: PositionRange, slice_s
     index = offset_index_of(fs, segment)
     cuts = [ranges.start_position]
     while index is not None:
-        following = index.entry_past(cuts[-1] + slice_size - 1)
+        following = index.position_past(cuts[-1] + slice_size - 1)
         if following is None or following >= ranges.end_position:
             break
         cuts.append(following)

@@ -370,7 +370,7 @@ class OffsetIndex:
         entry = self.entries.entry_after(_POSITION, position, waits=waits)
         return None if entry is None else entry[_OFFSET] + self._base_offset
 
-    def entry_past(self, position: int) -> int | None:
+    def position_past(self, position: int) -> int | None:
         """The first position in the index that is greater than a position; None if there is none. Raises OSError."""
         entry = self.entries.entry_after(_POSITION, position)
         return None if entry is None else entry[_POSITION]

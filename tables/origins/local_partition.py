@@ -34,7 +34,7 @@ from moldau.storage.segment.segment_listing import (
     split,
 )
 from moldau.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
-from moldau.tables.origins.local_segments import LocalSegments, is_listed_file
+from moldau.tables.origins.local_segments import LocalSegments, is_same_file
 from moldau.tables.origins.open_transactions import is_abort, last_stable_offset, newest_snapshot
 from moldau.tables.origins.port import OFFSET_MAX, Cut, StoredSegment
 
@@ -191,7 +191,7 @@ class LocalPartition:
             return False
         last = self.segments[-1]
         stamp, _ = now.get(last.start_offset, (None, None))
-        return stamp is None or not is_listed_file(stamp, last)
+        return stamp is None or not is_same_file(stamp, last)
 
     def _stored(self, listed: ListedSegment) -> StoredSegment:
         is_growing = listed.next_base_offset is None

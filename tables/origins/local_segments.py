@@ -29,7 +29,7 @@ class LocalSegments(NamedTuple):
                 file = files.open(path, read_only=True)
             except FileNotFoundError:
                 continue
-            if is_listed_file(file.stamp(), segment):
+            if is_same_file(file.stamp(), segment):
                 return file
             file.close()
             is_there = True
@@ -38,7 +38,7 @@ class LocalSegments(NamedTuple):
         raise DataLost(f"{wanted}: {segment.name} was deleted after the read was planned")
 
 
-def is_listed_file(now: FileStamp, segment: StoredSegment) -> bool:
+def is_same_file(now: FileStamp, segment: StoredSegment) -> bool:
     """Whether the opened file is still the file that was listed, by its inode, size and modification time. Compaction
     may put another file of equal size under the same name.
 

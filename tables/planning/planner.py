@@ -186,7 +186,7 @@ class Planner:
             raise DataLost(f"a segment is listed, and a file or object of it is missing: {gone}")
         raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
 
-    def check_places(self) -> None:
+    def report_missing_partitions(self) -> None:
         """Raise `DataLost` if selected partitions should exist but are in none of the places that are read. With
         failOnDataLoss=false warn instead. Also raises what `plan` raises.
         """
@@ -205,7 +205,7 @@ class Planner:
                 )
 
     def _plan(self, views: list[PartitionView]) -> Plan:
-        self.check_places()
+        self.report_missing_partitions()
         for view in views:
             warn_of_bucket(view)
         ranges = ranges_of(views, self._options, self._snapshot, self._selected)
@@ -452,7 +452,7 @@ def selected(found: Iterable[TopicPartition], selection: TopicSelection) -> list
             if topic in MADE_FOR_THE_FIRST:
                 warn(text)
     chosen = [key for key in keys if key[0] in wanted]
-    warn_of_gaps(chosen)
+    warn_of_missing_numbers(chosen)
     return chosen
 
 
@@ -477,7 +477,7 @@ def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[
     return [key for key in keys if key[0] not in INTERNAL_TOPICS and pattern.fullmatch(key[0])]
 
 
-def warn_of_gaps(chosen: Iterable[TopicPartition]) -> None:
+def warn_of_missing_numbers(chosen: Iterable[TopicPartition]) -> None:
     """Warn if the partition numbers of a topic have a gap: the missing partitions may be in another directory."""
     there: dict[str, set[int]] = {}
     for topic, partition in chosen:

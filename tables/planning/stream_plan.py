@@ -170,7 +170,7 @@ class StreamPlanner:
     def _list(self) -> dict[TopicPartition, PartitionView]:
         if self._planner is None:
             self._planner = Planner(self._fs, self._options)
-            self._planner.check_places()
+            self._planner.report_missing_partitions()
         else:
             self._planner.refresh()
         self._views = {view.key: view for view in self._planner.views()}

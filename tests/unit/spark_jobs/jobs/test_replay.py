@@ -21,7 +21,7 @@ from moldau.spark_jobs.jobs.replay import (
     records_in,
     run_rounds,
 )
-from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, is_settled
+from moldau.spark_jobs.jobs.replay_state import DoneRounds, ReplayPlan, ReplayState, commit_decided
 from moldau.spark_jobs.writing.commit import TransactionsLost
 from moldau.storage.files.local_files import LocalFiles
 from moldau.tables.client.producer import OutgoingRecord
@@ -78,13 +78,13 @@ def test_what_a_restart_does_with_a_decision(lost: tuple[str, ...], settled: boo
         assert is_commit
         return TransactionOutcome.LOST if each.transactional_id in lost else TransactionOutcome.DONE
 
-    assert not is_settled("id", 1, None, end)
-    assert is_settled("id", 1, [], end), "a round without records has no transactions"
+    assert not commit_decided("id", 1, None, end)
+    assert commit_decided("id", 1, [], end), "a round without records has no transactions"
     if settled is None:
         with pytest.raises(TransactionsLost, match="batch 1: 1 of 2 transactions"):
-            is_settled("id", 1, decided, end)
+            commit_decided("id", 1, decided, end)
     else:
-        assert is_settled("id", 1, decided, end) == settled
+        assert commit_decided("id", 1, decided, end) == settled
 
 
 def test_rounds_keep_to_the_rate_and_are_noted(tmp_path: Path) -> None:
