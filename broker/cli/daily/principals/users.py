@@ -146,6 +146,7 @@ def password_of(session: Session) -> str:
     """The password: the first line of the file or of standard input, or what a terminal is asked for. Raises
     `WrongArguments`.
     """
+    import signal
     import sys
 
     path = session.arguments.password_file
@@ -158,12 +159,16 @@ def password_of(session: Session) -> str:
     elif sys.stdin.isatty():
         from getpass import getpass
 
+        # A process that SIGTERM ends at once leaves the terminal without echo.
+        before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
             password = getpass("Password: ")
             if getpass("Again: ") != password:
                 raise WrongArguments("the passwords differ")
         except EOFError:
             raise WrongArguments("no password was given") from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
     else:
         password = sys.stdin.readline()
     password = password.rstrip("\r\n")
