@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from moldau.broker.console.decoding.texts import printable
 from moldau.broker.console.page import Refusal, as_json, path_to
-from moldau.broker.reasons.words import duration_text
+from moldau.broker.reasons.words import duration_text, plural
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.progress import size
 from moldau.broker.runtime.worker import Offload
@@ -142,6 +142,7 @@ def _jinja() -> JinjaEnvironment:
     filters: dict[str, Callable[..., str]] = {
         "size": size_text,
         "count": count_text,
+        "plural": plural,
         "duration": known_duration,
         "time": time_text,
         "rate": rate_text,

@@ -30,7 +30,7 @@ const line = (row, text, details, name) => {
 const shown = (bytes) => (bytes.text === null ? "null" : bytes.text + (bytes.is_cut ? " …" : ""));
 const rowOf = (record) => {
   const row = document.createElement("tr");
-  cell(row, record.partition, "number wide");
+  cell(row, record.partition, "number");
   const place = document.createElement("th");
   place.scope = "row";
   place.className = "number";
