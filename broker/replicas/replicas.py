@@ -81,7 +81,8 @@ class Replicas:
 
     def log_start_of(self, topic: str, index: int) -> int:
         """The log start offset of a replica; -1 if it is not here."""
-        partition = self.get(topic, index)
+        of_topic = self.by_name.get(topic)
+        partition = None if of_topic is None else of_topic.get(index)
         return -1 if partition is None else partition.log.log_start_offset
 
     def of_log(self, its_log: Log) -> Partition | None:

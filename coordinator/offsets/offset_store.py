@@ -185,7 +185,7 @@ class OffsetStore:
                         by = former.offset - value.offset
                         if by > 0:
                             told.append(WentBack(group_id, topic, partition, by, value.commit_ms))
-                        elif former.offset < (start := self._log_start_of(topic, partition)) <= value.offset:
+                        elif by and former.offset < (start := self._log_start_of(topic, partition)) <= value.offset:
                             lost = start - former.offset
                             told.append(WentOver(group_id, topic, partition, lost, value.commit_ms))
                 case OffsetsLoaded():
