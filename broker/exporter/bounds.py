@@ -106,8 +106,8 @@ class Bounds:
 
     def __init__(self) -> None:
         self.keys: list[Partition] = []
-        self.begins = array("q")
-        """For each partition: the next offset that the group reads."""
+        self.begins: list[int] = []
+        """For each partition: the next offset that the group reads. Most are the numbers of `Offsets.committed`."""
         self.lags = array("q")
         """For each partition: the number of offsets from `begins` to the end of the log."""
 
@@ -115,11 +115,11 @@ class Bounds:
         """Add partitions with their committed offsets and the ends of their logs. `first` is empty if all logs begin at
         0.
         """
-        lags = array("q", map(sub, last, offsets))
+        lags = list(map(sub, last, offsets))
         if min(lags, default=0) >= 0 and not any(map(lt, offsets, first)):
             self.keys += keys
-            self.begins.extend(offsets)
-            self.lags += lags
+            self.begins += offsets
+            self.lags.fromlist(lags)
             return
         for key, offset, begin, end in zip(keys, offsets, first or repeat(0), last, strict=False):
             if end != UNKNOWN:
