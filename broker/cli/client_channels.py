@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.peer_channel import PeerChannels
 
 LISTENER: Final = "CLUSTER"
-"""What the listener of the cluster is called in the configuration that is made of the client's properties."""
+"""The name of the cluster's listener in the configuration that is made of the client's properties."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None:

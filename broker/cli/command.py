@@ -136,14 +136,16 @@ def _run(words: Sequence[str], invocation: Invocation) -> int:
 
 
 def _open_streams() -> None:
-    """Open what the caller has closed, as in `moldau topic list >&-`: what is written there is dropped."""
+    """Open the standard streams that the caller has closed, as in `moldau topic list >&-`. What is written to them is
+    dropped.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _drop_unwritten() -> None:
-    """Drop what cannot be written any more, or the interpreter fails with it at its end."""
+    """Drop output that cannot be written any more. The interpreter would fail with it when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -37,10 +37,10 @@ class Layout:
     """Racks, assigned to the nodes in turn."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     listen: str | None = None
-    """The address on which the nodes accept clients; None: `host`."""
+    """The address on which the nodes accept clients; None for `host`."""
     advertised: tuple[str, ...] = ()
-    """What the clients of each node are told, as host:port; empty: `host` and the node's own port. The nodes then
-    reach each other by a listener of their own, because these addresses may be known to clients alone.
+    """The address of each node that its clients are told, as host:port; empty for `host` and the node's own port. The
+    nodes then reach each other by a listener of their own, because these addresses may be known to clients alone.
     """
 
     @property

@@ -32,7 +32,7 @@ class MovableClock:
     def timer(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, callback: Callable[..., object], *args: Any
     ) -> Any:
-        """A timer that moves with the clock; a handle as that of `loop.call_later`."""
+        """Set a timer that moves with the clock. Its handle is used like that of `loop.call_later`."""
         timer = MovableTimer(self._timers, loop, delay_s, callback, args)
         self._timers[timer] = None
         return timer

@@ -53,7 +53,7 @@ class Scope:
     from_node: int | None = None
     """The node that sent the request; 0 and above."""
     from_clients: bool | None = None
-    """True: only requests of clients, not of nodes."""
+    """If True, only requests of clients are in the scope, not those of nodes."""
     listener: str | None = None
     disk: str | None = None
     """An operation on files, one of DISK_OPERATIONS; a scope with it is about files, and about no request."""
@@ -114,7 +114,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Which of the requests in the scope a fault meets. Without `on_call` and `times` it meets every request."""
+    """Selects the requests in the scope that a fault meets. Without `on_call` and `times` it meets every request."""
 
     on_call: int | None = None
     """The only request of the scope that the fault meets, counted from 1."""

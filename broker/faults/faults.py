@@ -122,7 +122,7 @@ class Faults:
         return None
 
     def hold(self, fault: Fault, handle: Callable[[], None]) -> None:
-        """Hold a request of a fault; `handle` is called when it goes on."""
+        """Hold a request for a fault. `handle` is called when the request is released."""
         self._held.append((fault, handle))
 
     def drop(self, handle: Callable[[], None]) -> None:

@@ -21,8 +21,8 @@ never again.
 DEAD: Final = "Dead"
 """The state of a group that no longer exists."""
 HELD_MS: Final = 10_000
-"""The time (ms) after which an open transaction is told, because every open transaction holds back readers of committed
-records.
+"""The time (ms) after which an open transaction is reported. Every open transaction holds back readers of committed
+records for a while.
 """
 
 

@@ -74,8 +74,8 @@ class BackupCommand:
         return time_ns() // 1_000_000
 
     def progress(self, text: str) -> None:
-        """Show how far the command is, in one line of the terminal, at most once in `SHOWN_EVERY_S`. Nothing is shown
-        if standard error is not a terminal.
+        """Show the progress of the command in one line of the terminal, at most once in `SHOWN_EVERY_S`. Nothing is
+        shown if standard error is not a terminal.
         """
         now_s = asyncio.get_running_loop().time()
         if self.invocation.errors.is_terminal and now_s - self._shown_s >= SHOWN_EVERY_S:

@@ -111,7 +111,9 @@ class Client:
     # Topics
 
     def topics(self, names: Iterable[str] | None) -> dict[str, MetadataResponseTopic]:
-        """The metadata of topics by name, of all topics for None. A topic that is not there has its error code."""
+        """The metadata of topics by name; of all topics if `names` is None. A topic that does not exist comes with its
+        error code.
+        """
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         reply = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), MetadataResponse, version=12)
         self.cluster_id, self.controller_id = reply.cluster_id, reply.controller_id

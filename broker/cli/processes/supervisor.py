@@ -95,7 +95,7 @@ class Policy:
     """How a command starts and stops its nodes."""
 
     restarts: bool
-    """Whether a process that ends is started again; otherwise the operator is told how to."""
+    """Whether a process that ends is started again. If not, the operator is told how to start it."""
     stop_order: Sequence[Sequence[int]]
     """The node ids in groups: those of a group are stopped together, one group after the other."""
     stopping: str

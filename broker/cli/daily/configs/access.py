@@ -82,7 +82,9 @@ def alter(client: Client, resource: Resource, what: str, changes: Sequence[Chang
 
 
 def check_setting(code: int, said: str | None, what: str) -> None:
-    """Check the error code of a change of settings: an unknown setting is told the name that was meant."""
+    """Check the error code of a change of settings. For an unknown setting the failure names the one that was probably
+    meant.
+    """
     match = re.search(r"[Uu]nknown (?:\w+ )*(?:config|property)[a-z ]*:? '?([\w.\-]+)", said or "")
     if code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST) and match is not None:
         raise Failure(f"{what}: there is no setting {match[1]}{_meant(match[1])} ({ErrorCode(code).name})")

@@ -1,1 +1,1 @@
-"""Groups: which there are, what is told of one, what is changed."""
+"""The actions of `moldau group`: they list, describe, explain and change groups."""

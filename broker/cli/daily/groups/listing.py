@@ -64,7 +64,7 @@ def at_coordinator(client: Client, group: str, attempt: Callable[[], T]) -> T:
 
 
 def committed_offsets(client: Client, group: Group) -> dict[Partition, int]:
-    """The committed offsets of a group, for a share group its start offsets; partitions without one are not there.
+    """The committed offsets of a group; for a share group its start offsets. Partitions without an offset are left out.
     Raises `Failure`.
     """
     ask = _share_offsets if group.kind == SHARE else _committed
@@ -91,8 +91,8 @@ def _committed(client: Client, group: str) -> dict[Partition, int]:
 
 
 def share_lags(client: Client, group: str) -> dict[Partition, int]:
-    """The records from each start offset on that are not acknowledged, as the coordinator counts them; partitions of
-    which it does not know it are not there. Raises `Failure`.
+    """The number of records from each start offset on that are not acknowledged, as the coordinator counts them.
+    Partitions whose number it does not know are left out. Raises `Failure`.
     """
     found = at_coordinator(client, group, lambda: _share_partitions(client, group))
     return {key: each.lag for key, each in found.items() if each.lag >= 0}

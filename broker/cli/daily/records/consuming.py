@@ -184,7 +184,7 @@ def _begin(session: Session, keys: list[Partition], group: Group | None) -> dict
 
 
 def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
-    """The offset at which each partition is over; empty without an end."""
+    """The offset at which the reading of each partition stops; empty if it has no end."""
     given, client = session.arguments, session.client
     if given.until_end:
         return client.offsets(dict.fromkeys(keys, LATEST), is_committed=given.read_committed)

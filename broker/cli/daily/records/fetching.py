@@ -74,8 +74,8 @@ def bytes_of(fetched: PartitionData) -> bytes:
 
 
 def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The timestamp (ms) of the first record at or after each position; none if there is no such record, or the
-    user may not read it. Raises `Failure`.
+    """The timestamp (ms) of the first record at or after each position. A position is left out if there is no such
+    record there, or if the user may not read it. Raises `Failure`.
     """
     found: dict[Partition, int] = {}
     for leader, keys in client.repeated("the leaders", lambda: client.by_leader(positions)).items():
