@@ -123,7 +123,7 @@ class _Source(ABC):
 
     @abstractmethod
     def compile(self) -> object:
-        """The finished function."""
+        """Compile the source into a function."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -331,7 +331,8 @@ class _DecoderSource(_Source):
 
 
 class _RequestDecoderSource(_DecoderSource):
-    """Decodes a short request; a request that could exceed the limit is passed to the counting decoder."""
+    """Emits code that decodes a short request, and passes a request that could exceed the limit to the counting
+    decoder."""
 
     def begin(self) -> None:
         self.scope["counted"] = partial(_decode_counted, self.cls, self.version)

@@ -82,7 +82,7 @@ def end_transaction_marker(
 
 @lru_cache(ENDS_REMEMBERED_MAX)
 def _end_of_transaction(commits: bool, coordinator_epoch: int) -> bytes:
-    """The one record of a marker, encoded: the first of its batch in offset and time."""
+    """The encoded record of a marker, with an offset delta and a timestamp delta of 0."""
     kind = ControlRecordType.COMMIT if commits else ControlRecordType.ABORT
     value = END_TRANSACTION_MARKER.pack(END_TRANSACTION_MARKER_VERSION, coordinator_epoch)
     encoded = bytearray()

@@ -117,7 +117,8 @@ def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:
 
 
 def is_control_without_producer(header: BatchHeader) -> bool:
-    """Whether a batch may be an order: the markers of transactions have a producer."""
+    """Whether a batch is a control batch without a producer, so that it may be an erase order. Markers of transactions
+    have a producer."""
     return bool(header.attributes & CONTROL_BIT) and header.producer_id == NO_PRODUCER_ID
 
 

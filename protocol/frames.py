@@ -20,7 +20,7 @@ SIZE: Final = Struct(">i")
 REQUEST_HEAD: Final = Struct(">hhih")
 """Key, version, correlation id, and the size of the client id in bytes (-1 if there is no client id)."""
 SIZED_REQUEST_HEAD: Final = Struct(">ihhi")
-"""The size of the frame, and the head without the client id."""
+"""The size of the frame, then key, version and correlation id of the request."""
 CLIENT_ID_POSITION: Final = 8
 """The position of the client id, with its size, in the header of a request."""
 
@@ -44,18 +44,19 @@ def request_header(cls: type[object], version: int, correlation_id: int, client_
 
 
 def request_frame(request: object, version: int, correlation_id: int, client_id: bytes | None = None) -> bytes:
-    """A request with its header, without its size."""
+    """A request with its header, without the size before them."""
     return request_header(type(request), version, correlation_id, client_id) + encode(request, version)
 
 
 def correlation_id_of(reply: bytes | memoryview) -> int:
-    """The correlation id of a reply without its size."""
+    """The correlation id of a reply, which is given without the size before it."""
     correlation_id: int = SIZE.unpack_from(reply)[0]
     return correlation_id
 
 
 def response_of(cls: type[object], version: int, reply: bytes | memoryview) -> object:
-    """The response in a reply, without its size, to a request of this class. Raises `MalformedMessage`."""
+    """Decode the response in a reply to a request of this class. The reply is given without the size before it. Raises
+    `MalformedMessage`."""
     response_class = response_class_of(cls)
     data = memoryview(reply)
     has_tags = version >= header_flexible_from(response_class)

@@ -1,7 +1,7 @@
 """`dataclass` for the modules that every start imports: the constructor of a class is compiled at its first call.
 
 The decorator of the standard library compiles up to six methods a class, 0.3 to 2 ms each class and most of them never
-called. What the classes do is the same, and `dataclasses.fields`, `replace` and `asdict` take them.
+called. The classes behave in the same way, and `dataclasses.fields`, `replace` and `asdict` accept them.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _set_state(self: object, state: tuple[None, dict[str, object]]) -> None:
-    """Copies and pickles set the slots of a new object."""
+    """Set the slots of a new object, for copies and pickles."""
     for name, value in state[1].items():
         _SET(self, name, value)

@@ -1,17 +1,17 @@
 """Messages of formats 0 and 1, which Apache Kafka wrote before 0.11: they are read, and never written.
 
-Clusters that were upgraded for years still have segments of them. Apache Kafka 4 stores them as they are and sends them
-so to clients and followers; nothing converts them and no client may produce them. Here it is the same: headers and
-checksums are read by `protocol/record_batch.py`, offsets and bytes go through the log unchanged, and what looks into
-the records gets them through this module as records of a batch v2.
+Clusters that were upgraded for years still have segments of them. Apache Kafka 4 stores them unchanged and sends them
+unchanged to clients and followers; nothing converts them and no client may produce them. Here it is the same:
+`protocol/record_batch.py` reads headers and checksums, and offsets and bytes go through the log unchanged. Code that
+reads the records gets them through this module as records of a batch v2.
 
 Layout (big-endian): offset 0-8, length 8-12 (bytes after it), crc 12-16 (CRC-32 of 16 to the end), magic 16,
 attributes 17 (bits 0-2 codec, in format 1 bit 3 timestamp type), in format 1 a timestamp of 8 bytes, int32 size and
 key, int32 size and value; size -1 is null.
 
-A compressed message has no key, and its value is a compressed run of messages of the same format. In format 0 these
-have their offsets. In format 1 they count from any number, mostly from 0, and the outer offset is that of the last one.
-With log append time the timestamp of the outer message is that of all of them.
+A compressed message has no key, and its value is a compressed run of messages of the same format. In format 0 the inner
+messages have absolute offsets. In format 1 their offsets are relative, mostly from 0 on, and the outer message has the
+absolute offset of the last inner message. With log append time all of them have the timestamp of the outer message.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def upgraded(buffer: BytesLike, position: int, header: BatchHeader, *, size_max:
 def with_right_checksum(frame: bytes) -> bytes:
     """An LZ4 frame whose header has the checksum that the specification of LZ4 asks for.
 
-    Producers of format 0 computed it over the magic too (KIP-57), which no decoder of LZ4 takes. Readers of format 0
+    Producers of format 0 computed it over the magic too (KIP-57), which no decoder of LZ4 accepts. Readers of format 0
     do not check it.
     """
     start = len(LZ4_MAGIC)

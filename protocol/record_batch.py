@@ -185,9 +185,9 @@ def sequence_after(sequence: int, count: int) -> int:
 def parse_header(buffer: BytesLike, position: int = 0, takes_old: bool = False) -> BatchHeader:
     """Read the header of the batch that starts at `position`; the rest of the batch need not be in the buffer.
 
-    With `takes_old`, for what is stored, also of a message of format 0 or 1 (`old_header`). Raises `MalformedMessage`
-    when fewer than 61 bytes are there, the length cannot hold a header or the magic is another. Nothing is allocated
-    for the claimed length; the caller checks whether the whole batch is there.
+    With `takes_old`, which is for stored bytes, the header of a message of format 0 or 1 is read too (`old_header`).
+    Raises `MalformedMessage` when fewer than 61 bytes are there, the length cannot hold a header or the magic is
+    another. Nothing is allocated for the claimed length; the caller checks whether the whole batch is there.
     """
     header = BatchHeader()
     try:
@@ -385,7 +385,8 @@ def walk(buffer: BytesLike, position: i64, end: i64, count: i64, first: i64) -> 
 
 
 def whole_records(window: bytes, count_max: int) -> tuple[int, int, int]:
-    """The whole records at the beginning: (their count, their size, the size of the one after them, 0 if unknown)."""
+    """Find the whole records at the beginning of the window. Returns their count, their size, and the size of the
+    record after them (0 if it is unknown)."""
     limit: i64 = len(window)
     left: i64 = count_max
     at: i64 = 0

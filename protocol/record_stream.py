@@ -59,7 +59,7 @@ def record_runs(pieces: Iterable[BytesLike], count: int, record_size_max: int) -
 
 
 def refuse_large_record(size: int, record_size_max: int) -> None:
-    """Raises `RecordSizeExceeded` for a record above the limit."""
+    """Raise `RecordSizeExceeded` for a record above the limit."""
     if size > record_size_max:
         raise RecordSizeExceeded(
             f"a record of {size} bytes is above max.decompressed.message.bytes ({record_size_max})"

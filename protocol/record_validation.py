@@ -109,8 +109,8 @@ class RejectedBatch(NamedTuple):
     message: str
     record_errors: tuple[RecordError, ...] = ()
     is_of_log: bool = True
-    """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads
-    it."""
+    """Whether the response carries the log start offset. Kafka answers -1 for faults that it finds before it reads this
+    offset."""
     is_postponed: bool = False
     """Whether no error was found yet, but the batch is so large that an executor thread has to validate it
     (`examine_batch`)."""
