@@ -253,7 +253,7 @@ class ReplicaFetcher:
         return max(min(each.ready_ms for each in self._delayed.values()), self._ready_ms)
 
     def retry_ms(self, now_ms: int) -> int:
-        """The time (ms) from now for which no fetch is sent, because the leader did not respond."""
+        """How long (ms) no fetch is sent from now on, because the leader did not respond; 0 if one may be sent."""
         return max(0, self._ready_ms - now_ms)
 
     def _look_around(self, now_ms: int) -> None:
@@ -509,8 +509,8 @@ class FetchSessionHandler:
         request.forgotten_topics_data = list(given_up.values())
 
     def accepted(self, session_id: int) -> bool:
-        """Note that the leader responded without an error of the session. False if it keeps no session: then the
-        next request has to name every partition.
+        """Note that the leader responded without an error of the session. Returns False if the leader keeps no session:
+        then the next request has to name every partition.
         """
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, FIRST_EPOCH

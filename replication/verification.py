@@ -24,10 +24,11 @@ to the client's transaction, and does so also if verification is off."""
 def batch_verification(
     partition: Partition, records: BytesLike, now_ms: int, produce_version: int
 ) -> VerificationGuard | None:
-    """The guard for a client's batch that would open a transaction. None if no verification is needed: its
-    transaction is open in this log, it repeats a batch that was appended, it is not transactional, or verification
-    is off for this client. None also if the append will refuse it: the replica does not lead, the batch is
-    malformed, or its producer epoch is over.
+    """The guard for a client's batch that would open a transaction.
+
+    None if no verification is needed: its transaction is open in this log, it repeats a batch that was appended, it is
+    not transactional, or verification is off for this client. None also if the append will refuse the batch: the
+    replica does not lead, the batch is malformed, or its producer epoch is fenced.
     """
     supports_epoch_bump = produce_version >= EPOCH_BUMP_PRODUCE_VERSION
     if partition.leadership is None or not (partition.verifies_transactions or supports_epoch_bump):

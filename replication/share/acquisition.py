@@ -209,7 +209,7 @@ class Acquisition:
     # Records that are in flight
 
     def _acquire_again(self, batch: InFlightBatch, first_offset: int) -> bool:
-        """Acquire what is available of a batch. False if nothing more is to be acquired."""
+        """Acquire the available records of a batch. Returns False if no further records may be acquired."""
         is_throttled = self._is_throttled(batch, first_offset)
         if is_throttled and self._count > 0:
             self._left = 0

@@ -100,7 +100,7 @@ class StateWrite(NamedTuple):
 
 
 class LoadError(Exception):
-    """The share coordinator's state makes no sense."""
+    """The state that the share coordinator has stored is inconsistent."""
 
 
 def joined_letters(letters: Iterable[DeadLetter]) -> list[DeadLetter]:

@@ -44,10 +44,10 @@ RETRIABLE: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""The errors of a Produce that pass, so that the dead letters are sent again.
+"""The temporary errors of a Produce, after which the dead letters are sent again.
 
-DIVERGES: of these Apache Kafka repeats the first, the network's and a time-out, five times in all; then the record is
-archived without a dead letter. Here it stays in flight until the queue has it.
+DIVERGES: Apache Kafka sends dead letters again only after NOT_LEADER_OR_FOLLOWER, a network error or a time-out, five
+times in all; then the record is archived without a dead letter. Here it stays in flight until the queue has it.
 """
 
 

@@ -211,7 +211,7 @@ class InFlightBatch:
         return self.last_offset - self.first_offset + 1
 
     def split(self, locks: AcquisitionLocks) -> None:
-        """Give each record a state of its own; the deadlines of their locks stay."""
+        """Give each record a state of its own; the deadlines of their locks do not change."""
         whole = self.whole
         if whole is None:
             return

@@ -52,7 +52,8 @@ NO_RECORD: Final = -1
 
 
 class Gap:
-    """The window of a loaded state in which offsets are in no batch: they were never delivered, or acquired only."""
+    """The range of offsets of a loaded state in which some offsets are in no batch: their records were never delivered,
+    or were acquired and not acknowledged."""
 
     __slots__ = ("end_offset", "start_offset")
 
@@ -85,7 +86,7 @@ class SharePartition:
     # Loading
 
     def load(self, state_epoch: int, start_offset: int, stored: Iterable[StoredBatch]) -> None:
-        """Load the state that the share coordinator has stored. Raises `LoadError` if it makes no sense."""
+        """Load the state that the share coordinator has stored. Raises `LoadError` if it is inconsistent."""
         self.state_epoch, self.start_offset = state_epoch, start_offset
         gap_offset, next_offset = NO_RECORD, start_offset
         for first, last, state_id, count in stored:
@@ -446,7 +447,7 @@ class SharePartition:
         """Handle a log start offset that has moved: the records before it are deleted. Available records are archived,
         and the start offset moves.
 
-        Acquired records stay until they are acknowledged, or until their locks expire.
+        Acquired records stay in flight until they are acknowledged, or until their locks expire.
         """
         if log_start_offset <= self.start_offset:
             return
