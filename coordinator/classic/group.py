@@ -1,8 +1,8 @@
 """One classic group: its states and the transitions between them, its members, its generation, its description.
 
-A group is a set of members that divide the partitions of some topics among themselves. Its life is divided into
-generations: in each, one member (the leader) assigns partitions to all members. A change of the members or of a
-subscription ends the generation and starts a rebalance, which has two phases:
+A group is a set of members that divide the partitions of some topics among themselves. It has one generation after the
+other: in each, one member (the leader) assigns partitions to all members. A change of the members or of a subscription
+ends the generation and starts a rebalance, which has two phases:
 
     Empty ──join──▶ PreparingRebalance ──joined, or time out──▶ CompletingRebalance ──assignment stored──▶ Stable
       ▲               │  ▲         ▲                                     │                                  │
@@ -333,7 +333,8 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """Give a static member that restarted a new id; it keeps its place and its assignment."""
+        """Give a static member that restarted a new id; it keeps its position in the order of the members, and its
+        assignment."""
         member = self.members[old_id]
         assert member.joining is None and member.syncing is None, "replies are given before a member is replaced"
         member.member_id = new_id

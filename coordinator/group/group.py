@@ -198,7 +198,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
     requests_at_once: tuple[type[AboutGroup], ...] = ()
     """The types of requests that `decide_at_once` may reply to."""
     session_timer: TimerKind
-    """The timer that removes a member that is not heard of. It begins anew with each request of the member."""
+    """The timer that removes a member that sends no requests. It begins anew with each request of the member."""
     is_ahead_of_log = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
     replay: if the log refuses the batch of a step, the step has changed nothing, timers included.

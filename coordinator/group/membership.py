@@ -25,7 +25,8 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 """The epoch of a member that leaves."""
 LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that is away: its partitions wait for the next member with its instance id."""
+"""The epoch of a static member that has left temporarily: its partitions wait for the next member with its instance
+id."""
 NO_TIMEOUT_MS: Final = -1
 """The rebalance timeout in a heartbeat that does not state it."""
 

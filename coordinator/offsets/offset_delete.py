@@ -102,7 +102,7 @@ def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) ->
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
-    """Write tombstones for expired offsets. False if more have expired than fit into one batch."""
+    """Write tombstones for expired offsets. Returns False if more have expired than fit into one batch."""
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False

@@ -108,7 +108,7 @@ class PruneLog(NamedTuple):
 
 
 class StateAnswer(NamedTuple):
-    """The answer to any request. After an error only the error and its message count."""
+    """The answer to any request. After an error only the error and its message are meaningful."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

@@ -351,7 +351,8 @@ def summary_of(entry: KeyEntry | None) -> StateAnswer:
 
 
 def snapshot_cold(step: StateStep) -> bool:
-    """Write snapshots of states whose last snapshot is old, a limited number at once. False if there may be more.
+    """Write snapshots of states whose last snapshot is old, a limited number at once. Returns False if there may be
+    more.
 
     If every state has a snapshot that was written without a change, no state has changed since then, and pruning needs
     no more snapshots.

@@ -8,7 +8,7 @@ topics.
 | an internal topic does not exist: the broker creates it | MISSING_INTERNAL_TOPICS |
 | none of these: tasks can be assigned | |
 
-A topology that makes no sense on any cluster is an error of the request (`Refusal`). Sizes are decided in this order:
+A topology that is invalid on every cluster is an error of the request (`Refusal`). Sizes are decided in this order:
 repartition topics from the largest input of the subtopology that writes to them, then again from the topics with which
 they are co-partitioned; changelogs from the largest input of their subtopology.
 """
@@ -44,8 +44,8 @@ class GroupStatus(NamedTuple):
 
 
 SENSELESS: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""The refusal of a topology that makes no sense. Apache Kafka fails on such a request with this error and no
-message."""
+"""The refusal of a topology that is invalid on every cluster. Apache Kafka fails on such a request with this error and
+no message."""
 
 
 class ConfiguredInternalTopic(NamedTuple):
@@ -164,8 +164,8 @@ def _are_indexes(indexes: Iterable[int], length: int) -> bool:
 def decide_sizes(
     topology: Topology, groups: Iterable[frozenset[str]], counts: PartitionCounts
 ) -> GroupStatus | Refusal | None:
-    """Decide the sizes of all internal topics, in `counts`. Returns the reason if that is not possible; None if it
-    is."""
+    """Decide the sizes of all internal topics, in `counts`. Returns the reason if a size cannot be decided; None if all
+    sizes are decided."""
     refusal = size_repartition_topics(topology, counts)
     if refusal is not None:
         return refusal

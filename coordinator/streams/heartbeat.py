@@ -211,7 +211,7 @@ class MemberUpdate:
     # 2. and 3. The topology
 
     def refusal_of_topology(self) -> Refusal | None:
-        """Take the topology of the group, or of the first member, and configure it for the topics that there are."""
+        """Take the topology of the group, or of the first member, and configure it for the topics of the cluster."""
         refusal = self._choose_topology()
         if refusal is not None:
             return refusal

@@ -66,8 +66,8 @@ def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
 def assign_first(step: GroupStep, group: StreamsGroup) -> None:
     """Compute the first target, after the delay in which members could join.
 
-    A coordinator that has not configured the topology leaves this to the next heartbeat, as Apache Kafka does. After
-    the first heartbeat of a group that is so, because the group is made anew from its records.
+    A coordinator that has not configured the topology leaves this to the next heartbeat, as Apache Kafka does. This is
+    the case after the first heartbeat of a group, because the group is made anew from its records.
     """
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:

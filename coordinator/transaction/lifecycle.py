@@ -292,7 +292,7 @@ def complete(step: TransactionStep, transactional_id: str) -> None:
 
 
 def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
-    """Abort the transactions that are older than their timeout. True if all of them are aborted.
+    """Abort the transactions that are older than their timeout. Returns True if all of them are aborted.
 
     The epoch increases, so that the producer is fenced. If the log refuses the batch, the next search finds the
     transactions again.
@@ -316,8 +316,8 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
 
 
 def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
-    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. True
-    if there are more to examine.
+    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. Returns
+    True if there are more to examine.
 
     If the log refuses the tombstones, the next search finds the ids again.
     """
