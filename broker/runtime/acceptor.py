@@ -20,8 +20,8 @@ BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
 """The most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
 QUICK_ITERATION_S: Final = 0.001
-"""The time (seconds) since the last iteration below which one accept is tried: a second accept would find no
-connection.
+"""If the last event loop iteration with accepts is less than this time (seconds) ago, only one accept is tried: a
+second one would find no connection.
 """
 RETRY_S: Final = 1.0
 """The time (seconds) without accepts after a lack of descriptors or of memory."""
@@ -30,7 +30,7 @@ FILES_SHARE: Final = 8
 REFUSED_MAX: Final = 1000
 """Most connections that wait to be closed; further ones are closed at once."""
 PROBED_BEFORE: Final = 64
-"""The number of descriptors left for clients below which it is checked before each accept."""
+"""The number of descriptors left for clients below which `_leave_some_for_files` is called before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -45,8 +45,8 @@ class AcceptPolicy(Protocol):
         """Whether one more connection may be accepted now. If not, `release` is called later."""
 
     def accepted(self, address: str) -> float | None:
-        """Count an accepted connection. None if it may stay; otherwise the time (seconds) after which it is closed
-        without an answer.
+        """Count an accepted connection. Returns None if it may stay; otherwise the time (seconds) after which it is
+        closed without an answer.
         """
 
     def gone(self, address: str) -> None:
@@ -56,7 +56,7 @@ class AcceptPolicy(Protocol):
         """Note that an accept failed, because descriptors or memory were used up."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
-        """The protocol for a connection that stays."""
+        """Make the protocol of an accepted connection that is not to be closed: `accepted` returned None for it."""
 
 
 class Acceptor(Protocol):
@@ -66,7 +66,7 @@ class Acceptor(Protocol):
         """Begin to accept."""
 
     def release(self) -> None:
-        """Continue to accept: the policy may allow it again."""
+        """Continue to accept, because the policy may allow it again."""
 
     def close(self) -> None:
         """Release the address."""
@@ -114,9 +114,9 @@ class SocketAcceptor:
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
         self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
-        """Accepted, and not yet known to their protocols. In order of arrival."""
+        """The tasks that give accepted sockets to their protocols, in order of arrival."""
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        """Accepted, and closed without an answer when their time is over."""
+        """The accepted sockets that are not served, each with the timer that closes it without an answer."""
 
     async def bind(self, host: str | None, port: int) -> None:
         """Bind the address, in every address family that it has. Raises OSError."""
@@ -180,10 +180,10 @@ class SocketAcceptor:
             self._enter(accepted, address[0])
 
     def _leave_some_for_files(self) -> None:
-        """Stop accepting while few descriptors are left for files.
+        """Raise OSError (EMFILE) if the free descriptors are reserved for files.
 
-        A new descriptor has the lowest free number, so it shows about how many are in use. The number of the latest
-        connection is such a descriptor; after files took many, the next one shows it.
+        A new descriptor has the lowest free number, so its number shows about how many are in use. The caller looks at
+        that of the latest connection first; if files took many descriptors since, only the next connection shows it.
         """
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.fileno() >= self._last_descriptor:

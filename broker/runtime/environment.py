@@ -37,9 +37,9 @@ M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """Options of mallopt(3)."""
 KEPT_BLOCK_MAX: Final = 4 << 20
-"""The size (bytes) up to which malloc uses freed blocks again, once clients come."""
+"""The size (bytes) up to which malloc uses freed blocks again, once clients use the node."""
 KEPT_END_MAX: Final = 8 << 20
-"""The free bytes at the end of malloc's heap from which on they go back to the system, once clients come."""
+"""The free bytes at the end of malloc's heap from which on they go back to the system, once clients use the node."""
 GC_GENERATIONS: Final = 3
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
@@ -72,7 +72,7 @@ class Environment(Protocol):
         """An id that changes each time the machine starts; empty if the system has none."""
 
     def process(self) -> Process | None:
-        """The process, for its metrics; None in the simulation, if several nodes share a process."""
+        """The process, for its metrics; None in the simulation, in which several nodes share a process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         """A bound acceptor, which is not open yet. Raises OSError."""
@@ -94,8 +94,8 @@ class Environment(Protocol):
         """
 
     def own_threads(self) -> Offload:
-        """Runs blocking work as `offload`, in threads beside those: work that users of pages ask for must not hold up
-        a sync. `close` waits for it.
+        """A function that runs blocking work like `offload`, in threads of its own: work that users of web pages ask
+        for must not delay a sync. `close` waits for the work.
         """
 
     def file_sending(self) -> FileSending | None:
@@ -104,7 +104,7 @@ class Environment(Protocol):
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
         """Prepare long work in its own process, which starts when the first event is requested.
 
-        Work with limits opens files of the node only if `shares_files`. The caller closes it.
+        Work with limits opens files of the node only if `shares_files`. The caller closes the returned object.
         """
 
     def shares_files(self) -> bool:
@@ -114,7 +114,7 @@ class Environment(Protocol):
         """Exclude the objects that exist now from garbage collection, because they live long."""
 
     def halt(self, reason: str) -> None:
-        """Stop the process at once, without cleaning up: an invariant is broken. Does not return."""
+        """Stop the process at once, without cleaning up, because an invariant is broken. Does not return."""
 
 
 class LocalEnvironment:
@@ -195,7 +195,9 @@ class LocalEnvironment:
 
     @staticmethod
     def watchable_input() -> bool:
-        """Whether the event loop can wait for the end of the standard input. It cannot for a file, and /dev/null."""
+        """Whether the event loop can wait for the end of the standard input. It cannot if that is a file or
+        /dev/null.
+        """
         mode = os.fstat(sys.stdin.fileno()).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(sys.stdin.fileno())
 
@@ -263,7 +265,7 @@ class ProcessFacts(NamedTuple):
     """The kernel's figures about the process at one time."""
 
     cpu_s: float
-    """User and system time of all threads since the start."""
+    """User and system time of all threads since the start, in seconds."""
     resident_bytes: int
     open_fds: int
     fds_max: int
@@ -290,8 +292,8 @@ class Process:
             gc.callbacks.remove(self._collecting)
 
     def read(self) -> ProcessFacts | None:
-        """Read the process's metrics. Blocks while the kernel lists the descriptors; None if it has no such
-        files.
+        """Read the process's metrics. Blocks while the kernel lists the descriptors; None if the kernel has no files in
+        /proc.
         """
         try:
             resident_bytes = self.resident_bytes()
@@ -304,7 +306,7 @@ class Process:
 
     @staticmethod
     def resident_bytes() -> int:
-        """Raises OSError if the kernel has no such file."""
+        """The resident memory (bytes) of the process. Raises OSError if the kernel has no file with it in /proc."""
         with open(f"{PROC}/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
 

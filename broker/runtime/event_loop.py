@@ -17,11 +17,13 @@ from typing import Final
 
 MODULE: Final = "ssl"
 ERROR_NUMBERS: Final = "SSL_ERROR_"
-"""How the names of numbers begin; the other names that the two libraries look up are classes and functions."""
+"""The prefix of the names in `ssl` that are numbers. All other names that asyncio and uvloop look up are classes and
+functions.
+"""
 
 
 class AbsentTls(Exception):
-    """In the place of every class of `ssl`: nothing is an instance of it, and nothing raises it."""
+    """Replaces every class of `ssl`: nothing is an instance of it, and nothing raises it."""
 
 
 def import_event_loop() -> None:

@@ -8,8 +8,8 @@ A job is what is sent through one socket in order: bytes and parts of files. The
 given to the thread belongs to it: nothing else writes to it while a job is open, and the thread alone closes it, so
 that its number cannot stand for another connection while the thread still uses it.
 
-This form holds the interpreter's lock between its calls. It is what the compiled one is held equal to: a broker whose
-hot path is not compiled sends files from its event loop.
+This Python form holds the interpreter's lock between its calls. It is the reference for the tests of the compiled form:
+a broker whose hot path is not compiled sends files from its event loop.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ CACHED_FOR_S: Final = 1.0
 SAMPLE_DISTANCE: Final = 128 << 10
 
 Part: TypeAlias = tuple[object, int, int, int]
-"""What is sent, the descriptor of a file, the position in it and the size; or bytes, -1, 0 and 0. The first element is
-kept until the job has ended: for a part of a file it is what keeps the file open."""
+"""A part of a file: the object that keeps the file open, its descriptor, the position and the size; or bytes, -1, 0 and
+0. The first element is kept until the job has ended.
+"""
 
 
 class _Job:
@@ -50,7 +51,7 @@ class _Job:
         self.socket = socket
         self.parts = parts
         self.data = [memoryview(chunk) if file < 0 else None for chunk, file, _, _ in parts]  # type: ignore[arg-type]
-        """For each part its bytes; None for that of a file."""
+        """The bytes of each part; None for a part of a file."""
         self.first = 0
         """The index of the first part that has not left whole."""
         self.sent_of_first = 0
@@ -59,8 +60,8 @@ class _Job:
 
 
 class Ended(NamedTuple):
-    """A job that the thread has released. `status` is 0 if all of it has left, else `COLD`, `SHORT` or an errno;
-    ECANCELED if its socket was released, or the thread was stopped.
+    """A job that the thread has released. `status` is 0 if all of the job's bytes have left; otherwise `COLD`, `SHORT`
+    or an errno. ECANCELED shows that the socket was released, or the thread stopped.
     """
 
     owner: Any
@@ -69,10 +70,12 @@ class Ended(NamedTuple):
 
 
 class FileSender:
-    """The thread. It runs from the beginning; all methods are for one other thread, the event loop's."""
+    """The thread that sends parts of files. It runs from the constructor on. All methods are called in one other
+    thread, that of the event loop.
+    """
 
     def __init__(self, turn_size_max: int) -> None:
-        """Raises OSError if there is no descriptor, or no thread."""
+        """Start the thread. Raises OSError if no descriptor or no thread is available."""
         self._turn_size_max = turn_size_max
         self._epoll = select.epoll()
         self._ordered = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -181,7 +184,9 @@ class FileSender:
                 self._end(job, status)
 
     def _send_some(self, job: _Job) -> int | None:
-        """One turn. Returns the status of a job that has ended. Raises OSError."""
+        """Send bytes of a job for one turn. Returns the job's status if it has ended, otherwise None. Raises
+        OSError.
+        """
         left = self._turn_size_max
         while job.first < len(job.parts):
             if left <= 0:

@@ -13,16 +13,18 @@ from moldau.broker.runtime import file_sender
 log = logging.getLogger("moldau.connection")
 
 TURN_SIZE_MAX: Final = 1 << 18
-"""The most bytes of a connection before the next one's turn: as many as the event loop sends in one iteration."""
+"""The most bytes that the thread sends through one connection before the next one's turn: as many as the event loop
+sends in one iteration.
+"""
 IN_MEMORY: Final = -1
-"""In the place of a file's descriptor."""
+"""The descriptor in a `Part` that is bytes."""
 
 Part: TypeAlias = tuple[object, int, int, int]
-"""As `FileSender.send` takes them."""
+"""A part, as `FileSender.send` takes it."""
 
 
 class Sender(Protocol):
-    """`FileSender`, in either form."""
+    """The interface of `FileSender`, compiled or not."""
 
     def send(self, owner: object, socket: int, parts: list[Part]) -> None: ...
     def release(self, socket: int) -> None: ...
@@ -32,14 +34,16 @@ class Sender(Protocol):
 
 
 class SentFrom(Protocol):
-    """What gives parts to the thread."""
+    """The owner of parts that were given to the thread."""
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """`sent` bytes have left, and the thread has released the parts. `status` is as `FileSender.ended` says."""
+        """Continue after the thread has released the parts, of which `sent` bytes have left. `status` is that of
+        `Ended`.
+        """
 
 
 class FileSending:
-    """The thread of a node. It starts with the first parts."""
+    """The event loop's interface to the thread of a node. The thread starts with the first parts."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[int], Sender]) -> None:
         self._loop = loop
@@ -49,10 +53,11 @@ class FileSending:
         self._is_closed = False
 
     def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
-        """Send parts in order, and call the owner when they have left. False if there is no thread, which is rare.
+        """Send parts in order, and call `owner.handed_over_ended` when they have left. Returns False if there is no
+        thread, which is rare.
 
-        Until then nothing else is written to the socket. From the first call on the descriptor is the thread's: it is
-        closed by `release`.
+        Until the owner is called, nothing else may be written to the socket. From the first call on the thread owns the
+        descriptor: only `release` closes it.
         """
         sender = self._sender or self._started()
         if sender is None or self._is_closed:
@@ -61,7 +66,7 @@ class FileSending:
         return True
 
     def release(self, socket: int) -> None:
-        """The connection is gone: send no more of its parts, and close the descriptor."""
+        """Send no more parts of a connection that is gone, and close the descriptor."""
         if self._sender is not None:
             self._sender.release(socket)
 
@@ -93,15 +98,15 @@ class FileSending:
 
 
 def file_sending(loop: asyncio.AbstractEventLoop) -> FileSending | None:
-    """None if files are better sent by the event loop: the system is not Linux, or the thread would need the
-    interpreter.
+    """The interface to the thread; None if files are better sent by the event loop: the system is not Linux, or the
+    thread would need the interpreter.
     """
     is_compiled = not str(file_sender.__file__).endswith(".py")
     return FileSending(loop, file_sender.FileSender) if is_compiled and file_sender.HAS_EPOLL else None
 
 
 def status_text(status: int) -> str:
-    """What the status of an ended job says."""
+    """The meaning of the status of an ended job, for the log."""
     if status == file_sender.SHORT:
         return "the file has become shorter than what was promised of it"
     return errno.errorcode.get(status, f"error {status}")

@@ -22,7 +22,9 @@ POSTPONED_MS: Final = 100
 
 
 class Flusher:
-    """While a log is being synced, later callers wait for the sync after it: that one covers what they appended."""
+    """Makes logs durable. While a log is being synced, later callers wait for the next sync, which covers what they
+    appended.
+    """
 
     def __init__(
         self, environment: Environment, spawn: Spawn, flushed: Callable[[Log], None] = lambda log: None

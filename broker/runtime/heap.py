@@ -1,5 +1,5 @@
-"""What malloc keeps of the memory of requests and replies: blocks of up to 4 MiB are used again, and what a peak has
-released goes back to the system.
+"""The memory of requests and replies that malloc keeps: blocks of up to 4 MiB are used again, and memory that is free
+after a peak goes back to the system.
 
 By itself glibc gives the end of its heap back with almost every block of some hundred kilobytes that is freed, and the
 next request faults each page in again. With bounds of 4 MiB for blocks that are mapped and of 8 MiB for the end of the
@@ -9,11 +9,11 @@ malloc keeps freed blocks, and gives back only what lies at the end of its heap.
 replies that were not read or for the objects of long requests, would stay with the process until it ends. It is given
 back when the process has grown and is quiet.
 
-The call holds malloc for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once a peak, which is more than
-a step of the event loop may take. What avoids it costs more. Blocks that are mapped (M_MMAP_THRESHOLD of 32 KiB, or
-frames outside of malloc) go back as they are freed, and take 54 µs in place of 4 for each 64 KiB, because their pages
-are faulted in again for each request. M_TRIM_THRESHOLD is about the end of the heap alone. glibc has no call for a part
-of a heap, and the thread of the event loop has one heap. (CPython 3.11, glibc 2.36, two virtual cores.)
+The call holds malloc for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once after each peak, which is
+more than a step of the event loop may take. The ways to avoid this cost more. Blocks that are mapped (M_MMAP_THRESHOLD
+of 32 KiB, or frames outside of malloc) go back as they are freed, and take 54 µs in place of 4 for each 64 KiB, because
+their pages are faulted in again for each request. M_TRIM_THRESHOLD is about the end of the heap alone. glibc has no
+call for a part of a heap, and the thread of the event loop has one heap. (CPython 3.11, glibc 2.36, two virtual cores.)
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from moldau.broker.runtime.tasks import Job
 
 LOOK_INTERVAL_MS: Final = 10_000
 USED_SIZE_MIN: Final = 1 << 20
-"""The growth (bytes) since the start from which on clients use the node: only then the bounds of malloc are set."""
+"""The growth (bytes) since the start which shows that clients use the node: only then the bounds of malloc are set."""
 GROWN_SIZE_MIN: Final = 16 << 20
-"""The growth (bytes) since the last time from which on it is worth it: a call holds malloc for 0.1 ms a MiB."""
+"""The growth (bytes) since the heap was last given back from which on it is given back again: a call holds malloc for
+0.1 ms a MiB.
+"""
 QUIET_SIZE_MAX: Final = 1 << 20
 """The growth (bytes) between two looks from which on the process is not quiet."""
 
@@ -36,7 +38,7 @@ class Memory(Protocol):
     """The memory of a process: `Process`."""
 
     def resident_bytes(self) -> int:
-        """Raises OSError."""
+        """The resident memory in bytes. Raises OSError."""
 
     def keep_blocks(self) -> None:
         """Let malloc use freed blocks of up to 4 MiB again."""
@@ -46,7 +48,7 @@ class Memory(Protocol):
 
 
 class Heap:
-    """Looks at the memory of the process now and then."""
+    """Sets the bounds of malloc once clients use the process, and gives free memory back to the system after peaks."""
 
     def __init__(self, memory: Memory, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         self._memory = memory
@@ -62,7 +64,9 @@ class Heap:
         return Job("heap", LOOK_INTERVAL_MS, self.look)
 
     async def look(self) -> None:
-        """Give the heap back if the process has grown, and does not grow now. Raises OSError."""
+        """Set the bounds of malloc if clients use the process by now; give the heap back if the process has grown, and
+        does not grow now. Raises OSError.
+        """
         resident = self._memory.resident_bytes()
         if self._unused is not None and resident - self._unused >= USED_SIZE_MIN:
             self._unused = None

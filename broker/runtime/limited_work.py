@@ -4,8 +4,8 @@
                                                      └──▶ it ends, or does not end in time: `WorkEnded`, no process
 
 A client, such as a user at an address, has at most one piece of work in the queue of the process, so that others have
-their turn. A piece of work whose client is cancelled has `LEFT_S` to end by itself: a process is not started anew for
-each one.
+their turn. A piece of work whose client is cancelled has `LEFT_S` to end by itself, so that a new process is not needed
+for each of them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class WorkEnded(Exception):
 
 
 class LimitedWork:
-    """A process that is there while it is used. `work` is a generator: it receives what is asked and yields answers;
-    its first value is dropped.
+    """A process that does one piece of work after the other, and ends when it is not used. `work` is a generator: it
+    receives the values that are asked, and yields the answers. Its first value is dropped.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LimitedWork:
         self._idle: asyncio.TimerHandle | None = None
 
     async def ask(self, sent: object, client: str) -> object:
-        """What the work answers. Raises `WorkEnded`, and what the work raises."""
+        """Send a value to the work, and return its answer. Raises `WorkEnded`, and what the work raises."""
         if self._waiting >= self._waiting_max:
             raise WorkEnded(f"{self._waiting} pieces of work wait already")
         turn = self._turns.setdefault(client, asyncio.Lock())

@@ -59,8 +59,8 @@ def moment_of(record: logging.LogRecord) -> str:
 
 
 class Lines(logging.Formatter):
-    """`moment level logger: message`. Line breaks in the message, which may hold a client's text, are escaped, so that
-    they cannot begin a new line.
+    """Formats a record as the line `moment level logger: message`. Line breaks in the message, which may hold a
+    client's text, are escaped, so that they cannot begin a new line.
     """
 
     def __init__(self, terminal: LogTerminal) -> None:

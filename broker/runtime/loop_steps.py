@@ -1,4 +1,4 @@
-"""The steps of the event loop: which of them held the loop longest, so that a stall has a name.
+"""The steps of the event loop: which of them held the loop longest, so that the log can name the cause of a stall.
 
 A step is what the loop runs before it looks for received bytes again: a callback, a timer, a step of a task, or a
 request. `TimedLoop` (`broker/node/main.py`) measures the first three, and connections measure requests by the readings
@@ -18,12 +18,12 @@ from moldau.protocol.late_tuple import NamedTuple
 log = logging.getLogger("moldau.slow")
 
 LOGGED_NS_MIN: Final = 50_000_000
-"""Of a shorter step a client notices little."""
+"""The shortest step (ns) that is logged: clients notice little of a shorter one."""
 NAME_LENGTH_MAX: Final = 200
 
 
 class LongestStep(NamedTuple):
-    """The step that held the loop longest in a time."""
+    """The step that held the loop longest in a period."""
 
     held_ns: int
     name: str
@@ -44,7 +44,9 @@ class LoopSteps:
         self._name: Callable[[], str] | None = None
 
     def note(self, held_ns: int, name: Callable[[], str]) -> None:
-        """A step is over that held the loop longer than `longest_ns`. `name` is called when the name is wanted."""
+        """Note a step that is over, if it held the loop longer than `longest_ns`. `name` is called only when the name
+        is used.
+        """
         if held_ns > self.longest_ns:
             self.longest_ns = held_ns
             self._name = name
@@ -54,13 +56,13 @@ class LoopSteps:
         return NO_STEP if self._name is None else LongestStep(self.longest_ns, self._name()[:NAME_LENGTH_MAX])
 
     def restart(self) -> None:
-        """Begin a new time."""
+        """Begin a new period, and keep the longest step of the last one."""
         self.last = self.longest
         self.longest_ns, self._name = 0, None
 
     def end_start(self) -> None:
-        """The start of the node is over. What held the loop until now is named once and forgotten: no client has
-        waited for it.
+        """Log the longest step so far, and forget it, because the start of the node is over: no client has waited for
+        it.
         """
         held_ns, name = self.longest
         log.debug("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
@@ -68,7 +70,7 @@ class LoopSteps:
         self.last = NO_STEP
 
     def log_longest(self) -> None:
-        """Name the longest step since the last call in the log, if it was long, and begin anew."""
+        """Begin a new period, and log the longest step of the last one if it was long."""
         self.restart()
         held_ns, name = self.last
         if held_ns >= LOGGED_NS_MIN:
@@ -76,7 +78,7 @@ class LoopSteps:
 
 
 def callback_name(callback: object) -> str:
-    """What a callback does: the name of its task, or of its function."""
+    """The name of a callback for the log: that of its task or of its function."""
     while hasattr(callback, "func"):
         callback = callback.func  # A functools.partial.
     owner = getattr(callback, "__self__", None)

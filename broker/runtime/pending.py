@@ -35,7 +35,7 @@ ASKED_FOR: Final = (DATA, MEMBERS)
 
 
 class Pending(Generic[T]):
-    """Returned by a handler whose answer waits: for data, for other members, for a commit.
+    """A reply that a handler returns if its answer waits: for data, for other members, for a commit.
 
     `complete` is called once, from the event loop, with the response. The connection keeps replies in the order of
     their requests, whatever the order of completion; completing after the connection is gone does nothing. `on_abandon`
@@ -45,7 +45,7 @@ class Pending(Generic[T]):
     __slots__ = ("_listener", "on_abandon", "response", "waits_for")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
-        """`waits_for` is one of the names above."""
+        """`waits_for` is one of the constants of this module."""
         self.on_abandon = on_abandon
         self.waits_for = waits_for
         self.response: T | None = None
@@ -73,7 +73,9 @@ class Pending(Generic[T]):
             self._listener = listener
 
     def follow(self, answer: Reply[T]) -> None:
-        """Complete with the result of another handler, at once or when it is there; that is abandoned with this."""
+        """Complete this reply with the result of another handler, at once or when it is there. If this reply is
+        abandoned, so is the other one.
+        """
         if isinstance(answer, Pending):
             self.on_abandon, self.waits_for = answer.abandon, answer.waits_for
             answer.listen(self.complete)
@@ -89,7 +91,7 @@ class Pending(Generic[T]):
 
 
 Reply: TypeAlias = T | Pending[T]
-"""What a handler returns: the response, or what becomes it."""
+"""The result of a handler: the response, or a `Pending` that becomes it."""
 
 
 def when_ready(answer: Reply[T], use: Callable[[T], None]) -> None:

@@ -33,7 +33,9 @@ class Progress:
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:
-        """The fraction of the work, from 0 to 1, that is done. The counts are computed only if a line is due."""
+        """Log a line if one is due. `fraction` is the part of the work that is done, 0 to 1. `counts` is called only
+        for a line.
+        """
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
             return

@@ -1,5 +1,5 @@
-"""Periodic work of a broker: each job runs independently; a failure is logged, and the job runs again at its
-next time.
+"""Tasks of a broker, periodic and other ones. Each periodic job runs independently; after an OSError, which is logged,
+it runs again at its next time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger("moldau.background")
 
 T = TypeVar("T")
 TURN_COUNT: Final = 50
-"""The elements of one turn of `InTurns`, each of which may take 40 µs."""
+"""The number of elements that `InTurns` gives in one event loop iteration; each may take 40 µs."""
 
 
 class Spawn(Protocol):
@@ -36,8 +36,8 @@ class Job(NamedTuple):
 
 
 class InTurns(Generic[T]):
-    """The elements for an `async for`, `TURN_COUNT` in an iteration of the event loop: what else waits on the loop has
-    its turn after them. What the elements come from must not change meanwhile; an image does not.
+    """Gives elements to an `async for`, `TURN_COUNT` in each iteration of the event loop, so that other callbacks run
+    in between. The source of the elements must not change meanwhile; an image does not.
     """
 
     def __init__(self, elements: Iterable[T]) -> None:

@@ -1,7 +1,8 @@
-"""What a broker and a worker process exchange: frames of a length in 4 bytes, big-endian, and a pickled value; the
-process answers with a `Reply`.
+"""The messages between a broker and a worker process: frames of a length in 4 bytes, big-endian, and a pickled value.
+The process answers with a `Reply`.
 
-The process imports this without asyncio, which takes as long to import as everything else that cleaning a log needs.
+The process imports this module without asyncio, which takes as long to import as everything else that cleaning a log
+needs.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ FRAME_LENGTH: Final = Struct(">I")
 
 
 class Limits(NamedTuple):
-    """What a worker process may take."""
+    """The limits of a worker process."""
 
     memory_bytes: int
-    """Its address space: code and libraries, about 130 MB, are in it."""
+    """The size of its address space, which includes about 130 MB of code and libraries."""
     step_cpu_s: int
-    """The processor time from one event to the next."""
+    """The processor time (seconds) from one event to the next."""
 
 
 class Reply(NamedTuple):

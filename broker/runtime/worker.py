@@ -46,9 +46,11 @@ class RunningWork(Protocol[E_co]):
     """Work that waits at each event until the caller requests the next one."""
 
     async def next_event(self, sent: object = None, /) -> E_co | None:
-        """Send a value to the work, which is a generator if that is not None, and let it go on to its next event;
-        None at its end. Raises what the work raises, and `WorkerDied`, an OSError, if the process cannot be started
-        or ends before the work does."""
+        """Let the work continue to its next event. Returns the event; None at the end of the work.
+
+        A value other than None is sent to the work, which has to be a generator then. Raises what the work raises, and
+        `WorkerDied`, an OSError, if the process cannot be started or ends before the work does.
+        """
 
     def close(self) -> None:
         """End the work, whatever its state."""
@@ -114,7 +116,7 @@ class WorkInProcess(Generic[E]):
         self._process: asyncio.subprocess.Process | None = None
 
     async def next_event(self, sent: object = None, /) -> E | None:
-        """Let the work go on to its next event; None at its end.
+        """Let the work continue to its next event. Returns the event; None at the end of the work.
 
         Raises what the work raises, and `WorkerDied`.
         """

@@ -2,9 +2,9 @@
 
     python -m moldau.broker.runtime.worker_process [MEMORY_BYTES STEP_CPU_S]
 
-It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced
-by a RuntimeError with its text. It keeps to `Limits` by those of the kernel (setrlimit); macOS does not enforce that of
-the memory.
+It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced by a
+RuntimeError with its text. The kernel enforces its `Limits` (setrlimit), except that macOS does not enforce the limit
+on memory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -
 
 
 def limit_cpu(step_s: int) -> None:
-    """The kernel ends the process after some more seconds of processor time."""
+    """Let the kernel end the process if it uses more than `step_s` further seconds of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     allowed_s = int(used.ru_utime + used.ru_stime) + 1 + step_s
     with contextlib.suppress(OSError, ValueError):
@@ -83,13 +83,13 @@ def encode(reply: Reply) -> bytes:
 
 
 def read_frame(file: BinaryIO) -> bytes:
-    """What a frame holds. Raises EOFError if the input ends."""
+    """Read a frame and return its contents. Raises EOFError if the input ends."""
     (length,) = FRAME_LENGTH.unpack(read_exactly(file, FRAME_LENGTH.size))
     return read_exactly(file, length)
 
 
 def read_exactly(file: BinaryIO, size: int) -> bytes:
-    """`size` bytes. Raises EOFError if the input ends."""
+    """Read exactly `size` bytes. Raises EOFError if the input ends."""
     data = bytearray()
     while len(data) < size:
         piece = file.read(size - len(data))
