@@ -1,11 +1,12 @@
-"""The audit log: one JSON object a line for the alike decisions of the authorizer about one request.
+"""The audit log: one line with a JSON object for the decisions of the authorizer about one request that differ in
+nothing but the resource.
 
     {"time": ..., "principal": "User:alice", "host": "192.0.2.7", "operation": "DESCRIBE", "resource_type": "GROUP",
      "resource": "g1", "resources": ["g1", "g2", ...], "count": 100000, "decision": "DENIED"}
 
-`resources` and `count` stand only in lines about several resources. The lines of the logger `moldau.audit` go to files
-of their own if the configuration names one, else to the node's own log. Denied requests are always written, allowed
-ones if the configuration asks, to another file.
+`resources` and `count` stand only in lines about several resources. The lines of the logger `moldau.audit` go to the
+files that the configuration names, else to the node's own log. Denied requests are always written. Allowed ones are
+written to another file if the configuration asks for them.
 
 No client can push the history out of the files: a file of denials is deleted by its age alone, and each client has a
 budget of lines and bytes, for a second and for a day. Beyond it the denials of a client are counted, and a line tells
@@ -47,11 +48,11 @@ CLIENTS_MAX: Final = 10_000
 NAME_LENGTH_MAX: Final = 256
 """The most characters of the name of a resource, a principal or a host in a line."""
 ESCAPED_LENGTH_MAX: Final = 32
-"""The same for a name with characters that JSON may write as up to twelve."""
+"""The most characters of such a name if it is not printable ASCII: JSON may write each character as up to twelve."""
 COUNT_INTERVAL_S: Final = 60
-"""The time between lines about denials that have no line."""
+"""The time (seconds) after which the denials without a line of their own are counted in lines."""
 COUNTED_CLIENTS_MAX: Final = 20
-"""The most clients with such a line of their own each time."""
+"""The most clients that get such a line with a count each time."""
 
 log = logging.getLogger("moldau.audit")
 FURTHER_CLIENTS: Final[Client] = ("*", "*")
@@ -98,7 +99,7 @@ class JsonAuditLog:
         self._budgets: dict[Client, Budget] = {}
         """The budgets of the clients that were denied something in this day."""
         self._uncounted: dict[Client, int] = {}
-        """The number of denials by client that have no line, and are in no line with a number yet."""
+        """For each client, the number of denials that have no line of their own and were not counted in a line yet."""
         self._counts_due_s = 0
 
     def decided(self, access: AclAccess, decisions: AlikeDecisions) -> None:
@@ -133,7 +134,7 @@ class JsonAuditLog:
         return client, budget
 
     def _begin(self, second: int) -> None:
-        """Write how many denials have no line, once in a while; begin a day."""
+        """Write the counts of denials without a line if they are due, and begin a new day if it has come."""
         day = second // _DAY_S
         if self._uncounted and second >= self._counts_due_s:
             self._write_counts(second)
@@ -187,7 +188,7 @@ class _PrivateFile(logging.FileHandler):
 
 
 class AllowedFile(_PrivateFile, RotatingFileHandler):
-    """The file of decisions for a client."""
+    """The file of allowed requests."""
 
 
 class DenialsFile(_PrivateFile, BaseRotatingHandler):

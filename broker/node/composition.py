@@ -98,8 +98,8 @@ class NodeParts:
         faults: Faults | None = None,
         place: Place | None = None,
     ) -> None:
-        """`steps`: the steps that the loop measures. `faults`: what a test lets the handlers do wrong. `place`: the
-        place of the node among the processes of its machine.
+        """`steps`: the steps that the loop measures. `faults`: the faults on demand; None for a node without them.
+        `place`: the place of the node among the processes of its machine.
 
         Raises OSError, ValueError and `RemoteStorageRefused`.
         """
@@ -488,7 +488,7 @@ class NodeParts:
         return limit(found, release) if role is ListenerRole.BROKER else found
 
     def _compose_faults(self) -> Wrap | None:
-        """What wraps the handlers; None on a node without faults on demand."""
+        """The function that wraps handlers with faults on demand; None on a node without faults."""
         if self.faults is None:
             return None
         from moldau.broker.faults.requests import FaultyRequests
@@ -555,13 +555,17 @@ class NodeParts:
         return Metrics(observed, address, self.loop, self.tasks.spawn, pages, FORM_SIZE_MAX, guard, others, lags)
 
     def _http_address(self) -> HttpAddress | LocalAddress | None:
-        """The address of metrics and health: a further process of a machine serves them to the first one alone."""
+        """The address of metrics and health; None if they are off. A further process of a machine serves them only to
+        the first process.
+        """
         if self.place is not None and self.place.sockets and not self.place.is_first(self.node_id):
             return LocalAddress(self.place.socket_of(self.node_id))
         return read_http_address(self.config.text_or_none("moldau.http.listener") or "")
 
     def _console_ports(self) -> ConsolePorts | None:
-        """What the console and the lag exporter use of this node; None on a node that is a controller alone."""
+        """The parts of this node that the console and the lag exporter use; None on a node that is a
+        controller alone.
+        """
         listeners = tuple(each for each in self.listeners if each.role is ListenerRole.BROKER)
         if not listeners:
             return None
@@ -590,5 +594,5 @@ class NodeParts:
 
 
 def limit_connections(admission: Admission, config: Config) -> None:
-    """Apply the limits on connections that are in force."""
+    """Apply the limits on connections in a configuration."""
     admission.set_limits(connection_limits(config))

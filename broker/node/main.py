@@ -56,19 +56,19 @@ A request yields at every system call: with Python's default of 5 ms, four of th
 """
 AT_ONCE: Final = " (Ctrl-C ends the process at once, and the next start recovers the logs)"
 START: Final = "the start of the node"
-"""The name of its tasks."""
+"""The name of the tasks of the start."""
 STEPS_PERIOD_S: Final = 60.0
-"""How often the log names the step that held the event loop longest."""
+"""The interval (seconds) at which the log names the step that held the event loop longest."""
 EXIT_REFUSED = 1
 """Exit status of a node that could not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """What empty directories are formatted with at the start of a node."""
+    """How empty directories are formatted at the start of a node."""
 
     cluster_id: str | None = None
-    """None: a new one."""
+    """The cluster id; None for a new one."""
     scram: tuple[str, ...] = ()
     """Credentials of users, in the form of `moldau format --add-scram`."""
 
@@ -78,7 +78,7 @@ class StartOptions:
     """How a node is started, besides its configuration."""
 
     formatting: Formatting | None = None
-    """What empty directories are formatted with; None: they are refused."""
+    """How empty directories are formatted; None if they are refused."""
     in_memory: bool = False
     """Whether all files of the node are in memory, and end with the process."""
     until_eof: bool = False
@@ -86,15 +86,17 @@ class StartOptions:
     greet: Callable[[StartReport], None] | None = None
     """Called once clients are served."""
     control: HttpAddress | None = None
-    """Where the control interface for faults on demand serves; None: the node takes no faults."""
+    """The address at which the control interface for faults on demand serves; None on a node without faults."""
     faults: object = None
-    """The faults from the start on: the JSON of a script; None for none."""
+    """The faults from the start on, as the JSON of a script; None for none."""
     is_quiet: bool = False
     """Whether the log shows only warnings, errors and progress until clients are served."""
     takes_port: bool = False
-    """Whether the option --port gives the node its listeners, so that it is the remedy for a port that is taken."""
+    """Whether the option --port sets the ports of the listeners, so that the message about a taken port can
+    advise it.
+    """
     place: Place | None = None
-    """The place of the node among the processes of its machine; None: the node is the only one."""
+    """The place of the node among the processes of its machine; None if the node is the only one."""
 
 
 def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
@@ -135,7 +137,7 @@ def serve(config: Config, errors: Terminal, start: StartOptions) -> int:
 
 
 def _faults_of(environment: LocalEnvironment) -> Faults:
-    """The faults of a node that takes some."""
+    """The faults of a node with a control interface for faults on demand."""
     from moldau.broker.apis.catalogue import responses
     from moldau.broker.faults.faults import Faults
 
@@ -143,10 +145,10 @@ def _faults_of(environment: LocalEnvironment) -> Faults:
 
 
 def _format_where_missing(config: Config, environment: LocalEnvironment, formatting: Formatting) -> bool:
-    """Format empty directories, so that a node can be tried with one command. It is the only voter of its quorum,
+    """Format empty directories, so that a node can be tried with one command. The node is the only voter of its quorum,
     unless the configuration names the voters.
 
-    Returns whether it did. Raises `FormatError`, `InvalidScram` and OSError.
+    Returns whether directories were formatted. Raises `FormatError`, `InvalidScram` and OSError.
     """
     from moldau.broker.cli.format_storage import fresh_cluster_id
     from moldau.broker.metadata.storage_format import format_directories
@@ -170,8 +172,8 @@ def _format_where_missing(config: Config, environment: LocalEnvironment, formatt
 
 
 def _refuse_further_cores(config: Config, environment: LocalEnvironment) -> None:
-    """Refuse the directories of several processes: one alone would serve without the partitions of the others. Raises
-    `NotFormatted`.
+    """Refuse directories that hold the data of several processes (--cores): one process alone would serve without the
+    partitions of the others. Raises `NotFormatted`.
     """
     from moldau.broker.replicas.log_directories import NotFormatted
     from moldau.broker.runtime.place import cores_in
@@ -228,7 +230,7 @@ class TimedLoop(uvloop.Loop):
 
 
 class InputEnd(asyncio.Protocol):
-    """Watches standard input, whose other end the parent process holds: it closes when the parent ends."""
+    """Watches standard input, whose other end the parent process holds: it ends when the parent does."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -238,7 +240,7 @@ class InputEnd(asyncio.Protocol):
 
 
 class NodeProcess:
-    """The life of one node, from its start to its clean stop. `run` may be called once."""
+    """Runs one node, from its start to its clean stop. `run` may be called once."""
 
     def __init__(
         self,
@@ -369,10 +371,10 @@ class NodeProcess:
 
 
 def load_hot_path() -> None:
-    """Import what is imported late otherwise, on the first request.
+    """Import the modules that are otherwise imported with the first request.
 
-    In a checkout the extension modules of the hot path may be exchanged while this process runs: they and their sources
-    must not meet in it.
+    In a checkout the extension modules of the hot path may be exchanged while this process runs: it must not load some
+    modules of one build and others of the next.
     """
     from moldau.broker.apis.records import fetch, produce  # noqa: F401
     from moldau.broker.network import direct_output  # noqa: F401

@@ -1,4 +1,4 @@
-"""The life of a node: the order in which its parts start and stop."""
+"""A node: the order in which its parts start and stop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage
 SHUTDOWN_PATIENCE_MS: Final = 10_000
 """The time (ms) that a controlled shutdown waits for the controller."""
 OPEN_FILES_SHARE: Final = 2
-"""The divisor of the share of file descriptors that segments may keep.
+"""The divisor of the number of file descriptors that gives the most segments that stay open.
 
-The others are for connections, and for files that are open for a short time.
+The other descriptors are for connections, and for files that are open for a short time.
 """
 
 
@@ -25,11 +25,10 @@ class Node(NodeParts):
     """One node, from its start to its clean stop. All methods are called on the event loop."""
 
     async def start(self) -> None:
-        """Bind the listeners, load the logs, join the cluster, serve. Raises the error that prevents the start, after
-        everything was stopped.
+        """Bind the listeners, load the logs, join the cluster, serve. Raises the error that prevents the start.
 
-        Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers
-        may need them for a majority.
+        Metrics come first, so that a long recovery can be watched. Controllers listen before they join: their peers may
+        need them for a majority.
         """
         if self.metrics is not None:
             await self.metrics.start()

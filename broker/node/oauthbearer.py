@@ -46,7 +46,7 @@ class NodeOauth:
         self._environment = environment
         self.followers: list[Callable[[], Coroutine[object, object, None]]] = []
         self._keys: dict[str, ProviderKeys] = {}
-        """By listener."""
+        """The keys of the provider for each listener that has one."""
 
     def offered(self, listener: str) -> Callable[[], Mechanism]:
         """A function that makes the exchange of each client of a listener."""
@@ -73,7 +73,7 @@ class NodeOauth:
         return lambda: BearerServer(rules, keys.keys, wall_ms)
 
     async def look_up(self, listener: str, what: object) -> object:
-        """The keys of the provider of a listener."""
+        """The keys of the provider of a listener, fetched again; no keys if the listener has no provider."""
         keys = self._keys.get(listener)
         return KeySet() if keys is None else await keys.look_up(what)
 
@@ -98,7 +98,7 @@ class NodeOauth:
         return lambda: BearerClient(tokens.token(), extensions)
 
     def _fetch(self, settings: OauthLoginSettings, module: LoginModule) -> Callable[[], str]:
-        """A function that asks the provider for a token by the grant of client credentials; it blocks."""
+        """A function that asks the provider for a token by the client credentials grant; it blocks."""
         endpoint = settings.tokens
         assert endpoint is not None, "an endpoint is asked"
         client_id = settings.client_id or module.option("clientId")

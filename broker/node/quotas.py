@@ -74,6 +74,8 @@ class NodeQuotas:
 
 
 def governed_routes(listener: Listener) -> Iterable[Route]:
-    """The routes that quotas concern: those of clients, and at a controller those whose mutations it counts."""
+    """The routes to which quotas apply: all of a broker's listener; of a controller's, those whose mutations
+    it counts.
+    """
     routes = listener.routes.values()
     return routes if listener.role is ListenerRole.BROKER else (each for each in routes if each.key in MUTATIONS)

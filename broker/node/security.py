@@ -109,7 +109,9 @@ class NodeSecurity:
             self._spawn(watch_files(tuple(each.tls for each in self._tls.values()), self._environment.offload))
 
     def follow(self, quorum: Quorum) -> None:
-        """Let the ACLs of the metadata decide from now on, as they change. The metadata has been read up to its end."""
+        """Let the ACLs of the metadata, which has to be read up to its end, decide from now on. Follow their
+        changes.
+        """
         authorizer = self.authorizer
         if authorizer is None:
             return
@@ -253,8 +255,8 @@ class NodeMechanisms:
         return partial(PlainServer, PlainUsers.of_login_module(module))
 
     def _scram(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """SCRAM. The users are in the metadata, so a login context is not needed; a login context that is set is
-        checked.
+        """The maker of the server's side of SCRAM. The users are in the metadata, so no login context is needed; one
+        that is set is checked.
         """
         from moldau.broker.metadata.scram_users import MetadataScramUsers
         from moldau.security.sasl.scram.credential import SCRAM_MECHANISMS
@@ -269,8 +271,8 @@ class NodeMechanisms:
         )
 
     def _bearer(self, settings: SaslSettings, name: str) -> MechanismMaker:
-        """OAUTHBEARER. Keys and claims are in settings, so a login context is not needed; a login context that is set
-        is checked.
+        """The maker of the server's side of OAUTHBEARER. Keys and claims are in settings, so no login context is
+        needed; one that is set is checked.
         """
         if name in settings.jaas:
             _login_module(settings.jaas[name], name, _jaas_name(settings, name))
@@ -284,9 +286,9 @@ class NodeMechanisms:
         return self._oauth
 
     def _secret_of_salts(self) -> bytes:
-        """A secret that the nodes of the cluster share: the key of delegation tokens, else the password with which this
-        node logs in to others. It does not change with a restart. If neither is set the cluster id is used instead,
-        and a client that knows it can find out whether a user exists.
+        """A secret for the salts of unknown users, which the nodes of the cluster share: the key of delegation tokens,
+        else the password with which this node logs in to others. It does not change with a restart. If neither is set,
+        the cluster id is used instead, and a client that knows it can find out whether a user exists.
         """
         import hmac
 

@@ -30,7 +30,9 @@ PORT_MAX: Final = 65_535
 
 
 def with_advertised_hosts(config: Config, host_name: Callable[[], str]) -> Config:
-    """The advertised listeners. One without a host gets this machine's name, as in Apache Kafka."""
+    """The configuration with a host in every advertised listener: one without a host gets this machine's name, as in
+    Apache Kafka.
+    """
     own, controllers = config.advertised_listeners, config.advertised_controller_listeners
     if all(each.host for each in (*own, *controllers)):
         return config
@@ -122,7 +124,7 @@ class StartReport:
     recovered: OpeningResult | None
     """The recovery of the log directories; None if there was no partition."""
     start_ms: int
-    """The time from the first line of the log until clients were served."""
+    """The time (ms) from the first line of the log until clients were served."""
     warnings: tuple[str, ...]
     """One sentence for each unknown setting, and one for each reason why settings have no effect."""
 
@@ -169,7 +171,7 @@ def report_in(greeting: Mapping[str, Any]) -> StartReport:
 
 
 def absolute(path: str) -> str:
-    """The path from the root."""
+    """The absolute form of a path."""
     if path.startswith("/"):
         return path
     from pathlib import Path  # here, because it holds 0.7 MB with what it imports
@@ -195,7 +197,7 @@ def refusal_line(problem: Exception, config: Config, *, takes_port: bool = False
 
 
 def error_text(problem: Exception) -> str:
-    """An operating system error without its number: the file, and the system's message."""
+    """The text of an error; of an operating system error without its number: the file, and the system's message."""
     if not isinstance(problem, OSError) or problem.strerror is None:
         return str(problem)
     if isinstance(problem, BlockingIOError):
@@ -225,7 +227,9 @@ UPGRADE_ADVICE: Final = (
     "The cluster was formatted before Apache Kafka 4.0: upgrade its nodes to Apache Kafka 4.0 to 4.3 first, run"
     " kafka-features.sh --bootstrap-server HOST:PORT upgrade --release-version 4.0, then stop this node's process"
 )
-"""A node of Moldau writes no metadata of earlier releases, and those cannot read what it writes."""
+"""Advice about metadata from before Apache Kafka 4.0. Moldau writes no metadata of earlier releases, and those cannot
+read what it writes.
+"""
 
 
 def downgrade_advice(supported: Mapping[str, int]) -> str:
