@@ -24,7 +24,7 @@ from moldau.storage.tiered.remote_lookup import log_key
 
 BLOCK_SIZE: Final = 4 << 20
 READS_AHEAD_MAX: Final = 4
-"""Blocks that are read at once ahead of all readers."""
+"""The most blocks that are read ahead at the same time, for all readers together."""
 
 
 class BlockKey(NamedTuple):

@@ -60,7 +60,9 @@ PLAN_AGAIN_MS: Final = 60_000
 
 
 class NotPlanned(NamedTuple):
-    """The result of an examination that found nothing to clean."""
+    """The result of an examination that found nothing to clean. It holds while the two offsets stay as they are, until
+    `again_ms` (monotonic clock).
+    """
 
     first_dirty_offset: int | None
     metadata_offset: int
@@ -137,8 +139,8 @@ class RemoteCleaner:
         return followed, plan
 
     async def clean(self, partition: Partition, limits: CleanerLimits) -> bool:
-        """One pass over a partition. Returns whether it ended without an error; an error is logged, and the partition
-        waits.
+        """Run one pass over a partition. Returns whether it ended without an error. An error is logged, and the
+        partition waits before the next pass.
         """
         planned = self._plan(partition)
         if planned is None:
@@ -223,7 +225,7 @@ def remote_rules(
     salt: bytes,
     now_ms: int,
 ) -> CleaningRequest:
-    """The cleaning rules for remote segments. `directory`: where the results are written."""
+    """The cleaning rules for remote segments. `directory` is the one that the results are written into."""
     config = log.config
     return CleaningRequest(
         directory=directory,

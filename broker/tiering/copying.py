@@ -7,15 +7,15 @@
     a turn of deletion    segments that retention of both tiers deletes (`expired_segments`), after the log start
                           offset; and unfinished deletions
 
-Partitions take turns (`PartitionTurns`), for copies and for deletions apart: copies that wait for their quota hold
-up no deletion.
+Partitions take turns (`PartitionTurns`), for copies and for deletions apart: copies that wait for their quota hold up
+no deletion.
 
 One partition has at most one copy in progress, so any other unfinished copy in its remote log is a leftover of a former
 leader, or of this broker before an error. A leader that loses leadership during a copy removes its objects; the next
 leader deletes the segment by further records. A leader with a damaged batch copies nothing of that segment: once it is
-copied, the replicas delete their good copies. If other replicas are in sync the leader gives its place up, as it
-does when a fetch meets the damage; the next leader copies the segment, and the damaged replica fetches it again. The
-only replica in sync goes on, and tries again with backoff.
+copied, the replicas delete their good copies. If other replicas are in sync the leader gives up leadership, as it does
+when a fetch meets the damage; the next leader copies the segment, and the damaged replica fetches it again. A leader
+that is the only replica in sync stays leader, and tries the copy again with backoff.
 
 DIVERGES: Apache Kafka copies a segment without a look at its batches; the copy may then replace sound replicas.
 
@@ -187,7 +187,7 @@ class SegmentCopier:
         return self._next(partition, followed) is not None
 
     def _next(self, partition: Partition, followed: FollowedRemoteLog) -> CopyableSegment | None:
-        """The oldest segment that has to be copied."""
+        """The oldest segment that has to be copied now; None if there is none."""
         its_log = partition.log
         if its_log.config.remote_log_copy_disable or followed.is_being_removed:
             return None
@@ -207,8 +207,8 @@ class SegmentCopier:
     def _check_copy(
         self, partition: Partition, followed: FollowedRemoteLog, epoch: int, segment: RemoteSegment
     ) -> None:
-        """Check that a copy may go on: not if the segments of the partition are being removed, or this one was
-        deleted. Raises `NoLongerLeader`.
+        """Raise `NoLongerLeader` if a copy must not continue: another broker leads, the segments of the partition are
+        being removed, or this segment was deleted.
         """
         self._check(partition, epoch)
         is_begun = followed.remote_log.state_of(segment.segment_id) is SegmentState.COPY_SEGMENT_STARTED
@@ -387,7 +387,7 @@ class PartitionTurns:
         return len(self._under_way)
 
     def offer(self, partition: Partition, turn: Turn) -> None:
-        """Work on a partition when its turn comes. No effect if it waits or has its turn already."""
+        """Work on a partition when its turn comes. Without effect if the partition waits already or has its turn."""
         if partition not in self._under_way and partition not in self._waiting:
             self._waiting[partition] = turn
             self._go_on()
@@ -463,8 +463,11 @@ def expired_segments(
 
 
 def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[RemoteSegment], high_watermark: int) -> int:
-    """Without local segments past the high watermark: the next leader may not have them, and what a leader that is cut
-    off deletes for them is gone from remote storage for all."""
+    """The bytes of a partition in both tiers, without `strays`.
+
+    Local segments past the high watermark do not count. The next leader may not have them, and a leader that is cut off
+    would delete remote segments on their account, for all brokers.
+    """
     only_local = (
         segment.size for segment in log.segments if log.tiered_end_offset <= segment.base_offset < high_watermark
     )
@@ -472,7 +475,7 @@ def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[Remote
 
 
 class PartitionBackoff:
-    """By partition: the number of consecutive failures, and the time (ms) of the next attempt.
+    """The number of consecutive failures of each partition, and the time (ms) of the next attempt.
 
     The settings are `remote.log.manager.task.retry.*`.
     """

@@ -8,9 +8,9 @@
       ──▶ deleted at once, without the grace time for readers; a pin holds it
 
 The erased end offset in the lineage of each segment is the only state, and every replica reads it: an order is
-forgotten when no remote segment that may be read and has offsets of the order is behind it, and the order's own segment
-is copied. A leader that is elected meanwhile goes on with what is left. Each step looks again whether this broker leads
-in the same leader epoch.
+forgotten when each readable remote segment with offsets of the order has an erased end offset past the order, and the
+segment with the order itself is copied. A leader that is elected meanwhile goes on with what is left. Each step looks
+again whether this broker leads in the same leader epoch.
 
 DIVERGES: Apache Kafka rewrites no remote segment. Its records are used as they are: a reader of Apache Kafka puts the
 new segment in the place of the one that begins at the same offset.
@@ -63,13 +63,15 @@ SEGMENTS_AT_ONCE: Final = 200
 
 
 class Seen(NamedTuple):
-    """What a look depended on that found nothing to do here."""
+    """The state of a partition when nothing was left to do here. The partition is not examined again before its state
+    differs.
+    """
 
     metadata_offset: int
     copied_end_offset: int
     orders: tuple[int, ...]
     leader_epoch: int | None
-    """None if this broker did not lead."""
+    """The leader epoch; None if this broker did not lead."""
 
 
 class RemoteEraser:
@@ -98,8 +100,8 @@ class RemoteEraser:
         """The number of remote segments that were rewritten without records, since the start."""
 
     async def go_on(self, partition: Partition) -> None:
-        """Go on with the orders of a partition that its log has carried out, as far as possible now. An error is
-        logged, and the partition waits.
+        """Carry out in remote storage, as far as possible now, the orders of a partition that its log has carried out.
+        An error is logged, and the partition waits before the next attempt.
         """
         if self._backoff.is_waiting(partition):
             return
@@ -120,7 +122,7 @@ class RemoteEraser:
             )
 
     async def _go_on(self, partition: Partition) -> bool:
-        """Returns False if pins hold all that is left."""
+        """Carry out the orders as far as possible now. Returns False if pins hold all segments that are left."""
         self._seen = {each: seen for each, seen in self._seen.items() if each in self._replicas}
         its_log, orders = partition.log, partition.log.erase_orders
         followed = self._reader.get(remote_partition(partition)) if is_tiered(partition) else None
@@ -160,7 +162,7 @@ class RemoteEraser:
         return not is_pinned
 
     async def _left(self, followed: FollowedRemoteLog, order_offset: int, runs: Sequence[Run]) -> list[RemoteSegment]:
-        """The segments that may have a record of the order, in any state but deleted."""
+        """The segments that may have a record of the order, and were not searched for it, in any state but deleted."""
         from moldau.storage.erasure.erasing import holds_offset
 
         def may_hold(segment: RemoteSegment) -> bool:
@@ -201,8 +203,8 @@ class RemoteEraser:
         await self._environment.offload(partial(write_receipt, fs, directory, receipt))
 
     async def _searched(self, partition: Partition, offset: int, order: EraseOrder, *, is_done: bool) -> None:
-        """No remote segment that may be read has a record of the order any more: roll, so that the order is copied, and
-        enter it in the receipt if no object has one (`is_done`).
+        """Note that no remote segment that may be read has a record of the order any more: roll, so that the order is
+        copied. Enter the end of the order in the receipt if no object has a record of it (`is_done`).
         """
         receipt = await self._receipt(partition, offset, order)
         assert receipt.tier is not None
@@ -229,7 +231,9 @@ class RemoteEraser:
         order: EraseOrder,
         left: Sequence[RemoteSegment],
     ) -> bool:
-        """Deal with each of the segments that are left. Returns False if pins hold all of them."""
+        """Rewrite or delete each segment that may have a record of the order. Returns False if pins hold all
+        of them.
+        """
         receipt = await self._receipt(partition, offset, order)
         tier = receipt.tier
         assert tier is not None
@@ -293,7 +297,7 @@ class RemoteEraser:
             self.segments_erased += 1
 
     async def _download(self, followed: FollowedRemoteLog, segment: RemoteSegment, directory: str) -> None:
-        """Write the records and the aborted transactions of a segment as those of a local one."""
+        """Write the records and the aborted transactions of a segment as files of a local segment."""
         path = f"{directory}/{offset_name(segment.start_offset, LOG_SUFFIX)}"
         await self._workplace.download(followed, segment, path)
         entries = [ENTRY.pack(VERSION, *each) for each in await self._workplace.aborted(followed, segment)]
@@ -303,7 +307,9 @@ class RemoteEraser:
 
 
 def _is_for_deletion(followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
-    """Whether nothing reads a segment any more, nor will: if a pin holds it, the leader deletes it when that ends."""
+    """Whether no reader reads a segment now or later. If a pin holds the segment, the leader deletes it when the pin
+    ends.
+    """
     return segment.state is SegmentState.DELETE_SEGMENT_STARTED or _is_replaced(followed, segment)
 
 

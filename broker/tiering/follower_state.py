@@ -1,4 +1,4 @@
-"""Finds the state from which a follower starts whose log ends before its leader's local log begins.
+"""Finds the state from which a follower starts if its log ends before the leader's local log begins.
 
     leader: ListOffsets, earliest local        ──▶ offset and epoch where its files begin
     leader: OffsetForLeaderEpoch, epoch before ──▶ the epoch of the offset before that (`epoch_before`)
@@ -48,7 +48,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FollowerState:
-    """The `RemoteState` of the replica fetchers. It belongs to the event loop."""
+    """The `RemoteState` of the replica fetchers. Its methods are called on the event loop."""
 
     def __init__(
         self,

@@ -52,12 +52,12 @@ LOCAL_WAIT_S: Final = 0.5
 """The interval (seconds) at which the local reader checks even if no high watermark moved, because leaders change."""
 WRITE_PURPOSE: Final = "remote log metadata, write"
 ATTEMPT_S: Final = 5.0
-"""The time (seconds) in which an append must be read back; then it is tried again."""
+"""The time (seconds) within which an append must be read back; after that it is tried again."""
 ATTEMPT_COUNT_MAX: Final = 6
 
 
 class ReadChange(NamedTuple):
-    """A record of the metadata topic."""
+    """A decoded record of the metadata topic."""
 
     offset: int
     value: bytes
@@ -85,7 +85,7 @@ class RemoteLogMetadataReader:
         self._positions: dict[int, int] = {}
         """The offset of the next record to read, by partition of the metadata topic."""
         self._sources: dict[int, None] = {}
-        """The leaders from which a task reads now."""
+        """The brokers from which a task reads now: leaders of metadata partitions."""
         self._expected: dict[bytes, asyncio.Future[None]] = {}
         """The futures that wait until a record with this value is read."""
         self._moved = asyncio.Event()
@@ -287,7 +287,9 @@ class RemoteLogMetadataReader:
             waiting.set_result(None)
 
     def _reached(self, index: int, end_offset: int) -> None:
-        """Note which remote logs hold all records of a metadata partition before an offset: what was committed."""
+        """Note which remote logs hold all records of a metadata partition before an offset, and so all that was
+        committed.
+        """
         for followed in self._followed.values():
             if followed.metadata_index == index and followed.next_offset >= end_offset:
                 followed.is_complete = True

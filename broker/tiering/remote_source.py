@@ -1,4 +1,4 @@
-"""Reads of consumers before the local log start: the second `Source` of fetches.
+"""Reads of consumers before the local log start: the `Source` of fetches beside that of the local log.
 
     read(offset) ──▶ kept from an earlier read?  ──▶ LocatedBatches, or the error, which is returned once
                  └▶ else PendingRemoteRead: a task reads    ──▶ the fetch waits, at most remote.fetch.max.wait.ms, then
@@ -106,7 +106,7 @@ class CachedRead(NamedTuple):
     next_offset: int
     """The offset after the last batch."""
     end_position: int
-    """The position of their end in the .log object."""
+    """The position in the .log object at which the last batch ends."""
 
 
 class RemoteSource:
@@ -436,7 +436,7 @@ def nothing_left(segment: RemoteSegment, epoch: int, offset: int) -> bytes:
 
 
 def _located(kept: CachedRead, size_max: int, at_least_one: bool, end_offset: int) -> LocatedBatches:
-    """What a fetch gets of a read: batches below an end (exclusive), the bound of its isolation.
+    """The part of a read that a fetch gets: batches below `end_offset` (exclusive), the bound of the fetch's isolation.
 
     The high watermark of a new leader may still be below the end of the copied segments.
     """
@@ -457,7 +457,7 @@ class ReaderPlace(NamedTuple):
 
 
 class FetchStreak(NamedTuple):
-    """The consecutive fetches of which the last one ended at an offset."""
+    """Consecutive fetches, of which the last one ended at a known offset."""
 
     streak: int
     """The number of consecutive fetches: each begins where the one before it ended."""
@@ -492,7 +492,7 @@ class SequentialReaders:
         return streak
 
     def at(self, place: ReaderPlace) -> FetchStreak | None:
-        """The fetches that ended at this offset; None if none of the remembered ones did."""
+        """The consecutive fetches that ended at this offset; None if no remembered fetch did."""
         return self._places.get(place)
 
 

@@ -1,5 +1,6 @@
-"""What the remote cleaner and the remote eraser share: a directory to work in, the downloads, and the replacement of
-segments by rewritten ones."""
+"""The common parts of the remote cleaner and the remote eraser: a directory to work in, the downloads, and the
+replacement of segments by rewritten ones.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ ID_SIZE: Final = 16
 
 
 class RemoteWorkplace:
-    """The directory in which remote segments are rewritten, and the way they come there. Its methods are called on the
-    event loop."""
+    """The directory in which remote segments are rewritten, and their downloads into it. Its methods are called on the
+    event loop.
+    """
 
     def __init__(
         self,
@@ -53,11 +55,13 @@ class RemoteWorkplace:
 
     @property
     def is_open(self) -> bool:
-        """Whether the storage was checked."""
+        """Whether the storage was checked, so that it may be used."""
         return self._opened.is_checked
 
     def check(self, partition: Partition, epoch: int) -> None:
-        """Check that this broker leads and that the log has not failed. Raises `LogChanged` otherwise."""
+        """Raise `LogChanged` unless this broker leads the partition in this leader epoch, the topic is tiered, and the
+        log has not failed.
+        """
         leads = partition in self._replicas and partition.is_leader and partition.leader_epoch == epoch
         if not leads or not is_tiered(partition) or partition.log.failure is not None:
             raise LogChanged(partition.log.directory)
@@ -82,7 +86,9 @@ class RemoteWorkplace:
             self._environment.fs.remove_tree(path)
 
     async def download(self, followed: FollowedRemoteLog, segment: RemoteSegment, path: str) -> None:
-        """Write the records of a segment to a file, and compare their checksum. Raises as `download_segment`."""
+        """Write the records of a segment to a file, and compare their checksum. Raises what
+        `download_segment` raises.
+        """
         opened, environment = self._opened, self._environment
         await download_segment(
             opened.storage, opened.cluster_id, followed.key, segment, environment.fs, path, environment.offload

@@ -31,7 +31,7 @@ from moldau.storage.tiered.segment_copy import FileContent
 logger = logging.getLogger("moldau.tiering")
 
 PIECES_OF_A_STEP: Final = 32
-"""The pieces that one call in an executor thread checks; then other work of the threads has its turn."""
+"""The most pieces that one call in an executor thread checks, so that other work of the threads can run in between."""
 
 
 class CannotCopy(Exception):
@@ -43,7 +43,7 @@ class DamagedSegment(CannotCopy):
 
 
 class CheckedSegment(NamedTuple):
-    """A segment whose batches are all sound, and what the check made of them."""
+    """A segment whose batches are all sound, and the results of the check."""
 
     open_file: OpenFile | None
     """The .log file, which stays open also if retention deletes the segment; None for a segment without bytes."""
@@ -90,7 +90,7 @@ def copyable(log: Log, from_offset: int, last_stable_offset: int) -> list[Copyab
 
 def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
     """Whether a segment is copied now: it is as old as remote.copy.lag.ms says, or followed by as many bytes as
-    remote.copy.lag.bytes says. A segment from the future is due.
+    remote.copy.lag.bytes says. A segment whose timestamps are in the future is copied, too.
     """
     config = log.config
     if 0 in (config.remote_copy_lag_ms, config.remote_copy_lag_bytes):
@@ -106,7 +106,9 @@ def is_due(log: Log, found: CopyableSegment, now_ms: int) -> bool:
 
 
 def largest_timestamp(log: Log, segment: Segment) -> int:
-    """The largest timestamp of a segment; when its file was written if no record has one."""
+    """The largest timestamp (ms) of a segment; the time at which its file was last written if no record has a
+    timestamp.
+    """
     return segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path(LOG_SUFFIX))
 
 
@@ -135,9 +137,9 @@ async def checked(log: Log, found: CopyableSegment, environment: Environment) ->
 
 
 def _refuse_old_format(segment: Segment) -> None:
-    """Raises OSError, and `CannotCopy` for an undamaged segment that begins with messages of format 0 or 1.
+    """Raise `CannotCopy` if an undamaged segment begins with messages of format 0 or 1. Raises OSError, too.
 
-    They have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either.
+    Such messages have no leader epochs, by which remote segments are found. Apache Kafka cannot copy them either.
     """
     try:
         first = next((header for _, header in segment.headers()), None)

@@ -116,7 +116,9 @@ class Tiering:
         await self._environment.offload(self.source.indexes.clear)
 
     def begin(self) -> None:
-        """Begin to follow partitions and to copy. The broker is registered, and has the metadata of the cluster."""
+        """Begin to follow partitions and to copy, because the broker is registered, and has the metadata of the
+        cluster.
+        """
         self._ports.metadata.spawn(self._run(), "tiering")
 
     def followed_logs(self) -> Iterator[tuple[FollowedRemoteLog, Log | None]]:
@@ -186,7 +188,7 @@ class Tiering:
     def _adopt(self) -> None:
         """Continue removals that another broker, or the previous process, has begun and will not finish.
 
-        Also if the topic is tiered again: it is copied anew once the removal is finished.
+        A removal is continued also if the topic is tiered again: the topic is copied anew once the removal is finished.
         """
         metadata, count = self._ports.metadata, self.reader.partition_count
         image, now_ms = metadata.cluster.image, self._environment.wall_ms()

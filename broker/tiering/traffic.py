@@ -20,7 +20,7 @@ from moldau.replication.replication_quota import Window
 from moldau.security.quotas.throttling import ThrottleTimes
 
 LOOK_AGAIN_S: Final = 1.0
-"""How often a copy that waits looks at the rate again."""
+"""The interval (seconds) at which a copy that waits checks the rate again."""
 
 
 class RemoteCount(Enum):
@@ -75,7 +75,7 @@ FETCH_QUOTA: Final = QuotaNames(
 
 
 class TransferQuota:
-    """The quota of one direction. Belongs to the event loop."""
+    """The quota of one direction. Its methods are called on the event loop."""
 
     def __init__(self, names: QuotaNames, settings: DynamicConfig, monotonic_ms: Callable[[], int]) -> None:
         self._names = names
@@ -95,7 +95,7 @@ class TransferQuota:
         return self._window.delay_ms(self._settings.config.integer(self._names.rate), self._monotonic_ms())
 
     def is_exceeded(self) -> bool:
-        """Whether a transfer has to wait. The time is recorded as a throttle time."""
+        """Whether a transfer has to wait. If so, the time until it may begin is recorded as a throttle time."""
         throttle_ms = self.throttle_ms()
         if throttle_ms:
             self.throttle_times.record(throttle_ms, self._monotonic_ms())
