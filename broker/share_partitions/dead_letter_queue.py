@@ -51,7 +51,7 @@ RETRY_MS_FIRST: Final = 250
 """The pause (ms) before the second attempt; each further one is twice as long, up to `RETRY_MS_MAX`."""
 RETRY_MS_MAX: Final = 30_000
 FETCH_SIZE_MAX: Final = 1 << 20
-"""The bytes of source records that one Fetch asks for."""
+"""The most bytes of source records that one Fetch requests."""
 FETCH_WAIT_MS: Final = 500
 QUEUE_CONFIGS: Final = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
 """The settings of a queue that the broker creates."""
@@ -71,11 +71,11 @@ class DeadLetterCounts:
 
     def __init__(self) -> None:
         self.records: Counter[str] = Counter()
-        """Dead letters that a queue has."""
+        """Dead letters that were written to a queue."""
         self.requests: Counter[str] = Counter()
         """Produce requests with dead letters."""
         self.failures: Counter[str] = Counter()
-        """The produce requests that failed, by group id; each one counts that is sent again."""
+        """Produce requests that failed, repeated ones included."""
 
 
 class DeadLetterPorts(NamedTuple):
@@ -88,7 +88,7 @@ class DeadLetterPorts(NamedTuple):
     brokers: OtherBrokers
     topics: TopicCreation
     timeout_ms: int
-    """How long a queue may take to store records."""
+    """The time (ms) that a queue has to store records."""
     group_settings: Callable[[str], QueueSettings]
     counts: DeadLetterCounts
 
@@ -100,7 +100,9 @@ class Refused(NamedTuple):
 
 
 class DeadLetterWriting:
-    """The writing of one run of records. `is_wanted`: whether this broker still leads the share partition."""
+    """Writes the dead letters of one run of records. `is_wanted` tells whether this broker still leads the share
+    partition.
+    """
 
     def __init__(
         self, ports: DeadLetterPorts, key: ShareKey, letter: DeadLetter, is_wanted: Callable[[], bool]
@@ -114,8 +116,8 @@ class DeadLetterWriting:
         self._failed_attempts = 0
 
     async def run(self) -> bool:
-        """Write the records. True once the queue has them, or cannot have them; False if they are not wanted any
-        more.
+        """Write the dead letters. Returns True once the queue has them, or cannot take them; False if they are not
+        wanted any more.
         """
         while self._next_offset <= self._letter.last_offset and self._is_wanted():
             queue = self._queue()
@@ -166,7 +168,7 @@ class DeadLetterWriting:
     # The topic
 
     def _queue(self) -> Topic | Refused | None:
-        """The topic of the queue; None while it is being created."""
+        """The topic of the queue, or the reason why there is none; None while the topic is being created."""
         ports, image = self._ports, self._ports.cluster.image
         name = ports.group_settings(self._key.group_id).topic
         topic = image.topics.by_name(name)
@@ -190,7 +192,9 @@ class DeadLetterWriting:
     # The source records
 
     async def _read_originals(self, size_max: int) -> None:
-        """Read from the next offset on, up to `size_max` bytes of records. What cannot be read is not copied."""
+        """Read source records from the next offset on, up to `size_max` bytes. Records that cannot be read are not
+        copied.
+        """
         records: dict[int, Record] = {}
         size, next_offset, end_offset = 0, self._next_offset, self._letter.last_offset + 1
         while next_offset < end_offset:
@@ -228,7 +232,7 @@ class DeadLetterWriting:
     # The records of the queue
 
     async def _produce(self, queue: Topic) -> ErrorCode:
-        """Write as many records as one batch holds."""
+        """Write as many dead letters as one batch holds. Returns the error of the request."""
         ports, key, letter = self._ports, self._key, self._letter
         source = ports.cluster.image.topics.by_id.get(key.topic_id)
         index = key.partition % len(queue.partitions)

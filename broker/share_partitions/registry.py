@@ -22,7 +22,7 @@ class SharePartitionRegistry:
         self._ports = ports
         self._of: dict[ShareKey, SharePartitionRunner] = {}
         self._former: dict[ShareKey, SharePartitionRunner] = {}
-        """The runners of partitions that are gone, while they still store something."""
+        """The runners of share partitions that have ended, while they still store something."""
 
     def __len__(self) -> int:
         return len(self._of)
@@ -45,8 +45,8 @@ class SharePartitionRegistry:
         return self._of.get(key)
 
     def get(self, key: ShareKey) -> SharePartitionRunner | ErrorCode:
-        """The share partition, which begins to load if it is new; or the error of a partition that this broker does
-        not lead.
+        """Return the share partition, and begin to load it if it is new. Return the error for a partition that this
+        broker does not lead.
         """
         found = self._of.get(key)
         if found is not None:
@@ -74,6 +74,6 @@ class SharePartitionRegistry:
             del self._former[shared.key]
 
     def group_left(self, group_id: str) -> None:
-        """No member of the group has a session here any more."""
+        """End the share partitions of a group, because no member of it has a session here any more."""
         for key in [key for key in self._of if key.group_id == group_id]:
             self._of[key].fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, is_left=True)

@@ -57,13 +57,13 @@ ERRORS: Final = {
         )
     },
 }
-"""The error for the client, by that of the share coordinator; UNKNOWN_SERVER_ERROR if there is none."""
+"""The error for the client, by the error of the share coordinator; UNKNOWN_SERVER_ERROR for all other errors."""
 READ_SIZE_MIN: Final = 64 * 1024
-"""The least bytes that are read of a partition whose size of records is known."""
+"""The bytes that are added to the estimated size of a read."""
 FENCING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
-"""The errors after which the share partition is loaded anew."""
+"""The errors that end a share partition without a warning in the log: a later fetch loads it anew."""
 
 
 class ShareCounts:
@@ -75,7 +75,7 @@ class ShareCounts:
         self.loaded = 0
         """Share partitions that were loaded."""
         self.loading_ms = 0
-        """The time (ms) that this took, in sum."""
+        """The total time (ms) of loading them."""
 
     def count_acknowledged(self, batches: Iterable[AcknowledgementBatch]) -> None:
         for first, last, types in batches:
@@ -99,7 +99,7 @@ class SharePorts(NamedTuple):
 
 
 class SharePartitionRunner:
-    """One share partition on its leader; its `PartitionListener`."""
+    """One share partition on its leader. It listens to changes of its partition (`PartitionListener`)."""
 
     def __init__(
         self, key: ShareKey, partition: Partition, ports: SharePorts, forget: Callable[[SharePartitionRunner], None]
@@ -108,14 +108,18 @@ class SharePartitionRunner:
         self.partition = partition
         self.machine = SharePartition(partition.leader_epoch, lambda: ports.settings.of(key.group_id).limits)
         self.error: ErrorCode | None = None
-        """Why it could not be loaded, or is gone."""
+        """The error with which the share partition has ended: it could not be loaded, or was fenced. None
+        until then.
+        """
         self.is_loaded = False
         self.is_read = False
-        """Whether a fetch is reading its records: others leave it out meanwhile."""
+        """Whether a fetch is reading records of this share partition: other fetches leave it out meanwhile."""
         self.record_size: float | None = None
-        """The bytes of a record in the log, framing included, on the average of the last read; None: not known."""
+        """The bytes of a record in the log, framing included, on the average of the last read; None if it is
+        not known.
+        """
         self.waiting: dict[WatchingOperation, None] = {}
-        """The fetches that wait for it."""
+        """The fetches that wait for this share partition."""
         self.expired_locks = 0
         """The number of records whose locks expired."""
         self._began_ms = ports.environment.monotonic_ms()
@@ -127,11 +131,11 @@ class SharePartitionRunner:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._letters: deque[DeadLetter] = deque()
-        """What the dead-letter queue is to have; the first one is being written."""
+        """The dead letters that have to be written; the first one is being written."""
         self._is_left = False
-        """Whether it is gone because its group has no session: it still writes its dead letters."""
+        """Whether this runner has ended because its group has no session here: it still writes its dead letters."""
         self._is_succeeded = False
-        """Whether another one of this key waits to be loaded, and will write them."""
+        """Whether another runner of the same key waits to be loaded: that one will write the dead letters."""
 
     @property
     def is_active(self) -> bool:
@@ -139,7 +143,7 @@ class SharePartitionRunner:
 
     @property
     def _writes_letters(self) -> bool:
-        """Whether the dead letters are for this one to write."""
+        """Whether this runner has to write the dead letters."""
         if self.error is None:
             return True
         leads = self.partition.is_leader and self.partition.leader_epoch == self.machine.leader_epoch
@@ -148,7 +152,9 @@ class SharePartitionRunner:
     # Loading
 
     def load(self, former: SharePartitionRunner | None) -> None:
-        """`former`: the last one of this key here, which is gone, and may still store something."""
+        """Load the state from the share coordinator. `former` is the previous runner of this key, if it still stores
+        something: the load waits for its end.
+        """
         self.partition.add_listener(self)
         if former is None:
             self._ask_state()
@@ -171,7 +177,7 @@ class SharePartitionRunner:
             self._loaded(answer, answer.start_offset)
 
     async def _reset(self, answer: StateAnswer) -> None:
-        """Begin at the offset that the group's settings say: no leader has stored one yet."""
+        """Begin at the offset that the group's settings determine, because no leader has stored one yet."""
         strategy, partition = self._ports.settings.of(self.key.group_id).offset_reset, self.partition
         if strategy == "latest":
             offset = partition.high_watermark
@@ -206,8 +212,8 @@ class SharePartitionRunner:
         return None if self.record_size is None else int(1.25 * records * self.record_size) + READ_SIZE_MIN
 
     def was_read(self, size: int, records: int) -> None:
-        """Note the size of a read (bytes) and its number of records, from which `read_size` follows. No records: the
-        first batch was larger than the read.
+        """Note the size of a read (bytes) and its number of records, from which `read_size` estimates. `records` is 0
+        if the first batch was larger than the read.
         """
         self.record_size = size / records if records else None
 
@@ -239,7 +245,7 @@ class SharePartitionRunner:
         self.wake()
 
     def release(self, member_id: str) -> None:
-        """Release what a member has acquired: its session has ended."""
+        """Release the records that a member has acquired, because its session has ended."""
         write = self.machine.release_acquired(member_id) if self.is_active else None
         if write is not None:
             self._store(write, None)
@@ -291,8 +297,8 @@ class SharePartitionRunner:
                 each()
 
     def when_stored(self, ready: Callable[[], None], *, is_loading: bool = False) -> None:
-        """Call once nothing is being stored any more. `is_loading`: another one of this key is loaded then, and writes
-        the dead letters that this one leaves.
+        """Call `ready` once this runner stores nothing any more. `is_loading`: whether another runner of the same key
+        is loaded then, and writes the dead letters that this one leaves.
 
         DIVERGES: Apache Kafka loads a share partition anew while writes of the one before it are under way. Such a
         write has the same leader epoch, so that it is not refused: it may move the start offset back, or lose what is
@@ -305,7 +311,9 @@ class SharePartitionRunner:
     # Dead letters
 
     def _queue_dead_letters(self) -> None:
-        """Write what became dead letters, one run after the other; what this broker leaves, the next leader writes."""
+        """Begin to write the new dead letters of the machine, one run after the other. The next leader writes those
+        that this broker leaves.
+        """
         letters = self.machine.take_dead_letters()
         if not letters or not self._writes_letters:
             return
@@ -353,9 +361,10 @@ class SharePartitionRunner:
     # The end
 
     def fence(self, error: ErrorCode, message: str | None = None, *, is_left: bool = False) -> None:
-        """Deliver nothing any more. A later fetch loads the share partition anew, if this broker leads it.
+        """End the share partition: deliver no more records. A later fetch loads it anew, if this broker leads it.
 
-        `is_left`: the group has no session any more. What is in flight is forgotten, but for dead letters.
+        `is_left`: whether it ends because the group has no session any more. Records in flight are forgotten, except
+        dead letters.
         """
         if self.error is not None:
             return
@@ -370,7 +379,7 @@ class SharePartitionRunner:
         self.wake()
 
     def wake(self) -> None:
-        """Check the fetches that wait for it."""
+        """Check the fetches that wait for this share partition."""
         for operation in [*self.waiting]:
             if operation.is_over:
                 del self.waiting[operation]
@@ -378,7 +387,7 @@ class SharePartitionRunner:
                 self._ports.purgatory.check_one_soon(operation)
 
     def awaited_by(self, operation: WatchingOperation) -> None:
-        """Check a waiting fetch from now on at every change."""
+        """Check a waiting fetch from now on whenever the share partition changes."""
         self.waiting = {each: None for each in self.waiting if not each.is_over}
         self.waiting[operation] = None
 

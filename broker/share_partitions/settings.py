@@ -20,7 +20,7 @@ DURATION: Final = re.compile(
 
 
 class ShareSettings(NamedTuple):
-    """The settings of a group, its own before the broker's."""
+    """The settings of a group: its own ones, otherwise the broker's."""
 
     limits: ShareLimits
     reads_committed: bool
@@ -31,7 +31,9 @@ class ShareSettings(NamedTuple):
 
 
 class GroupSettings:
-    """The settings of groups, which are made anew if the metadata or the broker's configuration changed."""
+    """The settings of groups. They are computed again after a change of the metadata or of the broker's
+    configuration.
+    """
 
     def __init__(self, published: PublishedMetadata, settings: DynamicConfig) -> None:
         self._published = published
