@@ -77,7 +77,9 @@ class CommitWait(ABC):
 
     @abstractmethod
     def settled(self, error: ErrorCode) -> None:
-        """Called once, with NONE, or with an error if the records are not known to be committed."""
+        """Handle the end of the wait. Called once, with NONE, or with an error if the records are not known to be
+        committed.
+        """
 
     def enqueue(self, queue: deque[CommitWait]) -> None:
         """Insert the wait into the queue, in the order of offsets."""
@@ -93,7 +95,7 @@ class CommitWait(ABC):
         queue.insert(position, self)
 
     def settle(self, error: ErrorCode) -> None:
-        """The wait was taken out of its queue: settle it, unless it was cancelled."""
+        """Settle the wait, which was taken out of its queue, unless it was cancelled."""
         if self._queue is not None:
             self._queue = None
             self.settled(error)
@@ -121,7 +123,7 @@ class CommitCallback(CommitWait):
 
 
 class WatchingOperation(ABC):
-    """The keys that an operation watches, and its timeout."""
+    """An operation that waits: the keys that it watches, and its timeout."""
 
     __slots__ = ("_purgatory", "_timeout", "_updates", "_watched", "is_over", "kind")
 
@@ -176,11 +178,11 @@ class WatchingOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> None:
-        """Check whether the operation is complete."""
+        """Complete the operation if its condition is met."""
 
     @abstractmethod
     def expire(self) -> None:
-        """End the operation: its timeout has passed."""
+        """End the operation, because its timeout has passed."""
 
     def _updated(self) -> None:
         self._purgatory.check_one_soon(self)
@@ -238,7 +240,7 @@ class DelayedOperation(WatchingOperation, Generic[Response]):
 
 
 class PartitionWatchers:
-    """The operations that watch one partition; its `PartitionListener`."""
+    """The operations that watch one partition. It is a listener of the partition (`PartitionListener`)."""
 
     __slots__ = (
         "_partition",
@@ -264,7 +266,7 @@ class PartitionWatchers:
         """The waiting commits in the order of the log, because offsets are added as they are appended."""
 
     def watch_last_stable_offset(self) -> dict[WatchingOperation, None]:
-        """The operations that are notified of the next move of the last stable offset."""
+        """Return the operations that watch the last stable offset, and note its present value as seen."""
         self._seen_last_stable_offset = self._partition.last_stable_offset
         return self.last_stable_offset
 
@@ -345,7 +347,7 @@ class Purgatory:
         return found
 
     def forget(self, partition: Partition) -> None:
-        """Remove the watchers: the replica is gone."""
+        """Remove the watchers of a partition whose replica is gone."""
         self._watchers.pop(partition, None)
 
     def await_commit(self, partition: Partition, wait: CommitWait) -> None:
@@ -448,7 +450,9 @@ class FollowerWaits:
         self._waiting.append(fetch)
 
     def leadership_gained(self) -> None:
-        """This broker has become the leader of a partition that other brokers follow."""
+        """Keep the waits of followers short for a while, because this broker has become the leader of a partition that
+        other brokers follow.
+        """
         self._turning_until_ms = self._monotonic_ms() + TURNING_MS
         waiting, self._waiting = self._waiting, []
         for fetch in waiting:
@@ -477,7 +481,9 @@ class AppendedRecords(CommitWait):
 
 
 class DelayedProduce(WatchingOperation):
-    """The wait of one request. An answer becomes an error if its records are not known to be committed."""
+    """The wait of one Produce request under acks=all. An answer becomes an error if its records are not known to be
+    committed.
+    """
 
     __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")
 
@@ -501,15 +507,15 @@ class DelayedProduce(WatchingOperation):
         self._add_leaders = add_leaders
         self._has_failed = has_failed
         self._open = list(appended)
-        """The records of the request; those that are settled have no operation any more."""
+        """The records of the request. Settled ones refer to no operation any more."""
         self._open_count = len(appended)
         for each in appended:
             each.operation = self
             purgatory.await_commit(each.partition, each)
 
     def settled(self, records: AppendedRecords, error: ErrorCode) -> None:
-        """The records of one partition are committed, or it is certain that this broker will not learn that
-        they are.
+        """Note that the records of one partition are committed, or that this broker will certainly not learn that they
+        are.
         """
         self._open_count -= 1
         if error is not ErrorCode.NONE:

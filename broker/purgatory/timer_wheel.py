@@ -57,7 +57,9 @@ class TimeoutQueue:
         return timeout
 
     def _look(self) -> None:
-        """Set the timer for the oldest remaining wait: the wait for which it was set may have been cancelled."""
+        """End the waits whose time is over, and set the timer for the oldest of the others. The wait for which it was
+        set may have been cancelled.
+        """
         self._timer = None
         now_s = self._loop.time()
         for timeout in self.waiting:
@@ -69,8 +71,8 @@ class TimeoutQueue:
             del self._queues[self._delay_ms]
 
     def _end(self, timeout: Timeout) -> None:
-        """End each wait in a callback of its own, so that an exception in one does not affect the others, and one may
-        cancel another.
+        """End one wait. Each has a callback of its own, so that an exception in one does not affect the others, and one
+        may cancel another.
         """
         if timeout in self.waiting:
             callback = timeout.callback
