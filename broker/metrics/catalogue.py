@@ -531,7 +531,7 @@ class Metric(NamedTuple):
 
 @cache
 def metrics() -> dict[str, Metric]:
-    """All of them by name, in the order of the page."""
+    """All metrics by name, in the order of the page."""
     lines = [
         line for rows in (ROWS, GROUP_ROWS, LAG_ROWS, TIERED_ROWS, QUOTA_ROWS) for line in rows.strip().split("\n")
     ]

@@ -13,9 +13,11 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
 LABEL_LENGTH_MAX: Final = 249
-"""The longest label with a series of its own, of those that clients choose: that of a topic."""
+"""The most characters of a label value that clients choose, such as the name of a topic. Series with longer ones are
+folded into another (`OTHER`).
+"""
 OTHER: Final = "other"
-"""The labels of the series that stands for all others; a client of that name is counted in it."""
+"""The label value of the series into which other series are folded. A client with this name is counted in it."""
 
 
 class Observations(Protocol):
@@ -74,7 +76,7 @@ class Page:
         self._lines: dict[str, list[str]] = {name: [] for name in metrics()}
 
     def add(self, name: str, value: float, labels: Labels = ()) -> None:
-        """One sample of a counter or a gauge."""
+        """Add one sample of a counter or a gauge."""
         self._lines[name].append(f"{name}{_braces(labels)} {number(value)}")
 
     def add_chosen(
@@ -84,8 +86,8 @@ class Page:
         series_max: int,
         fold: Callable[[float, float], float] = operator.add,
     ) -> int:
-        """Samples of one metric whose labels clients choose. The first `series_max` have a series each; the others, and
-        those with a label that is too long, are folded into one series, whose labels are `other`.
+        """Add samples of one metric whose labels clients choose. The first `series_max` have a series each; the others,
+        and those with a label that is too long, are folded into one series, whose labels are `other`.
 
         Returns the number of samples that were folded.
         """

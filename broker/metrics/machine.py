@@ -33,7 +33,9 @@ class Processes:
         }
 
     async def pages(self, own: str) -> dict[int, str | None]:
-        """The pages of all processes by node id, given that of this one; None for one that does not answer."""
+        """The pages of all processes by node id; None for a process that does not answer. `own` is the page of this
+        process.
+        """
         answers = await self._ask("/metrics")
         pages: dict[int, str | None] = {self._node_id: own}
         for node_id, answer in answers.items():
@@ -42,7 +44,7 @@ class Processes:
         return pages
 
     async def not_ready(self) -> list[str]:
-        """Why the others do not serve clients, a line for each reason."""
+        """The reasons why the other processes do not serve clients, one line each."""
         lines = []
         for node_id, answer in (await self._ask("/readyz")).items():
             if isinstance(answer, NoAnswer):
@@ -63,7 +65,9 @@ class Processes:
 
 
 def summed(pages: Mapping[int, str | None]) -> str:
-    """One page with the series of one node. Blocks for milliseconds."""
+    """Merge pages into one with the series of a single node: each value is the sum, the largest or the smallest one
+    (`Metric.fold`). Blocks for milliseconds.
+    """
     found: dict[str, dict[str, float]] = {name: {} for name in metrics()}
     for page in pages.values():
         for name, series, value in samples(page or ""):
@@ -76,7 +80,9 @@ def summed(pages: Mapping[int, str | None]) -> str:
 
 
 def by_broker(pages: Mapping[int, str | None]) -> str:
-    """One page with the series of each process. Blocks for milliseconds."""
+    """Merge pages into one with the series of each process, with its node id in the label `broker`. Blocks for
+    milliseconds.
+    """
     found: dict[str, list[str]] = {name: [] for name in metrics()}
     for node_id, page in pages.items():
         for name, series, value in samples(page or ""):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """A stage in the life of a node. The value is that of Kafka's metric BrokerState."""
+    """A stage of a node from its start to its stop. The value is that of Kafka's metric BrokerState."""
 
     STARTING = 1
     RUNNING = 3
@@ -59,7 +59,7 @@ class Readiness:
         self.stage = stage
 
     def not_ready(self) -> list[str]:
-        """Why this node does not serve clients; empty if it does."""
+        """The reasons why this node does not serve clients; empty if it does."""
         if self.stage is not Stage.RUNNING:
             return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self._quorum.leader_id >= 0 else ["the metadata quorum has no leader"]

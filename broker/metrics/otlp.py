@@ -34,7 +34,7 @@ TRACES_MS: Final = 5_000
 TRACES_MAX: Final = 512
 """The most slow requests that wait to be sent; the oldest are dropped."""
 TIMEOUT_S: Final = 5
-"""The time for which an executor thread waits for the collector, with all attempts."""
+"""The time (seconds) for which an executor thread waits for the collector, with all attempts."""
 SCOPE: Final = "moldau"
 
 
@@ -42,7 +42,7 @@ SCOPE: Final = "moldau"
 class Histogram:
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
-    """By bound, and above the last one."""
+    """The number of observations between each bound and the one before it, then of those above the last bound."""
     count: int
     sum: float
 
@@ -71,10 +71,10 @@ class Trace(NamedTuple):
 
     request: SlowRequest
     ended_ns: int
-    """When its reply was handed to the kernel, by the wall clock."""
+    """The time (ns, wall clock) at which its reply was handed to the kernel."""
     trace_id: int
     span_ids: list[int]
-    """That of the request, then those of its stages."""
+    """The id of the request's span, then those of its stages."""
 
 
 class Telemetry:
@@ -102,7 +102,7 @@ class Telemetry:
         self._spawn(self._send_traces(), "OpenTelemetry traces")
 
     def note(self, request: SlowRequest) -> None:
-        """A slow request is over. It is called by the log of slow requests, which limits their number."""
+        """Keep a slow request to be sent. The log of slow requests calls this, and limits their number."""
         entropy = self._environment.entropy
         ids = [int.from_bytes(entropy(8)) for _ in range(1 + len(request.stages))]
         ended_ns = self._environment.wall_ms() * 1_000_000
@@ -135,7 +135,7 @@ class Telemetry:
 
 
 class Sender:
-    """Encodes and sends, in an executor thread; only one call of each kind is under way."""
+    """Encodes and sends in an executor thread. At most one call of each method is in progress."""
 
     def __init__(self, endpoint: str, attributes: dict[str, str], began_ns: int) -> None:
         self._endpoint = endpoint

@@ -17,12 +17,12 @@ from moldau.broker.runtime.loop_steps import LoopSteps
 INTERVAL_S: Final = 0.1
 """The interval (seconds) of the timer that measures stalls."""
 KEPT: Final = 6000
-"""The stalls of the last ten minutes are kept."""
+"""The number of stalls that are kept: those of the last ten minutes."""
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class ProcessMetrics:
-    """Watches garbage collection between `start` and `stop`."""
+    """Metrics of the process. It watches garbage collection between `start` and `stop`."""
 
     def __init__(self, process: Process) -> None:
         self.pauses_s = [Summary() for _ in range(GC_GENERATIONS)]
@@ -53,7 +53,7 @@ class ProcessMetrics:
 
 
 class StallWatch:
-    """Measures how late a timer fires (ms). A request may be delayed as long as the timer is."""
+    """Measures how late a timer fires (seconds). A request may be delayed for as long as the timer is late."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock_ns: Callable[[], int]) -> None:
         self.stalls_s = Histogram(BOUNDS_S)

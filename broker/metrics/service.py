@@ -39,12 +39,12 @@ log = logging.getLogger("moldau.broker")
 
 
 class LagExporter(Protocol):
-    """What adds the lags of groups to a page."""
+    """Adds the lags of groups to a page."""
 
     def start(self) -> None: ...
 
     async def collect(self, page: Page) -> int:
-        """Add them. Returns the number of groups and partitions that were left out."""
+        """Add the lags. Returns the number of groups and partitions that were left out."""
 
 
 class Metrics:
@@ -62,10 +62,10 @@ class Metrics:
         processes: Processes | None = None,
         lags: LagExporter | None = None,
     ) -> None:
-        """`address` is None if nothing is served: the metrics are sent to a collector alone. `further`: what else
-        the server has besides metrics and health, with the largest body of a request to it. `guard` is around the
-        handler of the metrics, which tell more than health does. `processes`: the others of this machine, for which
-        this node answers too. `lags`: the lag exporter, on a broker.
+        """`address` is None if nothing is served: the metrics are sent to a collector alone. `further`: the resources
+        of the server besides metrics and health, with the largest body (bytes) of a request to them. `guard` wraps the
+        handler of the metrics, which tell more than health does. `processes`: the other processes of this machine, for
+        which this node answers too. `lags`: the lag exporter, on a broker.
         """
         self._lags = lags
         self._processes = processes

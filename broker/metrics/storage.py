@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 TURN: Final = 200
 """The number of partitions after which a scrape yields to the event loop, so that requests do not wait for it."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
-"""The time (ms) without a record after which an open transaction counts as hanging: it is longer than the longest
-timeout.
-"""
+"""The time (ms) beyond transaction.max.timeout.ms without a record after which an open transaction counts as late."""
 REPLICAS: Final = "kafka_server_replicamanager_"
 TOPICS: Final = "kafka_server_brokertopicmetrics_"
 LOG: Final = "kafka_log_log_"
@@ -43,10 +41,10 @@ TRAFFIC: Final = ("messagesin_total", "bytesin_total", "bytesout_total")
 
 
 class PartitionSums:
-    """Sums over all partitions, collected one by one."""
+    """Sums over all partitions, which are added one by one."""
 
     def __init__(self, late_before_ms: int) -> None:
-        """A transaction counts as late if its producer has sent nothing since this timestamp."""
+        """`late_before_ms`: a transaction counts as late if its producer has sent nothing since this timestamp."""
         self._late_before_ms = late_before_ms
         self.replicas: Counter[str] = Counter()
         self.size = 0
@@ -82,7 +80,7 @@ class PartitionSums:
 
 
 async def collect_partitions(page: Page, node: Observed, series_max: int) -> int:
-    """Collect the metrics.
+    """Collect the metrics of replicas, logs and log directories.
 
     Returns the number of topics and of partitions above the limit, which have no metrics of their own.
     """
@@ -173,7 +171,7 @@ def collect_cleaner(page: Page, cleaner: LogCleaner, log_directories: Sequence[s
 
 
 async def collect_tiering(page: Page, tiering: Tiering, now_ms: int, series_max: int) -> None:
-    """Collect the metrics.
+    """Collect the metrics of tiered storage.
 
     `now_ms` is on the monotonic clock. The first `series_max` topics have metrics of their own.
     """

@@ -153,10 +153,10 @@ def collect_limits(page: Page, node: Observed) -> None:
 
 
 async def collect_quotas(page: Page, node: Observed, series_max: int) -> int:
-    """Collect the metrics of quotas. Under a default quota the clients choose the number of rates and their labels, so
-    that the `series_max` clients with the highest rates have series of their own.
+    """Collect the metrics of quotas. Only the `series_max` clients with the highest rates have series of their own,
+    because under a default quota the clients choose the number of rates and their labels.
 
-    Returns the number of the others.
+    Returns the number of the other series.
     """
     now_ms = node.environment.monotonic_ms()
     others = 0
