@@ -24,7 +24,9 @@ class NoAnswer(Exception):
 
 
 async def get(address: LocalAddress, target: str, patience_s: float) -> LocalAnswer:
-    """The response to a GET. Raises `NoAnswer`."""
+    """Send a GET to another process of this machine, and return the response. Raises `NoAnswer`, also after
+    `patience_s` seconds without one.
+    """
     try:
         async with asyncio.timeout(patience_s):
             return await _get(address, target)

@@ -23,7 +23,7 @@ log = logging.getLogger("moldau.http")
 HEAD_SIZE_MAX: Final = 8192
 READING: Final = ("GET", "HEAD")
 UNSENT_MAX: Final = 1 << 25
-"""Bytes of answers that clients have not taken; for more, the connection that holds the most is closed."""
+"""The most bytes of answers that clients have not taken. Above it, the connection that holds the most is closed."""
 PATIENCE_S: Final = 10
 CONNECTIONS_MAX: Final = 32
 """The most connections. A scraper needs one, and a probe another.
@@ -34,16 +34,16 @@ clients at other addresses hold all connections.
 
 
 class HttpRequest(NamedTuple):
-    """One request, whole."""
+    """One complete request."""
 
     method: str
     path: str
     variables: Mapping[str, str]
     """The parts of the path that stand for a `{name}` of the resource's template."""
     query: Mapping[str, str]
-    """The parameters of the query; of a name that is given twice, the last."""
+    """The parameters of the query; the last value of a name that is given twice."""
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """The header fields, by name in lower case."""
     body: bytes
     client_host: str = ""
     """The address of the client."""
@@ -70,7 +70,7 @@ class Stream(NamedTuple):
 
 Handler = Callable[[HttpRequest], Awaitable["Answer | Stream"]]
 Resources = Mapping[str, Mapping[str, Handler]]
-"""The handlers by method, of each path. A path is a template: `/v1/faults/{id}`."""
+"""The handlers of each path, by method. A path is a template: `/v1/faults/{id}`."""
 
 
 def host_of(request: HttpRequest) -> str:
@@ -94,7 +94,7 @@ def plain(status: int, text: str) -> Answer:
 
 
 def phrase_of(status: int) -> str:
-    """The name of a status."""
+    """The reason phrase of a status code."""
     if status == 200:
         return "OK"
     from http import HTTPStatus  # 200 KB, for what most nodes never answer.
@@ -190,7 +190,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[object] | None = None
-        """The handler of a request that changes nothing: it ends with the connection."""
+        """The task of a handler that changes nothing: it is cancelled when the connection ends."""
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -239,8 +239,8 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def give_up(self) -> None:
-        """Close the connection: the client sends its request, or reads the response, too slowly, or another connection
-        needs the place.
+        """Close the connection at once: the client sends its request, or reads the response, too slowly, or another
+        connection needs its place.
         """
         if self._transport is not None:
             self._transport.abort()
@@ -342,7 +342,7 @@ class HttpConnection(asyncio.Protocol):
                 await aclose()
 
     def _refuse(self, answer: Answer) -> None:
-        """Answer a request that is not read to its end."""
+        """Answer a request before it is read to its end."""
         self._is_asked = True
         self._answer(answer)
 
