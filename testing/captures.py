@@ -1,4 +1,4 @@
-"""Captures in tests: `moldau restore` makes the data of a node of one."""
+"""Captures in tests: `moldau restore` turns a capture into the data of a node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from moldau.testing.node import NodeFailed
 NODE: Final = "1"
 RESTORE: Final = (sys.executable, "-P", "-m", "moldau", "restore")
 OFFSETS_MINUTES: Final = str(2**31 - 1)
-"""The positions of groups are kept for so long: the test may run years after the capture."""
+"""The retention (minutes) of the positions of groups: the test may run years after the capture."""
 
 
 def unpacked(capture: Path, directory: Path) -> Path:
-    """Make the data of a node in a directory. Raises `NodeFailed`."""
+    """Restore a capture as the data of a node below a directory. Returns the node's data directory. Raises
+    `NodeFailed`.
+    """
     target = directory / "restored"
     words = [*RESTORE, str(capture), "--to", str(target), "--single-node", NODE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KEEP: Final = "MOLDAU_KEEP"
 """The environment variable: 1 keeps the data and the logs of clusters."""
 STARTS_MAX: Final = 5
-"""Starts of a cluster with other ports, if another process took one meanwhile."""
+"""The most starts of a cluster, each with other ports because another process took a port meanwhile."""
 
 
 class Cluster(Conveniences):
@@ -98,7 +98,7 @@ class Cluster(Conveniences):
     @classmethod
     def from_capture(cls, path: Path | str, **arguments: Any) -> Cluster:
         """The cluster that a file of `moldau capture` describes, on one node: topics with their offsets and times, and
-        groups at their positions of the begin of the window. The arguments are those of `Cluster`.
+        groups at their positions at the beginning of the captured window. The arguments are those of `Cluster`.
         """
         return cls(capture=path, **arguments)
 
@@ -192,8 +192,8 @@ class Cluster(Conveniences):
         move_leader(self.nodes, to, {name: value for name, value in given.items() if value is not None})
 
     def client_settings(self, library: str, user: str | None = None) -> dict[str, Any]:
-        """The settings with which a client of a library connects, in its own words: `confluent-kafka`, `aiokafka`,
-        `kafka-python` or `java`. In a secure cluster it logs in as `user`, by default as `admin`.
+        """The settings with which a client of a library connects, under the library's own names: `confluent-kafka`,
+        `aiokafka`, `kafka-python` or `java`. In a secure cluster it logs in as `user`, by default as `admin`.
         """
         return client_settings(library, self.bootstrap_servers, self._security, user)
 
@@ -246,7 +246,9 @@ class Cluster(Conveniences):
             node.wait_until_serving(deadline)
 
     def _data_of(self, node_id: int, cluster_id: str) -> list[str]:
-        """What `moldau serve` is told of the data of a node. Raises `NodeFailed` for a capture that is none."""
+        """The arguments of `moldau serve` about the data of a node. Raises `NodeFailed` for a file that is not a
+        capture.
+        """
         if self.directory is None:
             return ["--memory", "--cluster-id", cluster_id]
         if self._capture is not None:
@@ -267,7 +269,7 @@ class Cluster(Conveniences):
         return Security(self._users, HOST)
 
     def _stop_cleanly(self) -> None:
-        """All at once. What is kept needs no recovery then."""
+        """Stop all nodes at the same time, so that the data that is kept needs no recovery."""
         from concurrent.futures import ThreadPoolExecutor
 
         running = [node for node in self.nodes if node.is_running]

@@ -2,8 +2,8 @@
 
     from testcontainers.kafka import KafkaContainer   →   from moldau.testing import KafkaContainer
 
-There is no container and no image. What describes one has no effect, except the variables of Apache Kafka's image,
-which are settings of the node. What reaches into a container is not there.
+There is no container and no image. Arguments that describe one have no effect, except the variables of Apache Kafka's
+image, which are settings of the node. Methods that reach into a container do not exist.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ OF_THE_CLUSTER: Final = frozenset(
 
 
 class _ClusterOfVariables(Cluster):
-    """Its settings are variables of an image, of which some name none."""
+    """A cluster whose settings are variables of an image. Unknown settings are not refused, because some variables name
+    no setting.
+    """
 
     def _refuse_unknown_settings(self) -> None:
         pass
@@ -52,7 +54,7 @@ class KafkaContainer:
         self._cluster: Cluster | None = None
 
     def with_kraft(self) -> KafkaContainer:
-        """Nothing to do: there is no other way."""
+        """Has no effect: the node always uses KRaft."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> KafkaContainer:
@@ -60,8 +62,8 @@ class KafkaContainer:
         return self
 
     def with_env(self, key: str, value: object) -> KafkaContainer:
-        """A variable of Apache Kafka's image: KAFKA_NUM_PARTITIONS is the setting num.partitions. Others have no
-        effect, and neither have those of the listeners.
+        """Set a variable of Apache Kafka's image: KAFKA_NUM_PARTITIONS is the setting num.partitions. Other variables
+        have no effect, and neither do those of the listeners.
         """
         if key.startswith("KAFKA_"):
             words = key.removeprefix("KAFKA_").lower()
@@ -82,7 +84,7 @@ class KafkaContainer:
         return self
 
     def with_exposed_ports(self, *ports: int | str) -> KafkaContainer:
-        """Nothing to do: the port is one of this machine."""
+        """Has no effect: the port is one of this machine."""
         return self
 
     def with_name(self, name: str) -> KafkaContainer:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from moldau.testing.faults import Clock
 
 TIMEOUT_S: Final = 10.0
-"""How long the conveniences wait for records."""
+"""The time (seconds) for which the conveniences wait for records."""
 POLL_S: Final = 0.01
 OPERATIONS: Final = {
     "TOPIC": ("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
     "GROUP": ("ALL", "READ", "DELETE", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
 }
-"""By the kind of a resource: what Apache Kafka checks on it."""
+"""The operations that Apache Kafka checks on each kind of resource."""
 
 
 class Conveniences(ABC):
@@ -72,8 +72,8 @@ class Conveniences(ABC):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Record:
-        """Write a record, and wait until it is acknowledged. Returns it with its place. Texts are written in UTF-8.
-        Without a timestamp it gets that of the client's clock.
+        """Write a record, and wait until it is acknowledged. Returns it with its partition and offset. Texts are
+        written in UTF-8. Without a timestamp it gets that of the client's clock.
         """
         return self.client.produce(
             topic, as_bytes(value, "the value"), as_bytes(key, "the key"), header_list(headers), partition, timestamp_ms
@@ -93,8 +93,9 @@ class Conveniences(ABC):
         """Write the committed records of a topic into another one with as many partitions, in the order of their times,
         with their keys, headers, partitions and timestamps. Returns their number.
 
-        `speed`: how many of their seconds pass in a second; without it they follow one another at once. `clock`: that
-        of the cluster, `kafka.cluster.clock`, which moves on from record to record as they did. Raises ValueError.
+        `speed`: the number of seconds between two records that pass in one second; None to write them without pauses.
+        `clock`: the clock of the cluster (`kafka.cluster.clock`), which is moved on by the time between two records.
+        Raises ValueError.
         """
         if speed is not None and not speed > 0:
             raise ValueError(f"speed is {speed!r}: a number above 0 is needed, such as 60 for a minute a second")

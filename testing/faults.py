@@ -3,9 +3,9 @@
     with kafka.faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", topic="orders", times=2):
         ...
 
-docs/faults.md has the scopes, triggers and actions. A scope stands in the keyword arguments under the page's names, as
-do the triggers of `TRIGGERS`. A fault is in force on all nodes that run unless `node` names one, and until it is used
-up, `end` is called, or its `with` block ends. A node that is started again has none.
+docs/faults.md has the scopes, triggers and actions. Keyword arguments give the scope, under the names on that page, and
+the triggers in `TRIGGERS`. A fault is in force on all nodes that run unless `node` names one, and until it is used up,
+`end` is called, or its `with` block ends. A node that is started again has no faults.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class Fault:
 
     @property
     def met(self) -> int:
-        """The requests that it has met on all nodes; 0 once it has ended."""
+        """The number of requests on which the fault has acted, on all nodes; 0 once it has ended."""
         return sum(self._shown("met"))
 
     @property
     def calls(self) -> int:
-        """The requests that were in its scope; 0 once it has ended."""
+        """The number of requests in the fault's scope; 0 once it has ended."""
         return sum(self._shown("calls"))
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it may still meet a request on some node."""
+        """Whether the fault may still act on a request of some node."""
         return bool(self._shown("id"))
 
     def end(self) -> None:
-        """End it. It may be called again."""
+        """End the fault. It may be called again."""
         for node, number in self._placed:
             if node.is_running:
                 _asked(node, "DELETE", f"/v1/faults/{number}", missing=True)
@@ -92,42 +92,44 @@ class Faults:
     # Requests
 
     def error(self, error: str, *, node: int | None = None, **scope: Any) -> Fault:
-        """This error, by its name in Kafka's protocol, is the answer; what the scope names has no effect."""
+        """Answer with this error, by its name in Kafka's protocol. The part of the request that the scope names has no
+        effect.
+        """
         return self.add({"error": error}, node=node, **scope)
 
     def answer(self, api: str, answer: Mapping[str, object], *, node: int | None = None, **scope: Any) -> Fault:
-        """The given response is the answer, and the request has no effect."""
+        """Answer with the given response. The request has no effect."""
         return self.add({"answer": dict(answer)}, node=node, api=api, **scope)
 
     def delay(self, seconds: float, *, node: int | None = None, **scope: Any) -> Fault:
-        """The answer comes later; the request has its effect at once."""
+        """Send the answer later. The request has its effect at once."""
         return self.add({"delay_ms": round(seconds * 1000)}, node=node, **scope)
 
     def lose_answer(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """The request has its effect, and the connection ends in place of the answer."""
+        """End the connection in place of the answer. The request has its effect."""
         return self.add({"lose_answer": True}, node=node, **scope)
 
     def cut_answer(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """The request has its effect, and the connection ends in the middle of the answer."""
+        """End the connection in the middle of the answer. The request has its effect."""
         return self.add({"cut_answer": True}, node=node, **scope)
 
     def reset(self, *, node: int | None = None, **scope: Any) -> Fault:
-        """The connection ends, and the request has no effect."""
+        """End the connection. The request has no effect."""
         return self.add({"reset": True}, node=node, **scope)
 
     def hold(self, *, until: Mapping[str, object] | None = None, node: int | None = None, **scope: Any) -> Fault:
-        """The request waits until the fault ends, or a request of the scope `until` arrives at its node."""
+        """Let requests wait until the fault ends, or until a request in the scope `until` arrives at their node."""
         return self.add({"hold": True} | ({} if until is None else {"until": dict(until)}), node=node, **scope)
 
     def throttle(self, seconds: float, *, node: int | None = None, **scope: Any) -> Fault:
-        """The answer names this throttle time, and the connection is not read for so long."""
+        """Set this throttle time in the answer, and do not read the connection for that time."""
         return self.add({"throttle_ms": round(seconds * 1000)}, node=node, **scope)
 
     # Networks and groups
 
     def cut(self, one: int, other: int, *, one_way: bool = False) -> Fault:
-        """No request of node `one` reaches node `other`, nor the reverse unless `one_way`; those that are on their way
-        arrive when the fault ends.
+        """Hold the requests of node `one` to node `other`, and those of `other` to `one` unless `one_way`. They arrive
+        when the fault ends.
         """
         placed = self._place({"scope": {"from_node": one}, "do": {"hold": True}}, other)
         if not one_way:
@@ -135,29 +137,31 @@ class Faults:
         return Fault(placed)
 
     def cut_clients(self, node: int | None = None) -> Fault:
-        """No request of a client reaches the node."""
+        """Hold the requests of clients to the node."""
         return self.add({"hold": True}, node=node, from_clients=True)
 
     def fence(self, node: int) -> Fault:
-        """The controllers hear nothing of a broker, and fence it after its session timeout (9 s by default)."""
+        """Hold the heartbeats of a broker, so that the controllers fence it after its session timeout (9 s by
+        default).
+        """
         return self.add({"hold": True}, api="BrokerHeartbeat", from_node=node)
 
     def rebalance(self, group: str) -> Fault:
-        """The next heartbeat of the group is told that a rebalance is under way, so that its member joins again."""
+        """Answer the next heartbeat of the group with REBALANCE_IN_PROGRESS, so that its member joins again."""
         return self.error("REBALANCE_IN_PROGRESS", api="Heartbeat", group=group, once=True)
 
     # Disks
 
     def slow_disk(self, seconds: float, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Each sync takes longer. `path`: only of files with this text in their path, as `orders-0`."""
+        """Make each sync take longer. `path`: only of files with this text in their path, such as `orders-0`."""
         return self.add({"delay_ms": round(seconds * 1000)}, node=node, disk="sync", path=path, **trigger)
 
     def full_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Each append finds the disk full."""
+        """Fail each append, because the disk is full."""
         return self.add({"error": "ENOSPC"}, node=node, disk="append", path=path, **trigger)
 
     def failing_disk(self, *, node: int | None = None, path: str = "", **trigger: Any) -> Fault:
-        """Each sync fails. The node stops using the directory, or ends if it has no other."""
+        """Fail each sync. The node stops using the directory, or ends if it has no other."""
         return self.add({"error": "EIO"}, node=node, disk="sync", path=path, **trigger)
 
     # All
@@ -190,7 +194,9 @@ class Faults:
                 _asked(node, "DELETE", "/v1/faults")
 
     def timeline(self) -> list[Event]:
-        """What clients asked and what faults did, on all nodes that run. Raises `FaultRefused`."""
+        """The requests of clients and the actions of faults, on all nodes that run, in order of time. Raises
+        `FaultRefused`.
+        """
         events = []
         for node in self._nodes():
             if node.is_running:
@@ -248,7 +254,9 @@ def _read(path: Path) -> object:
 
 
 def _asked(node: Node, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
-    """The JSON of an answer; None for a thing that is not there, if it may be missing. Raises `FaultRefused`."""
+    """Send a request to the control interface of a node, and return the JSON of its response. Returns None for status
+    404 if `missing` is allowed. Raises `FaultRefused`.
+    """
     address = node.greeting.get("control")
     if address is None:
         raise FaultRefused(

@@ -1,4 +1,4 @@
-"""What ends the nodes and removes the directories of a cluster when the process of the test dies, however it dies.
+"""Ends the nodes and removes the directories of a cluster when the process of the test dies, in whatever way.
 
     the test's process ──pipe──▶ standard input of every node: `moldau serve --until-eof` stops when it closes
                        ──pipe──▶ the reaper: it kills nodes that do not stop (a paused one), and removes the directory
@@ -33,7 +33,7 @@ class Lifeline:
         _close_after_fork(self._held)
 
     def add_node(self, pid: int) -> None:
-        """A node has started. It is killed when this process ends, if it could write into a directory that is
+        """Note that a node has started. It is killed when this process ends, if it could write into a directory that is
         removed then; otherwise it stops by itself.
         """
         if self._reaper is not None:
@@ -44,7 +44,7 @@ class Lifeline:
         self._tell(f"node {pid}")
 
     def forget_node(self, pid: int) -> None:
-        """The process has ended, and its id may be another process's soon."""
+        """Note that the process has ended: its id may soon be that of another process."""
         if self._reaper is not None:
             self._tell(f"ended {pid}")
 
@@ -53,7 +53,7 @@ class Lifeline:
         self._tell(f"directory {path}")
 
     def forget_directory(self, path: Path) -> None:
-        """The directory stays, or is removed already."""
+        """Do not remove the directory, because it stays, or is removed already."""
         self._tell(f"kept {path}")
 
     def close(self) -> None:

@@ -14,12 +14,12 @@ from moldau.testing.conveniences import Conveniences
 NAME_MAX: Final = 249
 """Characters of a topic's name, as in Apache Kafka."""
 TEST_NAME_MAX: Final = 100
-"""Characters of the test's name that stand in the names of its topics."""
+"""Characters of the test's name that are in the names of its topics."""
 ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]+")
 
 
 class Namespace(Conveniences):
-    """What the fixture `kafka` is: names that no other test has, and the conveniences of the cluster."""
+    """The value of the fixture `kafka`: names that no other test has, and the conveniences of the cluster."""
 
     def __init__(self, cluster: Cluster, test_name: str) -> None:
         self.cluster = cluster
@@ -67,7 +67,7 @@ class Namespace(Conveniences):
         return self.cluster.client_settings(library, user)
 
     def close(self) -> None:
-        """Have the topics of the test deleted, and do not wait for it."""
+        """Request the deletion of the test's topics, without waiting for it."""
         if self._made:
             self.client.delete_topics(self._made, waits=False)
             self._made = []

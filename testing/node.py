@@ -22,11 +22,15 @@ LOG_LINES: Final = 100
 LOG_READ_MAX: Final = 256 * 1024
 """Bytes at the end of a log that are read for its last lines."""
 REMOVED_VARIABLES: Final = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONINSPECT")
-"""Variables for the test's own interpreter, under which a node would be slower or end."""
+"""Environment variables that nodes do not get. They are for the test's own interpreter; a node would be slower under
+them, or end.
+"""
 REMOVED_PREFIXES: Final = ("KAFKA_", "COVERAGE_PROCESS_")
-"""A node reads variables that begin with KAFKA_ as settings."""
+"""Prefixes of environment variables that nodes do not get: a node reads those that begin with KAFKA_ as settings."""
 COMMAND: Final = (sys.executable, "-P", "-m", "moldau", "serve", "--until-eof", "--greeting", "json")
-"""With -P, modules of the working directory do not stand before those of the standard library."""
+"""The command that starts a node. With -P, modules of the working directory do not replace those of the standard
+library.
+"""
 PORT_TAKEN: Final = "Address already in use"
 
 
@@ -61,7 +65,7 @@ class Node:
         self._log: IO[bytes] = tempfile.TemporaryFile() if log_file is None else log_file.open("a+b")  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
         self.greeting: dict[str, Any] = {}
-        """What `moldau serve --greeting json` said at the last start."""
+        """The output of `moldau serve --greeting json` at the last start."""
 
     @property
     def pid(self) -> int:

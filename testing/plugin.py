@@ -58,7 +58,7 @@ def pytest_runtest_makereport(
 
 
 def _timeline(faults: Faults) -> str:
-    """The last events as text; why there are none, if a node is held or has ended."""
+    """The last events as text; if there are none because a node is held or has ended, the reason."""
     from moldau.testing.faults import FaultRefused
 
     try:

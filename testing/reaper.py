@@ -57,7 +57,9 @@ def main(lines: Iterable[str]) -> None:
 
 
 def _handle(pid: int) -> int | None:
-    """What names the process even after another one has its id; None if the system has no such handles."""
+    """A handle of the process, which stays valid even if another process gets its id; None if the system has no such
+    handles.
+    """
     return os.pidfd_open(pid) if sys.platform == "linux" else None
 
 

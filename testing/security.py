@@ -1,5 +1,5 @@
-"""What makes a cluster secure: an authority and a certificate made on the spot, users with passwords, and the settings
-with which each kind of client logs in.
+"""The security of a cluster: an authority and a certificate that are made at its start, users with passwords, and the
+settings with which each kind of client logs in.
 
 Clients log in by SCRAM under TLS. The nodes know one another by their certificate, on listeners of their own. No file
 holds a key: nodes get them in their environment, clients in their settings.
@@ -27,7 +27,7 @@ MECHANISM: Final = "SCRAM-SHA-512"
 NODE: Final = "node"
 """The name in the certificate of the nodes."""
 VALID: Final = timedelta(days=1)
-"""How long before and after its making a certificate is valid: a test may move its clock a little."""
+"""The time before and after its creation in which a certificate is valid: a test may move its clock a little."""
 SECRET_SIZE: Final = 16
 """Random bytes of a password."""
 

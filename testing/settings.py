@@ -25,7 +25,7 @@ LIBRARIES: Final = {
     "kafka-python": "kafka-python",
     "java": "java",
 }
-"""Names of libraries that have settings of their own."""
+"""The libraries that have settings of their own, by each name that is accepted."""
 
 
 def texts_of(settings: object) -> dict[str, str]:
@@ -113,7 +113,9 @@ def node_settings(node_id: int, ports: Sequence[NodePorts], security: Security |
 def client_settings(
     library: str, bootstrap_servers: str, security: Security | None, user: str | None
 ) -> dict[str, Any]:
-    """The settings of a client of a library, in its own words. Raises ValueError for an unknown library or user."""
+    """The settings of a client of a library, under the library's own names. Raises ValueError for an unknown library or
+    user.
+    """
     name = LIBRARIES.get(library)
     if name is None:
         raise ValueError(f"there are no settings for {library}: the libraries are {', '.join(LIBRARIES)}")

@@ -19,7 +19,7 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
 WRITING: Final = {"acks": "all", "request_timeout_ms": 15_000}
-"""After this time the library gives a record up."""
+"""The settings of the producer. After `request_timeout_ms` the library gives a record up."""
 WRITING_S: Final = 20.0
 READING: Final = {
     "enable_auto_commit": False,
@@ -41,7 +41,7 @@ class AiokafkaClient:
         self._consumer: Any = None
         self._starting = asyncio.Lock()
         self._reading = asyncio.Lock()
-        """Around the consumer, which has one assignment."""
+        """Held while the consumer is used, which has one assignment at a time."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="moldau-testing-aiokafka", daemon=True)
         self._thread.start()
@@ -89,7 +89,7 @@ class AiokafkaClient:
         return self._run(self._committed(group))
 
     def allow(self, user: str, operation: str, kind: str, name: str) -> None:
-        """aiokafka has no requests for ACLs."""
+        """Raise `NoClient`: aiokafka has no requests for ACLs."""
         raise NoClient("aiokafka cannot create ACLs: pip install confluent-kafka, or kafka-python")
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class AiokafkaClient:
 
 
 async def _started(part: Any) -> Any:
-    """The producer, consumer or administrator, connected."""
+    """Connect a producer, consumer or administrator, and return it."""
     await part.start()
     return part
 

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 ANY_PARTITION: Final = -1
 TIMEOUT_S: Final = 15.0
 BATCH_MAX: Final = 10_000
-"""Records of one call of `consume`."""
+"""The most records of one call of `consume`."""
 QUICK: Final = {
     "reconnect.backoff.ms": "20",
     "reconnect.backoff.max.ms": "200",
     "socket.nagle.disable": "true",
     "log_level": "0",
 }
-"""For nodes on the same machine, which a test may end and start again."""
+"""Settings for nodes on the same machine, which a test may end and start again."""
 WRITING: Final = {
     "linger.ms": "0",
     "acks": "all",
@@ -54,7 +54,9 @@ WRITING: Final = {
     "topic.metadata.propagation.max.ms": "1000",  # how long a topic may be unknown before that is an error
 }
 WRITING_S: Final = 20.0
-"""Longer than `message.timeout.ms`, so that librdkafka has given a record up before the kit does."""
+"""The time (seconds) for which the kit waits for a record. It is longer than `message.timeout.ms`, so that librdkafka
+gives the record up before the kit does.
+"""
 GIVEN_UP: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READING: Final = {
     "group.id": "moldau-testing",  # librdkafka wants one; nothing is committed
@@ -240,5 +242,5 @@ def _add(found: dict[int, list[Record]], message: Message, ends: Mapping[int, in
 
 
 def as_optional_bytes(text: str | bytes | None) -> bytes | None:
-    """confluent-kafka's types allow texts, which consumers never return."""
+    """A value or key as bytes. confluent-kafka's types also allow texts, which consumers never return."""
     return text.encode() if isinstance(text, str) else text

@@ -11,10 +11,10 @@ from moldau.testing.clients.port import Client, NoClient
 
 
 class Library(NamedTuple):
-    """A library of which the kit can be a user."""
+    """A client library that the kit can use."""
 
     name: str
-    """As pip knows it."""
+    """The name of the library for pip."""
     package: str
     module: str
     of_class: str
@@ -42,7 +42,7 @@ def library(name: str | None = None) -> Library:
 
 
 def client(chosen: Library, settings: Mapping[str, object]) -> Client:
-    """A client of that library, with settings in the library's own words."""
+    """A client of a library, with settings under the library's own names."""
     of_class = getattr(import_module(f"moldau.testing.clients.{chosen.module}"), chosen.of_class)
     made: Client = of_class(settings)
     return made

@@ -16,11 +16,15 @@ from moldau.testing.clients.port import Partition, Record, not_acknowledged, rec
 TIMEOUT_S: Final = 15.0
 POLL_MS: Final = 100
 QUICK: Final = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
-"""For nodes on the same machine, which a test may end and start again."""
+"""Settings for nodes on the same machine, which a test may end and start again."""
 WRITING: Final = {"acks": "all", "max_block_ms": 15_000, "request_timeout_ms": 10_000, "delivery_timeout_ms": 15_000}
-"""A request lasts longer than a broker's session of 9 s, after which another one leads."""
+"""The settings of the producer. A request lasts longer than a broker's session of 9 s, after which another broker
+leads.
+"""
 WRITING_S: Final = 20.0
-"""Longer than `delivery_timeout_ms`, so that the library has given a record up before the kit does."""
+"""The time (seconds) for which the kit waits for a record. It is longer than `delivery_timeout_ms`, so that the library
+gives the record up before the kit does.
+"""
 READING: Final = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -41,7 +45,7 @@ class KafkaPythonClient:
         self._producer: Any = None
         self._consumer: Any = None
         self._lock = Lock()
-        """Around the administrator and the consumer, which may be used in one thread at a time."""
+        """Held while the administrator or the consumer is used: only one thread at a time may use them."""
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         topic = NewTopic(name, partitions, replicas, topic_configs=dict(settings))

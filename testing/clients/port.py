@@ -1,4 +1,4 @@
-"""What the conveniences of a cluster use of a Kafka client, whichever library it is."""
+"""The interface of a Kafka client for the conveniences of a cluster, the same for each library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it stands in its partition. The timestamp is in milliseconds since 1970."""
+    """A record with its place in its partition. The timestamp is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class Record:
 
 
 class Client(Protocol):
-    """One library. Every method blocks; each raises the library's own exceptions, and TimeoutError."""
+    """A client over one library. Every method blocks, and may raise the library's own exceptions and TimeoutError."""
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Create a topic."""
@@ -97,7 +97,9 @@ def not_acknowledged(topic: str) -> TimeoutError:
 
 
 def as_bytes(given: object, what: str) -> bytes | None:
-    """The text in UTF-8, or the bytes; None stays. Raises TypeError for anything else, which is `what`."""
+    """The text in UTF-8, or the bytes; None stays. Raises TypeError for any other type; its text names the argument by
+    `what`.
+    """
     if isinstance(given, str):
         return given.encode()
     if given is None or isinstance(given, bytes):

@@ -1,1 +1,3 @@
-"""The deterministic world in which this project proves its cluster: loop, network, disks and clocks of one seed."""
+"""A deterministic simulation in which this project tests its cluster: event loop, network, disks and clocks from one
+seed.
+"""

@@ -49,7 +49,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
     # --- beginning ----------------------------------------------------------------------------------------------
 
     def begin(self, factory: Callable[[], asyncio.BaseProtocol], begun: asyncio.Future[asyncio.BaseProtocol]) -> None:
-        """The client's end: as asyncio, the protocol is made once the connection stands."""
+        """Begin the client's end: as in asyncio, the protocol is made once the connection is established."""
         if begun.cancelled():
             self.abort()
             return
@@ -66,7 +66,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             listener.admit(self)
 
     def begin_serving(self, protocol: asyncio.BaseProtocol) -> None:
-        """This end, of a server, has its protocol."""
+        """Begin the server's end with its protocol."""
         self._protocol = protocol
         self._attach(protocol)
 
@@ -113,7 +113,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._flush()
 
     def _flush(self) -> None:
-        """Hand over to the cable what the socket buffer takes."""
+        """Hand over to the cable as many bytes as the socket buffer takes."""
         if self._error_after_read is not None:
             self._lose_quietly(self._error_after_read)
             return
@@ -163,7 +163,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
     # --- receiving ----------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        """One read of the socket: as much as the protocol takes at once."""
+        """Read the socket once: as much as the protocol takes at once."""
         self._receive_posted = False
         if self._reading_paused or self._closing or self._lost or not self._arrived:
             return
@@ -197,7 +197,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
-        """Send what is buffered, then the end. As Linux does, unread data turns the end into a reset."""
+        """Send what is buffered, then the end of the stream. As in Linux, unread data turns the end into a reset."""
         if self._closing or self.gone:
             return
         self._closing = True
@@ -219,7 +219,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._lose_quietly(None)
 
     def lose(self, error: OSError) -> None:
-        """The connection is broken, as this end sees it; what had arrived is read first, as Linux has it."""
+        """Break the connection, as this end sees it. Data that has arrived is read first, as in Linux."""
         if self.gone:
             return
         if self._arrived and self._protocol is not None and not self._closing:
@@ -229,7 +229,7 @@ class Connection(ReceivingEnd, asyncio.Transport):
             self._lose_quietly(error)
 
     def discard(self) -> None:
-        """No listener takes the connection that has just been made."""
+        """Reset a connection that has just been made, because its client does not wait for it any more."""
         self.peer.receive_reset()
         self._lose_quietly(None)
 

@@ -1,6 +1,6 @@
-"""A disk that forgets, tears, rots and refuses, all from one seed.
+"""A simulated disk, which loses, tears, damages and refuses writes, all from one seed.
 
-What the kernel and the platter each hold is kept apart:
+The contents of the page cache and those of the platter, which are durable, are kept apart:
 
     write     page cache only; kept as a pending write until a sync
     sync      pending writes of that file reach the platter; the *name* of the file does not
@@ -45,7 +45,7 @@ class _Rot:
 
 
 class SimulatedFile:
-    """One open file of one life of one process."""
+    """A file that one run of a process has opened."""
 
     __slots__ = ("_closed", "_disk", "_generation", "_inode", "_path", "_read_only")
 
@@ -168,7 +168,9 @@ class SimulatedDisk(DiskCalls):
     # --- loss ---------------------------------------------------------------------------------------------------
 
     def rot(self, where: Callable[[str], bool] = lambda path: True) -> tuple[str, int] | None:
-        """Flip one durable bit in a file that `where` accepts: (path, position), None if there is no byte."""
+        """Flip one durable bit in a file that `where` accepts. Returns the path and the position; None if no such file
+        has a byte.
+        """
         candidates = [(path, inode) for path, inode in self._names.files() if inode.durable and where(path)]
         if not candidates:
             return None
@@ -186,7 +188,7 @@ class SimulatedDisk(DiskCalls):
         return position
 
     def mend_rot(self) -> None:
-        """An operator puts back what the files held."""
+        """Restore the flipped bits, as an operator would from a copy."""
         for rot in self._rots:
             if rot.is_there:
                 before = rot.inode.durable[rot.position]
@@ -205,8 +207,9 @@ class SimulatedDisk(DiskCalls):
         )
 
     def has_hole(self, directory: str) -> bool:
-        """Whether a failed sync dropped pages of a file in this directory that was not cut there since. The caller of
-        the sync may not have heard of it yet, and a later process meets the hole. For checks."""
+        """Whether a failed sync dropped pages of a file in this directory that was not truncated there since. The
+        caller of the sync may not have heard of it yet, and a later process meets the hole. For checks.
+        """
         holed = {id(inode) for inode in self.holed if inode.hole_start is not None}
         if not holed:  # The checks ask this at each look.
             return False
@@ -214,7 +217,7 @@ class SimulatedDisk(DiskCalls):
         return any(id(inode) in holed and path.startswith(below) for path, inode in self._names.files())
 
     def crash(self) -> None:
-        """Power cut and power on: the unsynced is lost by the seed's choice, open files and locks are gone."""
+        """Cut the power, and restore it. Unsynced data is lost as the seed chooses; open files and locks are gone."""
         self.end_process()
         self.power_on()
         shape, pending = self._loss.random(), self._names.pending_count
@@ -225,7 +228,7 @@ class SimulatedDisk(DiskCalls):
             self.used_bytes += len(inode.cache)
 
     def end_process(self) -> None:
-        """The process is gone, the kernel lives: open files and locks are gone, the page cache is not."""
+        """End the process, but not the kernel: open files and locks are gone, the page cache stays."""
         self.generation += 1
         self.open_files = OpenFiles()
         self.open_count = 0
@@ -284,7 +287,7 @@ class SimulatedDisk(DiskCalls):
         return bytes(inode.cache)
 
     def durable_bytes(self, path: str) -> bytes:
-        """What the platter holds of a file: for checks."""
+        """The durable bytes of a file, for checks."""
         return bytes(self._names.inode(path).durable)
 
     def peek(self, path: str) -> BytesLike:
@@ -297,7 +300,7 @@ class SimulatedDisk(DiskCalls):
         return node.durable if isinstance(node, Inode) else b""
 
     def has_durable_name(self, path: str) -> bool:
-        """Whether the file of this name has it on the platter, too."""
+        """Whether the present name of a file is durable, too."""
         return self._names.durable(path) is self._names.inode(path)
 
     def rename(self, old: str, new: str) -> None:
@@ -333,7 +336,9 @@ class SimulatedDisk(DiskCalls):
         self._names.change((parent, name, None))
 
     def sync_directory(self, path: str) -> None:
-        """Makes durable what changed in this directory, and what such a change needs in others (a move)."""
+        """Make durable the changes of this directory, and with each of them the changes of other directories that it
+        needs (a move).
+        """
         directory = self._names.directory(path)
         self.need_descriptor(path)
         self.perform(Operation.SYNC, path)
@@ -356,7 +361,7 @@ class SimulatedDisk(DiskCalls):
 
 
 def freed(node: Inode | Directory | None) -> int:
-    """The bytes that a name gives back if it is dropped or taken by another file."""
+    """The bytes that are freed when a name is dropped or given to another file."""
     if not isinstance(node, Inode) or not node.linked:
         return 0
     node.linked = False

@@ -55,7 +55,9 @@ class DiskFaults:
 
 
 class DiskCalls:
-    """What every call of a disk goes through. Same seed and same calls: same faults."""
+    """Counts every call of a disk, and decides whether it fails and how long it takes. The same seed and the same calls
+    give the same faults.
+    """
 
     def __init__(self, seed: int | str) -> None:
         self.random = Random(f"{seed}/disk/faults")
@@ -75,15 +77,17 @@ class DiskCalls:
         self._powered = True
 
     def fail(self, operation: Operation, call: int, error: int = errno.EIO) -> None:
-        """Refuse the `call`-th call of this kind, counted from 1 over the disk's life (`counts` says where it is)."""
+        """Refuse the `call`-th call of this kind, counted from 1 since the disk was made (`counts` has the present
+        numbers).
+        """
         self._scripted[operation, call] = error
 
     def forgive(self, operation: Operation, call: int) -> None:
-        """Take back what `fail` announced, if it has not come yet."""
+        """Cancel a refusal that `fail` has announced, if it has not happened yet."""
         self._scripted.pop((operation, call), None)
 
     def break_directory(self, path: str) -> None:
-        """From now on every call below `path` fails with EIO."""
+        """Let every call below `path` fail with EIO from now on."""
         self._broken = (*self._broken, path.rstrip("/") + "/")
 
     def mend_directories(self) -> None:
@@ -105,18 +109,18 @@ class DiskCalls:
         raise SimulatedCrash(f"power cut at step {step}")
 
     def require_power(self) -> None:
-        """Raises `SimulatedCrash` after a power cut."""
+        """Raise `SimulatedCrash` if the power was cut."""
         if not self._powered:
             raise SimulatedCrash("the power is off")
 
     def perform(self, operation: Operation, path: str, *, may_fail: bool = True) -> None:
-        """Count one call, cut the power or refuse it if that is due."""
+        """Count one call, and cut the power or raise OSError if that is due."""
         error = self.count_call(operation, path, may_fail)
         if error:
             raise OSError(error, os.strerror(error), path)
 
     def count_call(self, operation: Operation, path: str, may_fail: bool = True) -> int:
-        """As `perform`, but the refusal is returned: its errno, or 0."""
+        """Do the same as `perform`, but return the errno of the refusal, or 0."""
         self.require_power()
         if operation is not Operation.READ and not self.may_change():
             raise SimulatedCrash("the process is gone")
@@ -142,7 +146,7 @@ class DiskCalls:
         return errno.EIO if probability and self.random.random() < probability else 0
 
     def admit(self, path: str, size: int, growth: int) -> tuple[int, int]:
-        """Count one write: (errno or 0, how many of its bytes the disk takes)."""
+        """Count one write. Returns an errno or 0, and how many of the bytes the disk takes."""
         error = self.count_call(Operation.WRITE, path)
         taken = int(self.random.random() * size) if error else size
         room = self.faults.capacity_bytes - self.used_bytes
@@ -152,7 +156,7 @@ class DiskCalls:
         return error, taken
 
     def need_descriptor(self, path: str) -> None:
-        """Raises OSError if as many files are open as may be."""
+        """Raise OSError if as many files are open as the limit allows."""
         if self.open_count >= self.faults.descriptors_max:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 

@@ -22,7 +22,7 @@ class Directory:
 
 @dataclass(slots=True)
 class _NameChange:
-    """One atomic change of names: None removes."""
+    """One atomic change of names. An entry with None removes the name."""
 
     entries: list[tuple[Directory, str, Inode | Directory | None]]
 
@@ -38,7 +38,7 @@ class _NameChange:
 
 
 class DiskNames:
-    """Finds files by their paths, and keeps what changed."""
+    """Finds files by their paths, and keeps the changes of names that are not durable."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -53,14 +53,14 @@ class DiskNames:
         return node
 
     def durable(self, path: str) -> Inode | Directory | None:
-        """What has this name on the platter."""
+        """The file or directory that durably has this name; None if there is none."""
         node: Inode | Directory | None = self.root
         for name in names_of(path):
             node = node.durable.get(name) if isinstance(node, Directory) else None
         return node
 
     def directory(self, path: str) -> Directory:
-        """Raises `FileNotFoundError` and `NotADirectoryError`."""
+        """The directory of this path. Raises `FileNotFoundError` and `NotADirectoryError`."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -69,7 +69,7 @@ class DiskNames:
         return node
 
     def inode(self, path: str) -> Inode:
-        """Raises `FileNotFoundError` and `IsADirectoryError`."""
+        """The file of this path. Raises `FileNotFoundError` and `IsADirectoryError`."""
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -95,7 +95,7 @@ class DiskNames:
                 yield f"{path}/{name}", node
 
     def change(self, *entries: tuple[Directory, str, Inode | Directory | None]) -> None:
-        """Change names at once in what processes see; the platter gets it with a sync, or by chance at a crash."""
+        """Change names at once for processes. The change becomes durable with a sync, or by chance at a crash."""
         for directory, name, node in entries:
             if node is None:
                 del directory.entries[name]
@@ -104,7 +104,9 @@ class DiskNames:
         self._changes.append(_NameChange(list(entries)))
 
     def sync(self, directory: Directory) -> None:
-        """Make durable what changed in this directory, and what such a change needs in others (a move)."""
+        """Make durable the changes of this directory, and with each of them the changes of other directories that it
+        needs (a move).
+        """
         directories = [directory]
         kept: list[_NameChange] = []
         due: list[_NameChange] = []

@@ -1,4 +1,4 @@
-"""One life of a host's process, and the clock it lives by."""
+"""One run of a host's process, called a life, and the clock of the host during it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Meter(Protocol):
 
 
 class Life:
-    """One life of a host's process: from its start to its crash. The host's clock is here too."""
+    """One run of a host's process, from its start to its crash. The host's clock is here too."""
 
     __slots__ = (
         "alive",
@@ -55,10 +55,11 @@ class Life:
         self.listed = False  # Whether the loop has this life in its ready queue.
         self.held = 0  # The reasons for which the life does not run: blocked, paused.
         self.reading_ns = 0
-        """How long each reading of the precise clock takes: what requests take, which read it when they begin and end.
+        """The time (ns) that each reading of the precise clock takes. A request reads it at its beginning and its end,
+        so this is the time that a request takes.
         """
         self.spent_ns = 0
-        """How long the callback that runs has taken by then; the host is blocked for it afterwards."""
+        """The time (ns) that the running callback has taken so far; the host is blocked for it afterwards."""
         self.clock_rate_ppm = 0
         self.clock_offset_ns = 0
         self.exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
@@ -67,22 +68,24 @@ class Life:
         return now_ns + now_ns * self.clock_rate_ppm // 1_000_000 + self.clock_offset_ns
 
     def read_ns(self, now_ns: int) -> int:
-        """What the host's precise clock shows, after the time that the callback has taken by now."""
+        """Read the host's precise clock (ns). It includes the time that the running callback has taken so far."""
         self.spent_ns += self.reading_ns
         return self.local_ns(now_ns + self.spent_ns)
 
     def take_cost_ns(self) -> int:
-        """How long the callback that has ended blocks the host."""
+        """Return the time (ns) for which the callback that has ended blocks the host, and begin to count anew."""
         spent_ns, self.spent_ns = self.spent_ns, 0
         return spent_ns + self.meter.take_cost_ns()
 
     def true_ns(self, local_ns: int) -> int:
-        """The first moment at which the host's clock shows at least `local_ns`."""
+        """The first virtual time (ns) at which the host's clock shows at least `local_ns`."""
         rate = 1_000_000 + self.clock_rate_ppm
         return -(-(local_ns - self.clock_offset_ns) * 1_000_000 // rate)
 
     def context(self) -> Context:
-        """A new contextvars context that belongs to this life."""
+        """A new contextvars context in which `LIFE` is this life: the run of a host's process from its start to its
+        crash.
+        """
         context = Context()
         context.run(LIFE.set, self)
         return context

@@ -1,7 +1,8 @@
 """An asyncio event loop for many hosts on one virtual clock: same seed, same order of everything.
 
-`schedule.py` chooses the callback that runs next. The contextvars context of a callback says to which host it belongs,
-and to which of the host's lives (a crash ends one). A callback of an ended life is dropped when its turn comes.
+`schedule.py` chooses the callback that runs next. The contextvars context of a callback determines the host that it
+belongs to, and the run of the host's process, which is called a life (a crash ends it). A callback of an ended life is
+dropped when it would run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
-    """An asyncio loop on a schedule: the one of all hosts of a simulation."""
+    """The asyncio event loop that all hosts of a simulation share."""
 
     network: Network
 
@@ -41,7 +42,9 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         return self.run_until_limit(future, 1 << 62)
 
     def run_until_limit(self, future: Awaitable[T], limit_ns: int) -> T:
-        """Raises `SimulationStuck` if the future is not done by then; a busy loop gets there, too."""
+        """Run until the future is done. Raises `SimulationStuck` if it is not done at `limit_ns`, even in a
+        busy loop.
+        """
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(self._stop_after)
         limit = self.at(limit_ns, self._limit_reached)
@@ -85,7 +88,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """From now on everything is dropped silently: coroutines that are thrown away may still say goodbye."""
+        """Drop everything silently from now on: coroutines that are closed may still call the loop."""
         self._closed = True
         self._ready.clear()
         self._heap.clear()
@@ -157,7 +160,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         start_serving: bool = True,
         **options: Any,
     ) -> Listener:
-        """On the host that calls; options about kernels (backlog, reuse_port) mean nothing here."""
+        """Listen on the host whose callback runs. Options about kernels (backlog, reuse_port) have no effect."""
         _plain_only(options)
         node = self.network.nodes[self.current.host]
         return self.network.listen(node, protocol_factory, host, port or 0, serving=start_serving)
@@ -165,7 +168,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
     async def getaddrinfo(  # type: ignore[override]
         self, host: str, port: int, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        """A host's name is its address."""
+        """Return the name of a host as its address."""
         return [(socket.AF_INET, socket.SOCK_STREAM, proto, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]

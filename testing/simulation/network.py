@@ -46,7 +46,7 @@ class NetworkProfile:
 
 
 class Node:
-    """A host as the network sees it: `up` says whether its kernel runs, `life` which process does."""
+    """A host as the network sees it: `up` tells whether its kernel runs, `life` is the run of its process."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Node:
 
 
 class ListenerSocket:
-    """What servers are asked for their address through."""
+    """The part of a socket that servers use: its address."""
 
     def __init__(self, address: str, port: int) -> None:
         self._name = (address, port)
@@ -106,7 +106,7 @@ class Listener(asyncio.AbstractServer):
         return self._serving and self.life.alive
 
     def admit(self, connection: Connection) -> None:
-        """A connection has arrived: it begins, or waits to be accepted."""
+        """Let a connection that has arrived begin, or wait to be accepted."""
         if self.policy is None:
             connection.begin_serving(self.factory())
         else:
@@ -171,7 +171,7 @@ class Network:
         return bool(self._cut)
 
     def cut(self, source: str, target: str) -> None:
-        """From now on nothing that `source` sends reaches `target`."""
+        """Let nothing that `source` sends reach `target` from now on."""
         self._cut.add((source, target))
 
     def partition(self, one_side: Iterable[str], other_side: Iterable[str]) -> None:
@@ -202,7 +202,7 @@ class Network:
         self._slow[source, target] = factor
 
     def reset(self, one: str, other: str) -> int:
-        """Reset every connection between two hosts: how many there were."""
+        """Reset every connection between two hosts. Returns how many there were."""
         ends = [end for end in self._connections.values() if (end.node.name, end.peer.node.name) == (one, other)]
         for end in ends:
             end.lose(_error(ConnectionResetError, errno.ECONNRESET))
@@ -234,8 +234,9 @@ class Network:
             connection.path_changed()
 
     def host_down(self, node: Node, *, kernel_lives: bool, reset: bool) -> None:
-        """The life of the node has ended. A living kernel closes its connections in order, a dead one says nothing;
-        `reset` lets the peers know at once."""
+        """End the connections of a node whose process has ended. A living kernel closes them in order, a dead one sends
+        nothing. With `reset` the peers get a reset at once.
+        """
         node.up = kernel_lives
         node.life = None
         node.listeners.clear()
@@ -296,7 +297,7 @@ class Network:
         return connection, await begun
 
     def pair(self, client: tuple[Node, Life, Context], server: tuple[Node, Life, Context], port: int) -> Connection:
-        """Both ends of a new connection, not yet begun: the client's."""
+        """Make both ends of a new connection, which have not begun yet. Returns the client's end."""
         client_name = (client[0].address, client[0].next_port())
         server_name = (server[0].address, port)
         near = Connection(self, *client, client_name, server_name)
@@ -316,7 +317,7 @@ class Network:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A connection being made: SYN, SYN again, answer."""
+    """An attempt to connect: a SYN, repeated SYNs, and the answer."""
 
     network: Network
     source: Node

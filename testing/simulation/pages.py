@@ -1,4 +1,4 @@
-"""What the page cache and the platter each hold of one file, and what a crash makes of the difference."""
+"""The contents of one file in the page cache and on the platter, and the effect of a crash on their difference."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Inode:
         self.pending.append(PendingWrite(size, None))
 
     def _keep_own_bytes(self, position: int) -> None:
-        """Pending writes beyond `position` are about to be overwritten in the cache."""
+        """Copy the data of pending writes beyond `position`, because the cache is about to be overwritten there."""
         for write in self.pending:
             if write.end is not None and write.end > position and write.data is None:
                 write.data = bytes(self.cache[write.start : write.end])
@@ -93,7 +93,9 @@ class Inode:
             self.evict()
 
     def evict(self) -> None:
-        """What is clean is read from the platter again; it may be less than the cache had, but never shorter."""
+        """Read clean pages from the platter again. They may lack data that the cache had, but the file does not become
+        shorter.
+        """
         cache = self.durable + bytes(max(0, len(self.cache) - len(self.durable)))
         for write in self.pending:
             if write.end is None:
@@ -104,7 +106,9 @@ class Inode:
         self.cache = cache
 
     def crash(self, random: Random) -> None:
-        """The shape of the loss is drawn first, so that each of the typical ones is frequent."""
+        """Apply the pending writes that a loss of power leaves. The shape of the loss is drawn first, so that each
+        typical one is frequent.
+        """
         pending = self._before_lost_cut(random)
         shape = random.random()
         if shape < 0.2:

@@ -1,8 +1,8 @@
 """The guard between a simulation and the real world: real time, randomness, threads, sockets and files raise.
 
-Three nets, none complete: stubs in the place of functions of `time`, `random`, `os`, `uuid`, `threading`; the audit
-hook for what those miss (`open`, sockets, processes); the project's lint for what was bound at import. Imports and
-the reading of source lines for tracebacks are excused: they answer the same in every run.
+Three checks, none complete: stubs that replace functions of `time`, `random`, `os`, `uuid`, `threading`; the audit hook
+for what those miss (`open`, sockets, processes); the project's lint for what was bound at import. Imports and the
+reading of source lines for tracebacks are excused: they answer the same in every run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ _EXCUSED_FILES = frozenset(
 
 
 _LOADER_OF_PYTEST: Final = "/_pytest/assertion/rewrite.py"
-"""pytest loads the modules of a package that has a plugin by itself, and with them the files beside them."""
+"""The path of pytest's import hook, which may touch the real world: it loads the modules of a package with a plugin,
+and the files beside them.
+"""
 
 
 def virtual_functions(wall_ns: Callable[[], int], generator: random.Random) -> dict[str, Callable[..., Any]]:
@@ -81,7 +83,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 class _VirtualTime:
-    """What `logging` sees as the module `time`."""
+    """Replaces the module `time` in `logging`."""
 
     def __init__(self, wall_ns: Callable[[], int]) -> None:
         self.time_ns = wall_ns
@@ -94,9 +96,9 @@ class _VirtualTime:
 
 
 class RealityGuard:
-    """A context manager for the thread that enters it; others pass. `report` gets each violation before it is raised,
-    because the code that did it may swallow everything. `virtual`: functions that answer in place of real ones, by
-    names such as `time.monotonic`; without them these raise too.
+    """A context manager that guards the thread that enters it; other threads are not guarded. `report` gets each
+    violation before it is raised, because the code that did it may swallow everything. `virtual`: functions that answer
+    in place of real ones, by names such as `time.monotonic`. Without such a function the call raises, too.
     """
 
     def __init__(
@@ -159,7 +161,9 @@ class RealityGuard:
         return seed
 
     def touched(self, what: str) -> None:
-        """Raise, unless this thread is not simulated or the interpreter itself is asking."""
+        """Raise `RealityTouched`, unless the call comes from a thread that is not simulated, or from the interpreter
+        itself.
+        """
         if threading.get_ident() != self._thread or _is_excused(sys._getframe()):
             return
         error = RealityTouched(f"{what} was called inside the simulation")

@@ -59,18 +59,18 @@ class ReceivingEnd(ABC):
 
     @abstractmethod
     def lose(self, error: OSError) -> None:
-        """The connection is broken, as this end sees it; what had arrived is read first, as Linux has it."""
+        """Break the connection, as this end sees it. Data that has arrived is read first, as in Linux."""
 
     @abstractmethod
     def _receive(self) -> None:
-        """One read of the socket: as much as the protocol takes at once."""
+        """Read the socket once: as much as the protocol takes at once."""
 
     @abstractmethod
     def _post_flush(self) -> None:
-        """The socket buffer may have room again."""
+        """Flush soon, because the socket buffer may have room again."""
 
     def not_before(self, due_ns: int) -> None:
-        """What is sent to this end arrives after the handshake."""
+        """Let nothing arrive at this end before `due_ns`, at which the handshake is over."""
         self._last_due_ns = due_ns
 
     def send(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class ReceivingEnd(ABC):
             self._schedule_arrival(self._flight[0][0])
 
     def _pieces(self, data: bytes) -> list[bytes]:
-        """Cut at random places; every fourth cut is within the first bytes, where lengths and headers are."""
+        """Cut data at random places; every fourth cut is within the first bytes, which hold lengths and headers."""
         random = self.network.random.random
         count = 1 + int(random() * self.network.profile.fragments_max)
         pieces: list[bytes] = []
@@ -107,7 +107,9 @@ class ReceivingEnd(ABC):
             self.network.loop.at(due_ns, self._arrive, due_ns)
 
     def _arrive(self, due_ns: int) -> None:
-        """An event of the world: pieces reach this end's kernel, wait, or find no process."""
+        """Let pieces that are due reach this end's kernel. They wait if the path is cut, and cause a reset if no
+        process is left.
+        """
         if due_ns != self._arrival_due_ns:
             return  # another event is due earlier or later
         self._arrival_due_ns = None
@@ -154,7 +156,9 @@ class ReceivingEnd(ABC):
         return not self._reading_paused and not self._closing
 
     def _read(self, size_max: int) -> bytes:
-        """Take what has arrived, up to the end of the stream, or as if a part of it had arrived a little later."""
+        """Take data that has arrived, up to the end of the stream; sometimes less, as if the rest had arrived a little
+        later.
+        """
         random, separate = self.network.random.random, self.network.profile.separate_probability
         taken: list[memoryview] = []
         size = 0
@@ -192,7 +196,7 @@ class ReceivingEnd(ABC):
             self.peer.lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def path_changed(self) -> None:
-        """A cut was healed or a host came up: what was stalled is sent again."""
+        """Send stalled data again, because a cut was healed or a host came up."""
         loop, network = self.network.loop, self.network
         if self._cannot_arrive():
             return
@@ -208,7 +212,9 @@ class ReceivingEnd(ABC):
             self.receive_reset()
 
     def receive_reset(self) -> None:
-        """The peer's kernel knows nothing of this connection, and says so, after what it had said before."""
+        """Let a reset by the peer's kernel, which does not know the connection, arrive after all that the peer has sent
+        before.
+        """
         loop = self.network.loop
         due_ns = loop.now_ns + self.network.latency_ns(self.peer.node, self.node)
         loop.at(max(due_ns, self._last_due_ns), self._reset_arrives)
@@ -220,7 +226,9 @@ class ReceivingEnd(ABC):
             self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def host_died(self, *, kernel_lives: bool, reset: bool) -> None:
-        """This end's life is over. What its kernel had already sent may still arrive."""
+        """End this end of the connection, because its process has ended. Data that its kernel had sent may still
+        arrive.
+        """
         peer, random = self.peer, self.network.random
         if reset or (kernel_lives and self._arrived):
             peer.receive_reset()

@@ -34,7 +34,9 @@ class SimulationStuck(SimulationFailed):
 
 
 class Schedule(ABC):
-    """`driver` is the life of the test itself: it never crashes, and its clock is the true one."""
+    """The virtual clock, and the callbacks of all hosts. `driver` is the life of the test itself: it never crashes, and
+    its clock is the true one.
+    """
 
     def __init__(self, seed: int | str, driver: Life, trace: Trace) -> None:
         self.now_ns = 0
@@ -54,7 +56,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """As that of an asyncio loop: tell the current life of an error in one of its callbacks."""
+        """Report an error in a callback to the current life, as an asyncio loop does."""
 
     # --- running ------------------------------------------------------------------------------------------------
 
@@ -129,7 +131,7 @@ class Schedule(ABC):
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """End the run: `run_until_complete` raises this. The first one wins."""
+        """End the run: `run_until_complete` raises this error. Of several errors the first one is raised."""
         if self.failure is None:
             self.failure = error
         self._stopping = True
@@ -141,11 +143,13 @@ class Schedule(ABC):
         return self._number
 
     def post(self, life: Life, context: Context, callback: Callable[..., object], *args: Any) -> None:
-        """`call_soon` for a life that the caller knows: the network's way into a host."""
+        """Schedule a callback soon, like `call_soon`, in a life that the caller names: the network calls
+        hosts with it.
+        """
         self._enqueue(life, SimulatedHandle(self, life, context, callback, args))
 
     def at(self, when_ns: int, callback: Callable[..., object], *args: Any) -> SimulatedHandle:
-        """An event of the world (a cable, a nemesis), which belongs to no host."""
+        """Schedule an event of the simulated world (a cable, a nemesis), which belongs to no host."""
         handle = SimulatedHandle(self, None, None, callback, args)
         self._push(when_ns, handle)
         return handle
@@ -173,7 +177,7 @@ class Schedule(ABC):
     # --- lives --------------------------------------------------------------------------------------------------
 
     def end(self, life: Life) -> None:
-        """Nothing of this life runs again, not even its `finally` blocks."""
+        """End a life: none of its callbacks runs again, not even its `finally` blocks."""
         life.alive = False
         self._unlist(life)
 

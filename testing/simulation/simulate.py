@@ -45,10 +45,10 @@ TOPIC_EXISTS: Final = 36
 """The error of a topic that was created by an earlier request, whose answer was lost."""
 TROUBLES: Final = ("kill node", "crash node", "pause node", "cut", "kill application", "pause application")
 TROUBLE_PAUSE_S: Final = (0.2, 6.0)
-"""Between the end of one fault and the next one, and as long lasts each: drawn from this range."""
+"""The range (seconds) from which the time before each fault and the duration of each fault are drawn."""
 
 Main = Callable[["Simulation"], Awaitable[Any]]
-"""The story: it is not an application that dies, but the test that watches."""
+"""The story: the coroutine function of the test, which no fault ends."""
 Application = Callable[["Simulation"], Coroutine[Any, Any, object]]
 """The main function of a process that may be killed. It begins anew at each start."""
 
@@ -59,10 +59,10 @@ class Outcome(NamedTuple):
     value: Any
     """What the story returned."""
     digest: str
-    """Equal for equal runs: the same seed, story, versions and Python."""
+    """A digest that is equal for equal runs: the same seed, story, versions and Python."""
     simulated_s: float
     seconds: float
-    """The real time."""
+    """The real time (seconds)."""
 
 
 class Process:
@@ -115,7 +115,7 @@ class Simulation:
     def __init__(self, world: World, nodes: int, settings: Mapping[str, object]) -> None:
         self._world = world
         self.random: Final = Random(f"{world.seed}/story")
-        """For the choices of the story; its seed is the simulation's."""
+        """The generator for the choices of the story; its seed is the simulation's."""
         self.nodes: Final[list[Process]] = []
         self.applications: Final[list[Process]] = []
         names = [f"broker-{number}" for number in range(1, nodes + 1)]
@@ -132,7 +132,7 @@ class Simulation:
         return self._world.now_s
 
     def note(self, *words: str | int | bytes) -> None:
-        """Put something into the trace, of which the digest is made."""
+        """Put an event into the trace, of which the digest is made."""
         self._world.event(*words)
 
     def start(self, application: Application, name: str) -> Process:
@@ -152,7 +152,7 @@ class Simulation:
     async def create_topic(
         self, name: str, partitions: int = 1, *, replicas: int | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, by aiokafka; until the cluster answers it is tried again."""
+        """Create a topic with aiokafka, and try again until the cluster has created it."""
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 
         topic = NewTopic(name, partitions, replicas or min(3, len(self.nodes)), topic_configs=dict(settings or {}))
@@ -173,7 +173,7 @@ class Simulation:
     # Faults
 
     def cut(self, one: Process, other: Process) -> None:
-        """Nothing that one of the two sends reaches the other, until `heal`."""
+        """Let nothing pass between two processes, in both directions, until `heal`."""
         self._world.network.partition([one.name], [other.name])
 
     def heal(self) -> None:
@@ -184,7 +184,7 @@ class Simulation:
             process.start()
 
     async def trouble(self, duration_s: float, kinds: Iterable[str] = TROUBLES) -> None:
-        """Faults one after the other for some virtual time, drawn from the seed; then everything is healed."""
+        """Cause faults, one after the other, for some virtual time, drawn from the seed; then heal everything."""
         chosen, end_s = tuple(kinds), self.now_s + duration_s
         for kind in chosen:
             if kind not in TROUBLES:
@@ -316,14 +316,14 @@ async def _served(simulation: Simulation) -> None:
 
 
 def _pass_warnings(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An exception fails the simulation; a warning, such as that a consumer was not closed, does not."""
+    """Fail the simulation after an exception; a warning, such as that a consumer was not closed, does not fail it."""
     if context.get("exception") is not None:
         loop.default_exception_handler(context)
 
 
 @contextmanager
 def _timestamps_of_virtual_time() -> Iterator[None]:
-    """aiokafka's compiled code reads the system's clock for the timestamps of records; here they are given to it."""
+    """Give records virtual timestamps: aiokafka's compiled code would read the system's clock."""
     try:
         builder: Any = import_module("aiokafka.producer.message_accumulator").BatchBuilder
     except ImportError:

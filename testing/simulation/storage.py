@@ -25,27 +25,27 @@ from moldau.storage.tiered.port import (
 
 @dataclass(slots=True)
 class StorageFaults:
-    """What may go wrong. Chances are for each call; times in seconds."""
+    """The faults of a storage. Probabilities are for each call, times in seconds."""
 
     refuses: float = 0.0
-    """A 503 before the call had any effect."""
+    """The probability of a 503 before the call had any effect."""
     loses_answer: float = 0.0
-    """A time-out after the call had its effect."""
+    """The probability of a time-out after the call had its effect."""
     loses_request: float = 0.0
-    """A time-out, and the call had no effect."""
+    """The probability of a time-out of a call that had no effect."""
     timeout_s: float = 10.0
     delay_s: float = 0.0
     """The longest delay of a call, drawn from 0."""
     slow: float = 0.0
-    """A call that takes `slow_s` more."""
+    """The probability of a call that takes `slow_s` longer."""
     slow_s: float = 5.0
     bytes_per_s: float = float("inf")
     cut_upload: float = 0.0
-    """A put that fails in the middle: parts that no reader sees remain, and are counted."""
+    """The probability of a put that fails in the middle: parts that no reader sees remain, and are counted."""
     list_lag_s: float = 0.0
-    """How long after its change, at most, a listing shows an object or leaves it out."""
+    """The longest time after a change for which a listing may not show the change."""
     is_away: bool = False
-    """Whether the bucket cannot be reached."""
+    """Whether the bucket does not exist."""
     is_unreachable: bool = False
     credentials_end_s: float = float("inf")
     """The time from which credentials are expired."""
@@ -168,7 +168,7 @@ class SimulatedStorage:
         """Do nothing: no connection is open."""
 
     async def _begin(self, size: int) -> bool:
-        """The faults before a call has its effect. Returns whether its response will arrive."""
+        """Apply the faults that come before a call has its effect. Returns whether its response will arrive."""
         self.call_count += 1
         faults, random = self.faults, self._random
         await self._sleep(

@@ -1,4 +1,4 @@
-"""The fingerprint of a run: which host ran at which moment, and what it said about itself."""
+"""The digest of a run: which host ran at which time, and the events that hosts have noted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ HOSTS_MAX = 256
 
 
 class Trace:
-    """Equal runs have equal digests. With `keep` callbacks and events stay readable, to find where two runs part."""
+    """Makes the digest of a run. Equal runs have equal digests. With `keep`, callbacks and events stay readable, to
+    find where two runs differ.
+    """
 
     def __init__(self, *, keep: bool = False) -> None:
         self.moments = array("q")  # one for each callback: virtual ns * HOSTS_MAX + host number; the loop appends
@@ -25,7 +27,9 @@ class Trace:
         del self.moments[:]
 
     def event(self, now_ns: int, host: str, *parts: str | int | bytes | bool | None) -> None:
-        """What happened, in terms of the system: part of the digest, so only values that every process prints alike."""
+        """Add an event of the simulated system to the digest. `parts` must be values that every process
+        prints alike.
+        """
         self.flush()
         line = f"{now_ns} {host} {parts!r}"
         self._hash.update(line.encode())
@@ -33,7 +37,7 @@ class Trace:
             self.lines.append(line)
 
     def callback(self, now_ns: int, host: str, callback: Callable[..., object]) -> None:
-        """Called for each callback if lines are kept; the digest has it already."""
+        """Add a line about a callback. It is called only if lines are kept; the digest has the callback already."""
         owner = getattr(callback, "__self__", None)
         coroutine = getattr(owner, "get_coro", None)
         called = callback if coroutine is None else coroutine()

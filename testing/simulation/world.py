@@ -1,11 +1,11 @@
-"""Hosts on one virtual clock, their lives and deaths: what a simulated test holds in its hand.
+"""Hosts on one virtual clock, which start, end and crash: the interface of a simulated test.
 
     boot    a process starts: new life, new streams of randomness, same disk
     kill    the process ends (kill -9, halt): the kernel closes its connections, the page cache stays
     crash   the power is cut: the disk loses what was not durable, peers get nothing more, or a reset
     pause   SIGSTOP: the process does nothing, its kernel goes on receiving
 
-What a dead life still had to do never happens: its coroutines are kept, not closed, so that no `finally` runs.
+Callbacks of a process that has ended never run: its coroutines are kept, not closed, so that no `finally` runs.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _all_tasks = asyncio.all_tasks
 
 
 class ProcessEnded(BaseException):
-    """The process of the code that runs has stopped itself; unwinds the one callback that is still on the stack."""
+    """The running process has stopped itself. This exception unwinds its callback, which is still on the stack."""
 
 
 class SimulatedEnvironment:
-    """`moldau.broker.runtime.environment.Environment` for one life of one host."""
+    """The `moldau.broker.runtime.environment.Environment` of one run of a host's process."""
 
     def __init__(self, host: Host, life: Life) -> None:
         self.fs = host.disk
@@ -84,7 +84,7 @@ class SimulatedEnvironment:
         return self._life.read_ns(self._loop.now_ns)
 
     def process(self) -> None:
-        """All hosts are one process."""
+        """None, because all hosts are one process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
         network = self._host.world.network
@@ -107,8 +107,9 @@ class SimulatedEnvironment:
         return self._entropy.randbytes(size)
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """A few virtual threads. The work happens at its beginning or at its end, as the seed says: a caller may rely
-        on neither what happens meanwhile being seen nor on its not being seen."""
+        """Run work in one of a few virtual threads. The work is done at its beginning or at its end, as the seed
+        chooses: so a caller cannot rely on the work seeing, or not seeing, what happens meanwhile.
+        """
         future: SimulatedFuture[T] = self._loop.create_future()
         self._waiting.append((work, future))
         self._start()
@@ -135,11 +136,11 @@ class SimulatedEnvironment:
         return SimulatedWork(self, self._threads, work, dies=limits is None)
 
     def own_threads(self) -> Offload:
-        """The virtual threads of the node: which of them does the work makes no difference in virtual time."""
+        """The threads of `offload`: in virtual time it makes no difference which threads do the work."""
         return self.offload
 
     def file_sending(self) -> None:
-        """The simulated network has no sockets."""
+        """None, because the simulated network has no sockets."""
 
     def shares_files(self) -> bool:
         return True
@@ -148,13 +149,15 @@ class SimulatedEnvironment:
         return f"{self._host.name}-{self._host.crashes}"
 
     def keep_allocated(self) -> None:
-        """The collector is the tests' own."""
+        """Do nothing: the tests control the garbage collector."""
 
     def descriptors_max(self) -> int:
         return self.fs.faults.descriptors_max
 
     def _perform(self, work: Callable[[], T], future: SimulatedFuture[T]) -> tuple[Callable[[], None], int]:
-        """Do the work now: what tells the caller, and how long the disk took for it."""
+        """Do the work now. Returns a function that passes the result to the caller, and the time (ns) that the disk
+        took.
+        """
         on_loop_ns = self.fs.take_cost_ns()
         finish: Callable[[], None]
         try:
@@ -187,8 +190,9 @@ class SimulatedEnvironment:
 
 
 class SimulatedWork(Generic[E]):
-    """Each step of the work happens at once, some time after it was asked for; between two steps the process may stall,
-    or die."""
+    """Work in a simulated process. Each step takes no time, and begins some time after it was requested. Between two
+    steps the process may stall, or die.
+    """
 
     def __init__(self, environment: SimulatedEnvironment, random: Random, work: Work[E], dies: bool) -> None:
         self._environment = environment
@@ -205,7 +209,7 @@ class SimulatedWork(Generic[E]):
         return await self._environment.offload(partial(self._step, pickle.loads(pickle.dumps(sent, protocol=5))))
 
     def _step(self, sent: object) -> E | None:
-        """What the broker gets has been pickled, as by the real process."""
+        """Do one step. Its result is pickled and restored, as with a real process."""
         try:
             if self._work is not None:
                 self._steps, self._work = self._work(self._environment.fs), None
@@ -217,7 +221,7 @@ class SimulatedWork(Generic[E]):
         return cast("E | None", pickle.loads(encode(Reply(event=event))).event)
 
     def close(self) -> None:
-        """The process was killed: nothing of it runs any more."""
+        """Do nothing: the process was killed, and nothing of it runs any more."""
 
 
 class Host:
@@ -280,14 +284,14 @@ class Host:
             self.world.loop.fail(failed)
 
     def kill(self) -> None:
-        """kill -9: nothing is lost that the kernel already has."""
+        """End the process, as `kill -9`: nothing is lost that the kernel already has."""
         if self.life is not None:
             self.world.event("kill", self.name)
             self._end(kernel_lives=True, reset=False)
             self.disk.end_process()
 
     def crash(self, *, reset: bool | None = None) -> None:
-        """Power cut. With `reset` the peers learn it at once, without it they get nothing more; by default the seed
+        """Cut the power. With `reset` the peers learn it at once, without it they get nothing more; by default the seed
         chooses.
         """
         self.world.event("crash", self.name)
@@ -322,7 +326,7 @@ class Host:
 
 
 async def _process(main: Main, environment: SimulatedEnvironment) -> object:
-    """Also what `main` does before its first await belongs to the host, not to the code that boots it."""
+    """Call `main` in the host's task, so that its code before the first await runs on the host, too."""
     return await main(environment)
 
 
@@ -370,11 +374,11 @@ class World:
         return self.loop.now_ns / NANOSECONDS
 
     def event(self, *parts: str | int | bytes | bool | None) -> None:
-        """Put what happened into the trace: a commit, an election, an acknowledgement."""
+        """Put an event into the trace: a commit, an election, an acknowledgement."""
         self.trace.event(self.loop.now_ns, self.loop.current.host, *parts)
 
     def digest(self) -> str:
-        """Equal for equal runs of the same code on the same Python."""
+        """The digest of the run, which is equal for equal runs of the same code on the same Python."""
         return self.trace.digest()
 
     def may_change(self) -> bool:
@@ -386,7 +390,7 @@ class World:
         self._graveyard.append((life, tasks))
 
     def close(self) -> None:
-        """Throw everything away. Coroutines are closed here at last; whatever they try to do has no effect."""
+        """Throw everything away. Coroutines are closed only here; whatever they try to do has no effect."""
         self.loop.close()
         for host in self.hosts.values():
             host.disk.end_process()
