@@ -38,7 +38,7 @@ from building.wheel_tree import copy_tree
 
 DIGEST: Final = "digest"
 NICENESS: Final = 19
-"""Of a compile in the background: it takes only the CPU that nothing else wants."""
+"""The niceness of a compile in the background: it takes only the CPU that nothing else wants."""
 LOG: Final = ".compiled/log"
 COMPILED: Final = "the hot path is compiled"
 PLAIN: Final = "the hot path runs as plain Python"
@@ -224,6 +224,6 @@ for source in sources:
 from moldau.protocol.record_batch import walk_records
 assert walk_records(bytes.fromhex("0e00000002610000"), 0, 8, 1) == (0, 0, 0)
 """
-"""Loads each extension module of a copy. Those for tables are loaded up to the import of a package of the extra that
-this environment lacks; with the extra they are loaded as all others.
+"""The program that loads each extension module of a copy. Those for tables are loaded up to the import of a package of
+the extra that this environment lacks; with the extra they are loaded as all others.
 """

@@ -19,7 +19,7 @@ from building.hot_path import COMPILED_SOURCES, GROUP, PACKAGES, ROOT
 from building.mypyc_build import EXTENSION_SUFFIX, extension_name, library_name
 
 EXTENSIONS: Final = tuple(extension_name(source) for source in COMPILED_SOURCES)
-"""Relative to the root of the checkout."""
+"""The extension modules of the hot path, relative to the root of the checkout."""
 LIBRARY: Final = library_name(GROUP)
 
 

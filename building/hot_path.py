@@ -63,7 +63,7 @@ HOT_PATH: Final = (
     "tables/decoding/segment_batches.py",
     "tables/decoding/span_rows.py",
 )
-"""For mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
+"""The modules for mypyc: from the bytes of a request to the write, or to the socket; the loading of committed offsets;
 and what the log cleaner and the readers of tables do with each batch.
 
 protocol/compiler.py compiles the codecs at run time. The modules of files (storage/files/local_files.py, open_files.py)
@@ -74,20 +74,24 @@ C_SOURCES: Final = (
     "moldau/storage/compaction/offset_map.c",
     "moldau/broker/runtime/file_sender.c",
 )
-"""For the C compiler alone: each is the compiled form of the module of the same name, which has the same results."""
+"""The modules for the C compiler alone. Each is the compiled form of the Python module of the same name, and has the
+same results.
+"""
 HEADERS: Final = ("moldau/protocol/record_spans.h", "moldau/storage/compaction/offset_map.h")
-"""What these include, beside them and with the same name."""
+"""The headers that these modules include, beside them and with the same name."""
 COMPILED_SOURCES: Final = (*(f"moldau/{name}" for name in HOT_PATH), *C_SOURCES)
-"""Relative to the root, under the names by which Python imports them: `moldau/` has a link to each folder."""
+"""All compiled modules, relative to the root, under the names by which Python imports them: `moldau/` has a link to
+each folder.
+"""
 FOR_TABLES: Final = (
     "moldau/protocol/record_spans.c",
     *(f"moldau/{name}" for name in HOT_PATH if name.startswith("tables/")),
 )
 """The modules for readers of tables; a node does not load them."""
 NEEDED_BY_TABLES: Final = ("numpy", "pyarrow")
-"""The packages that they import, of the extra `arrow`: neither a node nor a compile needs them."""
+"""The packages of the extra `arrow` that these modules import: neither a node nor a compile needs them."""
 GROUP: Final = "moldau.hot_path"
-"""mypyc puts the code of all modules into one library of this name; each extension module is a small door to it."""
+"""The name of the library into which mypyc puts the code of all modules; each extension module only refers to it."""
 
 
 def digest_of(root: Path) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 NEEDED: Final = ("mypy", "setuptools")
 EXTENSION_SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 OUTPUT_LINES: Final = 40
-"""The end of what a failed step printed that is kept."""
+"""The number of lines that are kept from the end of a failed step's output."""
 
 
 class CannotCompile(Exception):
@@ -51,7 +51,7 @@ def extension_name(source: str) -> str:
 
 
 def compile_tree(tree: Path, sources: Sequence[str], group: str, constraints: Path | None = None) -> list[str]:
-    """Compile these modules of a tree; the files made, relative to it. Raises `CannotCompile`.
+    """Compile modules of a tree. Returns the files that were made, relative to the tree. Raises `CannotCompile`.
 
     mypyc and setuptools are installed beside the tree for this one build if the environment lacks them.
     """
@@ -119,8 +119,9 @@ for source in in_c:
     extensions.append(Extension(name, [source], extra_compile_args=["-O3"]))
 setup(name="moldau-hot-path", packages=[], ext_modules=extensions)
 """
-"""Translates and compiles. Each module is a C file of its own, so that as many C compilers run as there are cores;
-nothing but the functions that Python calls by name leaves the library, so calls between its files are direct ones.
+"""The program that translates and compiles. Each module is a C file of its own, so that as many C compilers run as
+there are cores; nothing but the functions that Python calls by name leaves the library, so calls between its files are
+direct ones.
 
 What mypyc makes is mostly calls of CPython: gcc's third level takes 1.7 times the CPU of its first, and makes nothing
 that was measured faster (decision 8). clang was not measured, and keeps the third.

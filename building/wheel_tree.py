@@ -27,7 +27,9 @@ LINKED: Final = (
 )
 """Folders at the top of the repository that are packages inside `moldau`, which has a link to each."""
 BESIDE: Final = ("pyspark_moldau",)
-"""Spark looks for its sources in packages with such names at the top."""
+"""The packages that are installed beside `moldau`: Spark looks for data sources in top-level packages with
+such names.
+"""
 
 
 def copy_tree(root: Path, tree: Path) -> None:

@@ -1,6 +1,6 @@
 """Moldau, a Kafka-compatible broker: the package under which a wheel installs every other one of this repository.
 
-What reads topics without a broker (`pip install 'moldau[arrow]'`) is imported when it is used.
+The functions that read topics without a broker (`pip install 'moldau[arrow]'`) are imported when they are used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ _NEEDED = {
     "pandas": ("arrow", ("pandas",)),
     "table": ("iceberg", ("pyiceberg", "sqlalchemy")),
 }
-"""The extra that a name needs, if it is not arrow alone, and packages beside pyarrow and numpy."""
+"""The extra that a public name needs, and packages besides pyarrow and numpy. A name that is not here needs the extra
+`arrow`.
+"""
 
 
 def __getattr__(name: str) -> Any:
