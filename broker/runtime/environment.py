@@ -311,14 +311,15 @@ class Process:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     @staticmethod
-    def keep_blocks() -> None:
-        """Let malloc use freed blocks of up to `KEPT_BLOCK_MAX` again, if the C library has such a call (glibc)."""
+    def keep_blocks(unused: int = KEPT_END_MAX) -> None:
+        """Let malloc use freed blocks of up to `KEPT_BLOCK_MAX` again, if the C library has such a call (glibc), and up
+        to `unused` bytes at the end of its heap."""
         import ctypes  # It takes memory, and an idle node does not need it.
 
         option = getattr(ctypes.CDLL(None), "mallopt", None)
         if option is not None:
             option(M_MMAP_THRESHOLD, KEPT_BLOCK_MAX)
-            option(M_TRIM_THRESHOLD, KEPT_END_MAX)
+            option(M_TRIM_THRESHOLD, unused)
 
     @staticmethod
     def give_back_heap() -> None:

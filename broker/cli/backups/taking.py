@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moldau.backup.retention import DAY_MS, keep_newest
 from moldau.backup.taking import Progress, Shell, Taken, take_backup
@@ -14,12 +14,17 @@ from moldau.broker.cli.daily.failures import WrongArguments
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.settings import client_properties
 from moldau.broker.reasons.words import duration_text, plural
+from moldau.broker.runtime.environment import Process
 from moldau.storage.tiered.opening import RetryingStorage
 from moldau.tables.client.settings import Address, address_of
 from moldau.tables.refusals import Refused
 
 if TYPE_CHECKING:
     from moldau.backup.sources.port import Source
+
+KEPT_SIZE: Final = 64 << 20
+"""Bytes of pieces that were written that stay with the process for the next ones: pages that are given back between two
+pieces are faulted in again."""
 
 
 async def take(command: BackupCommand) -> int:
@@ -28,6 +33,7 @@ async def take(command: BackupCommand) -> int:
     keep = positive("--keep", given.keep)
     rate = positive("--max-bytes-per-second", given.max_bytes_per_second)
     loop = asyncio.get_running_loop()
+    Process.keep_blocks(KEPT_SIZE)
     source = await asyncio.to_thread(source_of, command)
     shell = Shell(
         command.now_ms, asyncio.to_thread, Throttle(rate, loop.time, asyncio.sleep), _reporter(command, loop.time)
