@@ -48,6 +48,7 @@ HOT_PATH: Final = (
     "storage/checkpoints/leader_epochs.py",
     "storage/compaction/batch_cleaner.py",
     "storage/compaction/segments.py",
+    "storage/erasure/kept_records.py",
     "storage/files/file_slice.py",
     "storage/log/append.py",
     "storage/log/log.py",

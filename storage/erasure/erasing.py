@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run
-from moldau.protocol.primitives import BytesLike, MalformedMessage, crc32c
-from moldau.protocol.record_batch import BatchHeader, TimestampType, read_raw_varint, read_raw_varlong
+from moldau.protocol.primitives import MalformedMessage, crc32c
+from moldau.protocol.record_batch import BatchHeader, TimestampType
 from moldau.storage.compaction.batch_cleaner import emptied_batch, rewritten_batch
 from moldau.storage.compaction.cleaning import in_steps
 from moldau.storage.compaction.request import BytesMoved, LogChanged
@@ -33,6 +33,7 @@ from moldau.storage.compaction.segments import (
     checked_batches,
     runs_of_batch,
 )
+from moldau.storage.erasure.kept_records import kept_records
 from moldau.storage.files.port import FileSystem
 from moldau.storage.log.log_state import LogState
 from moldau.storage.log.segment_swap import SegmentCleaned, SegmentSize
@@ -175,10 +176,10 @@ class SegmentSearch:
         for piece in source.pieces(position, request.io_buffer_size):
             yield BytesMoved(len(piece), 0)
             for header, batch in checked_batches(piece):
-                if may_hold(request, header) and any(
-                    is_named(request.runs, header.base_offset + delta)
+                named = named_in(request.runs, header)
+                if named and any(
+                    kept_records(bytes(run), header.base_offset, named).erased
                     for run, _ in runs_of_batch(request, header, batch)
-                    for _, _, delta, _ in framed(bytes(run))
                 ):
                     self.has_found = True
                     return
@@ -212,28 +213,29 @@ class SegmentRewriting:
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
         """Return the batch without the records of the order, or the batch itself if it has no record of the order."""
         request = self._request
-        if not may_hold(request, header):
+        named = named_in(request.runs, header)
+        if not named:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
-        parts: list[BytesLike] = []
-        read_count, max_delta = 0, None
+        parts: list[bytes] = []
+        kept_count, deltas, erased = 0, list[int](), list[int]()
         for run, _ in runs_of_batch(request, header, batch):
-            encoded = bytes(run)
-            for start, end, delta, timestamp_delta in framed(encoded):
-                read_count += 1
-                if is_named(request.runs, header.base_offset + delta):
-                    self._note_erased(header.base_offset + delta)
-                    continue
-                parts.append(encoded[start:end])
-                max_delta = timestamp_delta if max_delta is None else max(max_delta, timestamp_delta)
-        if len(parts) == read_count:
+            kept = kept_records(bytes(run), header.base_offset, named)
+            parts += kept.parts
+            kept_count += kept.records_count
+            if kept.max_timestamp_delta is not None:
+                deltas.append(kept.max_timestamp_delta)
+            erased += kept.erased
+        if not erased:
             return CleanedBatch(batch, header.last_offset, header.max_timestamp)
-        if max_delta is None:
+        for offset in erased:
+            self._note_erased(offset)
+        if not deltas:
             return emptied_batch(header)
         is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-        max_timestamp = header.max_timestamp if is_append_time else header.base_timestamp + max_delta
+        max_timestamp = header.max_timestamp if is_append_time else header.base_timestamp + max(deltas)
         level = request.compression_level if header.codec is request.compression_type else None
         return rewritten_batch(
-            header, b"".join(parts), len(parts), header.attributes, header.base_timestamp, max_timestamp, level
+            header, b"".join(parts), kept_count, header.attributes, header.base_timestamp, max_timestamp, level
         )
 
     def _note_erased(self, offset: int) -> None:
@@ -243,29 +245,9 @@ class SegmentRewriting:
             self.erased.append(Run(offset, offset))
 
 
-def may_hold(request: EraseRequest, header: BatchHeader) -> bool:
-    """Whether a batch has records, and offsets of the order."""
-    is_of_records = not header.is_control and header.records_count > 0
-    return is_of_records and holds_offset(request.runs, header.base_offset, header.next_offset)
-
-
-def is_named(runs: Sequence[Run], offset: int) -> bool:
-    """Whether a run has this offset."""
-    slot = bisect_right(runs, offset, key=lambda run: run.first) - 1
-    return slot >= 0 and runs[slot].last >= offset
-
-
-def framed(records: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """The (start, end, offset delta, timestamp delta in ms) of each record of a run of whole records."""
-    at, end = 0, len(records)
-    while at < end:
-        start = at
-        size, at = read_raw_varint(records, at)
-        record_end = at + (size >> 1)
-        raw, at = read_raw_varlong(records, at + 1)
-        timestamp_delta = ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1)
-        delta, at = read_raw_varint(records, at)
-        if record_end > end or at > record_end:
-            raise MalformedMessage(f"a record of {size >> 1} bytes goes past the end of its batch")
-        yield start, record_end, (delta >> 1) ^ -(delta & 1), timestamp_delta
-        at = record_end
+def named_in(runs: Sequence[Run], header: BatchHeader) -> Sequence[Run]:
+    """The runs that have an offset of a batch; none of a batch without records of clients."""
+    if header.is_control or header.records_count <= 0:
+        return ()
+    first = bisect_left(runs, header.base_offset, key=lambda run: run.last)
+    return runs[first : bisect_left(runs, header.next_offset, lo=first, key=lambda run: run.first)]

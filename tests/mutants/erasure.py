@@ -35,8 +35,8 @@ ERASURE_MUTANTS: Final = (
         604,
         "the marker of a transaction is erased",
         "storage/erasure/erasing.py",
-        "    is_of_records = not header.is_control and header.records_count > 0\n",
-        "    is_of_records = header.records_count > 0\n",
+        "    if header.is_control or header.records_count <= 0:\n",
+        "    if header.records_count <= 0:\n",
         Hunt.STORIES,
     ),
     Mutant(
@@ -101,6 +101,22 @@ ERASURE_MUTANTS: Final = (
         "broker/tiering/erasing.py",
         "        others = [segment for segment, _ in remote_log.superseded()]\n",
         "        others: list[RemoteSegment] = []\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        750,
+        "a record goes with its neighbour that is named",
+        "storage/erasure/kept_records.py",
+        "                parts.append(records[kept_from:start])\n",
+        "                pass\n",
+        Hunt.STORIES,
+    ),
+    Mutant(
+        751,
+        "of the runs in one batch only the first is erased",
+        "storage/erasure/kept_records.py",
+        "            while offset > last:\n",
+        "            while False:\n",
         Hunt.STORIES,
     ),
 )

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.erase_orders import Run
-from moldau.protocol.primitives import crc32c
+from moldau.protocol.primitives import MalformedMessage, crc32c, varint
 from moldau.protocol.record_batch import TimestampType
-from moldau.storage.erasure.erasing import erase_request, framed, holds_offset, is_named
+from moldau.storage.erasure.erasing import erase_request, holds_offset
+from moldau.storage.erasure.kept_records import kept_records
 from moldau.storage.erasure.receipts import OrderReceipt
 from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
 from moldau.storage.log.log import Log
@@ -244,13 +245,32 @@ def test_the_active_segment_is_rolled_before() -> None:
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 5))
 def test_runs_are_searched_as_a_set_of_offsets(named: set[int], first: int, count: int) -> None:
-    runs = runs_from(named)
-    assert is_named(runs, first) == (first in named)
-    assert holds_offset(runs, first, first + count) == bool(named & set(range(first, first + count)))
+    assert holds_offset(runs_from(named), first, first + count) == bool(named & set(range(first, first + count)))
 
 
-def test_records_are_framed_with_their_deltas() -> None:
-    story = Story(is_compacted=False)
-    send(story.log, ("a", "1"), ("b", None), ("c", "x" * 300))
-    (batch,) = stored(story.log)
-    assert [(delta, timestamp) for _, _, delta, timestamp in framed(batch.data[61:])] == [(0, 0), (1, 1), (2, 2)]
+timed = st.lists(st.tuples(st.integers(0, 40), st.integers(-(1 << 40), 1 << 40)), max_size=12)
+
+
+@given(timed, st.sets(st.integers(100, 140)))
+def test_records_stay_unless_their_offset_is_named(records: list[tuple[int, int]], named: set[int]) -> None:
+    """In whatever order the offsets of a batch are."""
+    encoded = [encoded_record(delta, timestamp) for delta, timestamp in records]
+    kept = kept_records(b"".join(encoded), 100, runs_from(named))
+    stays = [100 + delta not in named for delta, _ in records]
+    assert b"".join(kept.parts) == b"".join(each for each, stay in zip(encoded, stays, strict=True) if stay)
+    assert kept.records_count == sum(stays)
+    times = [timestamp for (_, timestamp), stay in zip(records, stays, strict=True) if stay]
+    assert kept.max_timestamp_delta == max(times, default=None)
+    assert kept.erased == [100 + delta for (delta, _), stay in zip(records, stays, strict=True) if not stay]
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_record_that_is_cut_short_is_damage(cut: int) -> None:
+    whole = encoded_record(1, 1 << 30)
+    with pytest.raises(MalformedMessage, match="past the end of its batch"):
+        kept_records(whole + whole[:cut], 100, [])
+
+
+def encoded_record(delta: int, timestamp_delta: int) -> bytes:
+    body = b"\0" + varint(timestamp_delta) + varint(delta) + varint(-1) + varint(1) + b"v" + varint(0)
+    return varint(len(body)) + body
