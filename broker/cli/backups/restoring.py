@@ -15,7 +15,7 @@ from moldau.backup.moment import BeyondBackups, backup_of
 from moldau.backup.report import RestoreReport, time_text
 from moldau.backup.restoring import RestoreRefused, RestoreRequest, Target, restore
 from moldau.broker.cli.backups.command import BackupCommand
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments
+from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, check_can_write
 from moldau.broker.cli.daily.output import size_text
 from moldau.broker.cli.daily.times import time_ms
 from moldau.kraft.quorum.voter_set import Address
@@ -30,6 +30,8 @@ async def restore_backup(command: BackupCommand) -> int:
     given = command.arguments
     if given.to is None and not given.dry_run:
         raise WrongArguments("say where to: --to names a directory that is empty or does not exist")
+    if given.report is not None:
+        check_can_write("--report", given.report)
     now_ms = command.now_ms()
     asked_ms = None if given.at is None else time_ms(given.at, "--at", now_ms)
     if asked_ms is not None and asked_ms > now_ms:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final, NoReturn
 
 from moldau.broker.cli.invocation import CommandError
@@ -118,3 +120,15 @@ def all_of(failures: list[Failure]) -> None:
 def wrong(message: str) -> NoReturn:
     """Raise `WrongArguments`."""
     raise WrongArguments(message)
+
+
+def check_can_write(option: str, path: str) -> None:
+    """Check that a file can be written at the end of a command, before it changes anything. Raises `WrongArguments`."""
+    target = Path(path)
+    is_there = target.exists()
+    if target.is_dir():
+        raise WrongArguments(f"{option} {path} is a directory")
+    if not is_there and not target.absolute().parent.is_dir():
+        raise WrongArguments(f"{option} {path}: the directory {target.absolute().parent} does not exist")
+    if not os.access(target if is_there else target.absolute().parent, os.W_OK):
+        raise WrongArguments(f"{option} {path} cannot be written: permission denied")

@@ -7,14 +7,29 @@ import secrets
 import time
 import uuid
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moldau.broker.cli.daily.client import Client, Partition
 from moldau.broker.cli.daily.erasure.predicates import check_predicate, chosen_offsets
-from moldau.broker.cli.daily.erasure.receipts import OrderSent, ReplicaState, replica_states, signed, tier_of, written
-from moldau.broker.cli.daily.erasure.searching import bounds, filter_from, predicate_hash, records_at, runs_from
+from moldau.broker.cli.daily.erasure.receipts import (
+    OrderSent,
+    ReplicaState,
+    replica_states,
+    signed,
+    signing_key,
+    tier_of,
+    written,
+)
+from moldau.broker.cli.daily.erasure.searching import (
+    bounds,
+    filter_from,
+    is_sql_alone,
+    predicate_hash,
+    records_at,
+    runs_from,
+)
 from moldau.broker.cli.daily.erasure.tables import FollowingTables, check_arguments
-from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, refused, wrong
+from moldau.broker.cli.daily.failures import EXIT_FAILED, Failure, check_can_write, refused, wrong
 from moldau.broker.cli.daily.placement.named import named_partitions
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.reasons.words import plural
@@ -22,6 +37,9 @@ from moldau.protocol.erase_orders import Run, erase_order_batch, order_of
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.tables.client.cluster import TransientError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 RUNS_OF_ORDER: Final = 1_000
 """The most runs of one order, which is then about 18 kB: topics have a max.message.bytes."""
@@ -49,6 +67,9 @@ def erase(session: Session) -> int:
         wrong("--storage goes with --verify: the brokers know where the remote segments are")
     check_arguments(given)
     check_predicate(given)
+    sign_key = None if given.sign_key is None else signing_key(given.sign_key)
+    if given.execute:
+        check_can_write("--receipt", given.receipt or f"./erase-{given.topic}.json")
     passes = filter_from(session)
     keys = list(named_partitions(client, [given.topic]))
     tables = FollowingTables(session, keys[0][0])
@@ -58,6 +79,9 @@ def erase(session: Session) -> int:
         chosen = chosen_offsets(session, keys[0][0])
     found: dict[Partition, list[Run]] = {}
     for key, (start, end) in bounds(client, keys).items():
+        if chosen is not None and is_sql_alone(given):
+            found[key] = runs_from(sorted(each for each in chosen[key[1]] if start <= each < end))
+            continue
         session.note(f"{key[0]}-{key[1]}: searching offsets {start} to {end}")
         leader = client.repeated("the leader", partial(client.leader_of, key))
         records = records_at(client, leader, key, start, end)
@@ -73,14 +97,15 @@ def erase(session: Session) -> int:
         if total:
             session.output.say(f"{plural(total, 'record')} would be erased from every replica; --execute erases")
         return 0
-    return Erasure(session, keys[0][0], tables).run({key: runs for key, runs in found.items() if runs}, total)
+    return Erasure(session, keys[0][0], tables, sign_key).run({key: runs for key, runs in found.items() if runs}, total)
 
 
 class Erasure:
     """One erasure of records of a topic."""
 
-    def __init__(self, session: Session, topic: str, tables: FollowingTables) -> None:
+    def __init__(self, session: Session, topic: str, tables: FollowingTables, key: Ed25519PrivateKey | None) -> None:
         self._session = session
+        self._key = key
         self._tables = tables
         self._not_reached = [*NOT_REACHED, OTHER_TABLES if session.arguments.tables else TABLES]
         self._client: Client = session.client
@@ -177,5 +202,5 @@ class Erasure:
             "not_reached": self._not_reached,
         }
         path = given.receipt or f"erase-{self._topic}-{self._session.now_ms()}.json"
-        written(path, json.dumps(signed(receipt, given.sign_key), indent=1))
+        written(path, json.dumps(receipt if self._key is None else signed(receipt, self._key), indent=1))
         return str(path)

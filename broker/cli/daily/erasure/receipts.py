@@ -165,15 +165,18 @@ def _content(receipt: Mapping[str, object]) -> bytes:
     return json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()
 
 
-def signed(receipt: Stated, key_file: str | None) -> Stated:
-    """The receipt with an Ed25519 signature over its other fields, as sorted JSON without spaces."""
-    if key_file is None:
-        return receipt
+def signing_key(key_file: str) -> Ed25519PrivateKey:
+    """The key that signs receipts. Raises `WrongArguments`."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = load_key(key_file)
     if not isinstance(key, Ed25519PrivateKey):
         raise WrongArguments(f"{key_file} has a public key: a receipt is signed with the private one")
+    return key
+
+
+def signed(receipt: Stated, key: Ed25519PrivateKey) -> Stated:
+    """The receipt with an Ed25519 signature over its other fields, as sorted JSON without spaces."""
     return receipt | {SIGNATURE: base64.b64encode(key.sign(_content(receipt))).decode()}
 
 

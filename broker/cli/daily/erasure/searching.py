@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +32,16 @@ Filter = Callable[[Record], bool]
 
 
 def has_filter(given: Namespace) -> bool:
-    is_simple = given.key is not None or given.grep is not None or bool(given.header or given.where)
-    return is_simple or given.sql is not None
+    return _has_simple_filter(given) or given.sql is not None
+
+
+def is_sql_alone(given: Namespace) -> bool:
+    """Whether the predicate of `--sql` alone chooses the records."""
+    return given.sql is not None and not (_has_simple_filter(given) or given.begin or given.end)
+
+
+def _has_simple_filter(given: Namespace) -> bool:
+    return given.key is not None or given.grep is not None or bool(given.header or given.where)
 
 
 def filter_from(session: Session) -> Filter:
@@ -101,8 +109,8 @@ def _fetched(client: Client, node_id: int, key: Partition, position: int) -> Par
     return answer
 
 
-def runs_from(offsets: Iterator[int]) -> list[Run]:
-    """The runs of consecutive offsets in a sequence of ascending offsets."""
+def runs_from(offsets: Iterable[int]) -> list[Run]:
+    """The runs of consecutive offsets in ascending offsets."""
     runs: list[Run] = []
     for offset in offsets:
         if runs and runs[-1].last == offset - 1:

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition, raise_if_transient
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments, all_of, refused, wrong
+from moldau.broker.cli.daily.failures import (
+    EXIT_UNKNOWN,
+    Failure,
+    WrongArguments,
+    all_of,
+    check_can_write,
+    refused,
+    wrong,
+)
 from moldau.broker.cli.daily.groups.listing import (
     CLASSIC,
     SHARE,
@@ -31,6 +39,8 @@ IDLE: Final = ("Empty", "Dead")
 def reset(session: Session) -> int:
     """Reset offsets (`group reset`): show the new ones, and commit them with `--execute`."""
     given, client = session.arguments, session.client
+    if given.to_file is not None:
+        check_can_write("--to-file", given.to_file)
     group = all_groups(client).get(given.name)
     if group is None:
         if not given.topic and given.from_file is None:

@@ -164,6 +164,8 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(stored: Stored, run: D
     file.write_text("")
     assert "is a file" in refused(1, store, "--to", str(file))
     assert "is not empty" in refused(1, store, "--to", str(tmp_path))
+    missing = str(tmp_path / "none" / "report.json")
+    assert "does not exist" in refused(2, store, "--to", str(tmp_path / "new"), "--report", missing)
     assert {each.name for each in tmp_path.iterdir()} == {"file"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from moldau.testing.namespace import Namespace
 from tests.support.daily_command import DailyCommand
@@ -31,6 +31,19 @@ def test_an_erasure_and_its_receipt(kafka: Namespace, tmp_path: Path) -> None:
     run.done("config", "set", "brokers", "moldau.erase.enable=true")
     key = tmp_path / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = tmp_path / "public.pem"
+    public.write_bytes(
+        Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
+    for mistake in (
+        ("--receipt", str(tmp_path)),
+        ("--receipt", str(tmp_path / "none" / "receipt.json")),
+        ("--sign-key", str(tmp_path / "none.pem")),
+        ("--sign-key", str(public)),
+    ):
+        assert run("erase", topic, "--key", "k3", "--execute", *mistake).status == 2, "no receipt could be written"
+    assert len(run.done("consume", topic, "-e").splitlines()) == 20
+
     said = run("erase", topic, "--key", "k3", "--execute", "--receipt", str(path), "--sign-key", str(key))
     assert said.status == 0, said.err
     assert "not reached: copies that consumers have made" in said.err

@@ -71,6 +71,17 @@ def test_an_offset_outside_of_the_partition_becomes_its_end(kafka: Namespace) ->
     assert f"{topic}-0: offset 99 is outside of 0 to 3" in said.err
 
 
+def test_nothing_is_committed_if_the_file_of_offsets_cannot_be_written(kafka: Namespace, tmp_path: Path) -> None:
+    run = DailyCommand(kafka.bootstrap_servers)
+    topic, group = kafka.topic("kept", partitions=1), kafka.group()
+    send(kafka.bootstrap_servers, topic, {0: [("v", two_hours_ago())] * 3})
+    words = ("group", "reset", group, "--topic", topic, "--execute")
+    run.done(*words, "--to", "latest")
+    for place in (tmp_path, tmp_path / "none" / "offsets.csv"):
+        assert run(*words, "--to", "earliest", "--to-file", str(place)).status == 2
+    assert run.rows(*words, "--to", "current")[0]["offset"] == 3
+
+
 def test_the_age_of_a_record_behind_a_compacted_or_large_batch_is_found(kafka: Namespace) -> None:
     run = DailyCommand(kafka.bootstrap_servers)
     topic, group = kafka.topic("large", partitions=24), kafka.group()
