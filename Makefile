@@ -155,19 +155,21 @@ clean: ## forget the environment, keep the data
 sim-power: $(VENV)/.installed-tests compiled ## power loss on the simulated disk, 10,000 seeds: about 20 minutes on two cores
 	$(BIN)/python -m tests.simulation.power_campaign --seeds 10000
 
-chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kill -9, SIGSTOP, cuts, transactions, rolling restarts and upgrades on three; restored backups: about 60 minutes
+chaos: $(VENV)/.installed-tests compiled ## kill -9 and SIGTERM on one node; kill -9, SIGSTOP, cuts, transactions, rolling restarts and upgrades on three; restored backups, erasures of a tiered topic: about 70 minutes
 	$(BIN)/python -m tests.chaos
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 65 --java
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 100 --transactions --java --rate 600
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 15 --upgrade-from 4.0
 	$(BIN)/python -m tests.chaos.restores --rounds 100
 	$(BIN)/python -m tests.chaos.restores --rounds 30 --from-directories
+	$(BIN)/python -m tests.chaos.erasures --rounds 20
 
-chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, eight rounds on three, three restored backups: under four minutes
+chaos-bounded: $(VENV)/.installed-tests compiled ## two rounds of each on one node, eight rounds on three, three restored backups, an erasure: under five minutes
 	$(BIN)/python -m tests.chaos --kills 2 --terms 2 --rate 1000
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 5 --rate 600
 	$(BIN)/python -m tests.chaos --nodes 3 --rounds 3 --rate 200 --transactions
 	$(BIN)/python -m tests.chaos.restores --nodes 1 --rounds 3
+	$(BIN)/python -m tests.chaos.erasures --rounds 1
 
 .PHONY: sim sim-long
 
