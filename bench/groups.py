@@ -91,6 +91,13 @@ GROUPS: Final = (
     Group("tables", "bench.tables", "a topic as Arrow batches, without Spark", is_in_quick=False),
     Group("lake", "bench.lake", "a topic followed as an Iceberg table, by one process", is_in_quick=False, rounds=2),
     Group("backup", "bench.backup", "a backup of a node's directories beside cp, and a second one", is_in_quick=False),
+    Group(
+        "erasure",
+        "bench.erasure",
+        "1,000 keys erased from three replicas, beside the cleaner; --case GIGABYTES",
+        is_in_quick=False,
+        rounds=1,
+    ),
     Group("live", "bench.live", "a table and the segments behind it as one relation", is_in_quick=False),
     Group(
         "spark",

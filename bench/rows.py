@@ -227,6 +227,8 @@ ROWS: Final = (
     _within("lake: 10 MB/s followed: longest time until a record is in the table", "lake", 60),
     _percent("backup: rate, of cp and sync", "backup", 70),
     _within("backup: a second one with 1 % new: bytes, of the first's", "backup", 2),
+    _within("erase 1,000 keys: time, times that of the cleaner", "erasure", 1.2),
+    _within("produce while records are erased: p99, times that of idle", "erasure", 1.5),
     _within("live: first row", "live", 0.3),
     _within("live: all rows, in times the table alone and the topic alone", "live", 1.1),
     _within("spark: planning 1,000,000 tiered segments", "spark_planning", 30),

@@ -6,16 +6,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from bench.client import Client, Unanswered, connect_when_possible
 from bench.processes import CpuTime, cpu_time, memory
 from bench.subjects import Bench, Running, remove
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from moldau.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from moldau.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -58,9 +64,17 @@ log.segment.delete.delay.ms=1000
 
 
 class Node:
-    """One of the three; everything at its defaults but for what makes a cluster."""
+    """One of the three; everything at its defaults but for what makes a cluster, and the lines of `extra`."""
 
-    def __init__(self, name: str, directory: Path, node_id: int, ports: dict[int, int], java: Toolchain | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        node_id: int,
+        ports: dict[int, int],
+        java: Toolchain | None,
+        extra: Sequence[str] = (),
+    ) -> None:
         directory.mkdir(parents=True)
         self.name = name
         self.directory = directory
@@ -75,7 +89,7 @@ class Node:
             controller_port=self.port + 1,
             data=self.data,
         )
-        self._properties.write_text(text)
+        self._properties.write_text(text + "".join(f"{line}\n" for line in extra))
 
     def format(self) -> None:
         if self._java is None:
@@ -101,13 +115,13 @@ class SpentByAll(NamedTuple):
 class Trio:
     """`with` starts three nodes and ends them."""
 
-    def __init__(self, bench: Bench, name: str) -> None:
+    def __init__(self, bench: Bench, name: str, extra: Sequence[str] = ()) -> None:
         java = bench.toolchain if name != "moldau" else None
         ports = {node_id: bench.free_pair() for node_id in NODES}
         directory = bench.directory / f"{name}-three-{ports[1]}"
         self.name = name
         self.directory = directory
-        self.servers = {each: Node(name, directory / str(each), each, ports, java) for each in NODES}
+        self.servers = {each: Node(name, directory / str(each), each, ports, java, extra) for each in NODES}
         self.running: dict[int, Running] = {}
         self._stack = ExitStack()
 
@@ -153,11 +167,13 @@ class Trio:
             f"    node {node_id}: {line}" for node_id, server in self.servers.items() for line in _last_words(server)
         )
 
-    def create_topic(self, topic: str, partitions: int, node_id: int = 1) -> None:
+    def create_topic(
+        self, topic: str, partitions: int, node_id: int = 1, config: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Returns once every partition has a leader and three replicas in sync."""
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=topic, num_partitions=partitions, replication_factor=3)], timeout_ms=60_000
-        )
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
+        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=3, configs=configs)
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             client = self.client(node_id)

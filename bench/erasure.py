@@ -1,0 +1,186 @@
+"""`moldau erase` of 1,000 keys from a topic of three replicas, beside the log cleaner over the same bytes.
+
+Two topics have the same records. From one the records of 1,000 keys are erased, of the other the policy becomes
+`compact`. Both times end when all three replicas have done their work. Meanwhile produce requests leave at set times;
+their p99 stands beside that of a time without any work.
+
+The time of the erasure is that of the command without that of the same command as a dry run: both search the topic.
+`--case` says how many gigabytes a topic has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from confluent_kafka import Producer
+
+from bench import load
+from bench.compaction_latency import Latencies
+from bench.dirty_logs import POLL_S, make_compacted
+from bench.figures import OURS, Figure
+from bench.frames import Frames, batch_for_frame_size, produce_error_position, produce_frame
+from bench.groups import Form
+from bench.subjects import Bench
+from bench.trio import NODES, Trio
+from moldau.storage.checkpoints.text_checkpoint import CLEANER_POINTS, read_offsets
+from moldau.storage.files.local_files import LocalFiles
+
+GIGABYTES: Final = 4.0
+GIGABYTES_QUICK: Final = 0.25
+VALUE_SIZE: Final = 1024
+ERASED_KEYS: Final = 1_000
+RECORDS_OF_KEY: Final = 10
+PRODUCED_TOPIC: Final = "produced"
+PRODUCE_SIZE: Final = 200
+PRODUCES_A_SECOND: Final = 500
+IN_FLIGHT: Final = 5
+IDLE_S: Final = 10.0
+PIECE_S: Final = 1.0
+DONE_S_MAX: Final = 3600.0
+EXTRA: Final = ("moldau.erase.enable=true", "log.cleaner.backoff.ms=50", "log.retention.ms=-1")
+CONFIG: Final = {"segment.bytes": str(128 << 20), "min.cleanable.dirty.ratio": "0.01"}
+
+
+class Round(NamedTuple):
+    """Seconds, and milliseconds at the 99th percentile."""
+
+    erased_s: float
+    cleaned_s: float
+    idle_ms: float
+    erasing_ms: float
+    cleaning_ms: float
+
+
+def measure(bench: Bench, form: Form) -> list[Figure]:
+    gigabytes = float(form.case) if form.case else GIGABYTES_QUICK if form.is_quick else GIGABYTES
+    count = round(gigabytes * 1e9 / VALUE_SIZE)
+    load.language()
+    rounds = []
+    for _ in range(form.rounds):
+        with Trio(bench, OURS, extra=EXTRA) as trio:
+            rounds.append(_round(trio, count))
+            print(f"  {rounds[-1]}", flush=True)
+    note = (
+        f"{gigabytes:g} GB, values of {VALUE_SIZE:,} B, {count // RECORDS_OF_KEY:,} keys, three replicas, one machine"
+    )
+    rate = f"{PRODUCES_A_SECOND:,} produces of {PRODUCE_SIZE} B a second, acks=all"
+
+    def figure(name: str, unit: str, of: Callable[[Round], float], note: str = "") -> Figure:
+        return Figure(name, unit, {OURS: [of(each) for each in rounds]}, note=note)
+
+    return [
+        figure("erase 1,000 keys: time", "s", lambda each: each.erased_s, note),
+        figure("the cleaner over the same bytes: time", "s", lambda each: each.cleaned_s),
+        figure("erase 1,000 keys: time, times that of the cleaner", "x", lambda each: each.erased_s / each.cleaned_s),
+        figure("produce while records are erased: p99", "ms", lambda each: each.erasing_ms, rate),
+        figure(
+            "produce while records are erased: p99, times that of idle",
+            "x",
+            lambda each: each.erasing_ms / each.idle_ms,
+        ),
+        figure(
+            "produce while the same bytes are cleaned: p99, times that of idle",
+            "x",
+            lambda each: each.cleaning_ms / each.idle_ms,
+        ),
+    ]
+
+
+def _round(trio: Trio, count: int) -> Round:
+    trio.create_topic(PRODUCED_TOPIC, 1)
+    for topic in ("erased", "cleaned"):
+        trio.create_topic(topic, 1, config=CONFIG)
+        _fill(trio, topic, count)
+    _settle(trio)
+    idle_ms, _ = _beside(trio, lambda: time.sleep(IDLE_S))
+    searched_s = _seconds_of(lambda: _erase(trio))
+    erasing_ms, both_s = _beside(trio, lambda: _erase(trio, "--execute", "--receipt", str(trio.directory / "receipt")))
+    cleaning_ms, cleaned_s = _beside(trio, lambda: _clean(trio))
+    return Round(both_s - searched_s, cleaned_s, idle_ms, erasing_ms, cleaning_ms)
+
+
+def _fill(trio: Trio, topic: str, count: int) -> None:
+    """Each key comes ten times; the records of 1,000 of them have a header."""
+    producer = Producer(
+        {"bootstrap.servers": _servers(trio), "linger.ms": 20, "acks": "all", "queue.buffering.max.messages": 200_000}
+    )
+    filler = bytes(range(256)) * (VALUE_SIZE // 256 + 1)
+    keys = count // RECORDS_OF_KEY
+    for number in range(count):
+        key = number * 7_368_787 % keys
+        headers: dict[str, str | bytes | None] = {"person": b"1"} if key < ERASED_KEYS else {}
+        value = filler[number % 97 : number % 97 + VALUE_SIZE]
+        while True:
+            try:
+                producer.produce(topic, value, b"key-%012d" % key, headers=headers)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert not producer.flush(DONE_S_MAX)
+
+
+def _settle(trio: Trio) -> None:
+    """Wait until both topics are in sync and on the disks."""
+    for topic in ("erased", "cleaned"):
+        trio.await_in_sync(topic, 1)
+    subprocess.run(["sync"], check=True)
+
+
+def _beside(trio: Trio, work: Callable[[], object]) -> tuple[float, float]:
+    """The p99 (ms) of produces while some work is done, and how long (s) that took."""
+    leader = trio.partitions(PRODUCED_TOPIC)[0].leader_id
+    frame = produce_frame(
+        PRODUCED_TOPIC, batch_for_frame_size(PRODUCED_TOPIC, PRODUCE_SIZE, time.time_ns() // 1_000_000)
+    )
+    latencies = Latencies()
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(_seconds_of, work)
+        while not working.done():
+            latencies.add(
+                load.run(
+                    trio.servers[leader].port,
+                    [Frames(frame, IN_FLIGHT)],
+                    in_flight=IN_FLIGHT,
+                    requests=int(PRODUCES_A_SECOND * PIECE_S),
+                    error_position=produce_error_position(PRODUCED_TOPIC),
+                    interval_ns=round(1e9 / PRODUCES_A_SECOND),
+                )
+            )
+        return latencies.p99_ms, working.result()
+
+
+def _seconds_of(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def _erase(trio: Trio, *words: str) -> None:
+    command = [sys.executable, "-m", "moldau", "erase", "erased", "--header", "person=1", "-b", _servers(trio), *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _clean(trio: Trio) -> None:
+    client = trio.client()
+    make_compacted(client, ["cleaned"])
+    client.close()
+    deadline = time.monotonic() + DONE_S_MAX
+    while not all(_is_cleaned(trio, node_id) for node_id in NODES):
+        assert time.monotonic() < deadline, "a replica was not cleaned"
+        time.sleep(POLL_S)
+
+
+def _is_cleaned(trio: Trio, node_id: int) -> bool:
+    """Whether the cleaner has come to the active segment."""
+    data = trio.servers[node_id].data
+    active = max(int(path.stem) for path in (data / "cleaned-0").glob("*.log"))
+    return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get(("cleaned", 0), 0) >= active
+
+
+def _servers(trio: Trio) -> str:
+    return ",".join(f"127.0.0.1:{server.port}" for server in trio.servers.values())
