@@ -2,7 +2,8 @@
 
 One node on a loop of this process, over real sockets and files; the producers are a process of their own. Each
 transaction has 100 records in three partitions. Microseconds of CPU a transaction, as the median and the least of some
-rounds. `--profile` prints the profile instead.
+rounds. With `--offsets` each consumes 100 records and commits offsets of a group. `--profile` prints the profile
+instead.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.client import connect_when_possible
+from bench.client import Client, connect_when_possible
 from bench.conversations import hold
+from bench.frames import batch_of, fetch_frame, produce_frame
 from bench.micro.local_node import formatted_node
-from bench.transactional_client import Batch, Producing, Work
-from bench.transactions import RECORD_SIZES
+from bench.transactional_client import GROUP_KEY, Batch, Producing, Source, Work, await_coordinator
+from bench.transactions import FETCH_SIZE, RECORD_SIZES
 from moldau.broker.node.main import GC_THRESHOLDS
 from moldau.broker.node.node import Node
 from moldau.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -35,6 +37,8 @@ PRODUCERS = 10
 ROUNDS = 7
 ROUND_TRANSACTIONS = 2_000
 TOPIC = "micro"
+SOURCE = "micro-source"
+OFFSETS = "--offsets"
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -54,11 +58,21 @@ def produce(port: int) -> None:
     for partition in range(len(RECORD_SIZES)):
         client.produce_when_possible(TOPIC, partition)
     batches = [Batch(sizes, time.time_ns() // 1_000_000) for sizes in RECORD_SIZES]
-    work = Work(TOPIC, [port] * len(RECORD_SIZES), batches)
+    source = source_of(client, port) if OFFSETS in sys.argv else None
+    work = Work(TOPIC, [port] * len(RECORD_SIZES), batches, source)
     producers = [Producing(client, f"micro-{each}", work) for each in range(PRODUCERS)]
     for line in sys.stdin:
         hold([each.transactions(int(line) // PRODUCERS) for each in producers])
         print("done", flush=True)
+
+
+def source_of(client: Client, port: int) -> Source:
+    """A topic of what one transaction consumes, and a group of its own."""
+    wanted = CreatableTopic(name=SOURCE, num_partitions=1, replication_factor=1)
+    client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), CreateTopicsResponse, 5)
+    client.produce_when_possible(SOURCE, 0)
+    client.exchange(produce_frame(SOURCE, batch_of([100] * 100, time.time_ns() // 1_000_000)))
+    return Source(port, fetch_frame(SOURCE, 1, FETCH_SIZE), SOURCE, await_coordinator(client, SOURCE, GROUP_KEY))
 
 
 async def started(home: str, port: int) -> Node:
@@ -75,7 +89,12 @@ async def measure(home: str) -> None:
     port = Ports(25_000, 26_000).pair()
     node = await started(home, port)
     client = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, str(port), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        __file__,
+        str(port),
+        *sys.argv[1:],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert client.stdin is not None and client.stdout is not None
 
