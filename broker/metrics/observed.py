@@ -70,7 +70,7 @@ class Readiness:
     def impaired(self) -> list[str]:
         """The problems of the log directories of a broker that serves clients."""
         offline = [f"log directory {path} is offline: {why}" for path, why in self._logs.offline.items()]
-        return offline + [f"log directory {path} is full" for path in self._logs.space.full]
+        return offline + [f"log directory {path} is full" for path in self._logs.full_disks.full]
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,9 @@ async def collect_partitions(page: Page, node: Observed, series_max: int) -> int
     page.add("moldau_damaged_replicas_found_total", node.damaged.found_count)
     page.add("moldau_damaged_replicas_repaired_total", node.damaged.repaired_count)
     page.add("kafka_log_logmanager_offlinelogdirectorycount", len(node.logs.offline))
-    page.add("moldau_log_directories_full", len(node.logs.space.full))
-    page.add("moldau_disk_full_refusals_total", node.logs.space.refusals)
-    page.add("moldau_file_descriptor_refusals_total", node.logs.space.descriptor_refusals)
+    page.add("moldau_log_directories_full", len(node.logs.full_disks.full))
+    page.add("moldau_disk_full_refusals_total", node.logs.full_disks.refusals)
+    page.add("moldau_file_descriptor_refusals_total", node.logs.full_disks.descriptor_refusals)
     open_files = node.environment.fs.open_files
     page.add("moldau_open_files", len(open_files))
     page.add("moldau_open_files_max", open_files.count_max)

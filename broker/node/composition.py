@@ -170,7 +170,7 @@ class NodeParts:
             self.settings,
             self.publisher,
             controller_channels,
-            on_shortage=partial(logs.space.refused, config.metadata_log_dir),
+            on_shortage=partial(logs.full_disks.refused, config.metadata_log_dir),
             on_failure=logs.forget_serving_epochs,
             previous_run=previous_run_in(logs.directories, config.metadata_log_dir),
         )

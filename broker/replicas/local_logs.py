@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from moldau.broker.config.config import Config
-from moldau.broker.replicas.log_directories import DiskSpace, LogOpening, NodeDirectories, OpeningResult
+from moldau.broker.replicas.log_directories import FullDisks, LogOpening, NodeDirectories, OpeningResult
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import InTurns
 from moldau.kraft.image.cluster import LOST_DIRECTORY
@@ -93,7 +93,7 @@ class LocalLogs:
         """The logs that were found damaged when they were opened, with the reason."""
         self.opened: OpeningResult | None = None
         """The report on recovery; None if there was no partition, or before the end of the start."""
-        self.space = DiskSpace(environment.fs)
+        self.full_disks = FullDisks(environment.fs)
         self.properties = found.properties
         """The meta.properties of each log directory, by path: all name the same cluster and node."""
         self.offline = dict(found.unusable)
@@ -358,7 +358,7 @@ class LocalLogs:
 
         Raises OSError if it is the metadata log directory, and `BlockingIOError` if another process serves it.
         """
-        shortage = partial(self.space.refused, path)
+        shortage = partial(self.full_disks.refused, path)
         reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
         try:
             directory = LogDirectory.open(self._environment.fs, path, log.warning, self._environment.boot_id(), reports)

@@ -127,7 +127,7 @@ class LogOpening:
         return f"recovering logs after an unclean stop: {done}, {size(checked)} checked"
 
 
-class DiskSpace:
+class FullDisks:
     """The log directories whose disks are full, and the numbers of failed operations. `check_full_disks` has to be
     called periodically.
     """

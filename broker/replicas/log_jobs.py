@@ -152,7 +152,7 @@ class LogJobs:
 
     async def look_for_room(self) -> None:
         """Check full disks for free space, and create the partitions that are missing for lack of space."""
-        self._logs.space.check_full_disks()
+        self._logs.full_disks.check_full_disks()
         self._make_missing()
 
     async def checkpoint(self) -> None:

@@ -52,7 +52,9 @@ def test_without_descriptors_requests_are_refused_and_everything_works_later(flu
             assert (await client.produce("t", batch("b"), partition=index)).error_code == STORAGE
             assert (await client.fetch("t", partition=index)).error_code == STORAGE
         await asyncio.sleep(5)
-        assert node.host.is_up and not node.broker.logs.offline and node.broker.logs.space.descriptor_refusals >= 20
+        assert (
+            node.host.is_up and not node.broker.logs.offline and node.broker.logs.full_disks.descriptor_refusals >= 20
+        )
         disk.faults.descriptors_max = 1 << 20
         for index in range(10):
             assert (await client.produce("t", batch("b"), partition=index)).base_offset == 1

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moldau.broker.metadata.refusals import undone
-from moldau.broker.replicas.log_directories import DiskSpace
+from moldau.broker.replicas.log_directories import FullDisks
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from moldau.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -52,7 +52,7 @@ def test_produce_is_refused_reads_go_on_and_all_resumes_by_itself(flush_messages
             assert (refused.error_code, refused.base_offset) == (STORAGE, -1)
             assert "No space left" in (refused.error_message or "")
         assert (await client.fetch("t")).high_watermark == 1
-        assert node.broker.logs.space.full == ("/data",) and not node.broker.logs.offline
+        assert node.broker.logs.full_disks.full == ("/data",) and not node.broker.logs.offline
         assert node.broker.readiness.not_ready() == [] and node.broker.readiness.impaired() == [
             "log directory /data is full"
         ]
@@ -268,22 +268,22 @@ def test_a_start_without_room_ends_and_sets_nothing_aside(room: int) -> None:
 
 def test_a_disk_has_room_again_when_it_says_so_and_refuses_no_more() -> None:
     disk = SimulatedDisk()
-    space = DiskSpace(disk)
+    disks = FullDisks(disk)
     full = OSError(28, "No space left on device")
-    space.refused("/a", full)
-    space.check_full_disks()
-    space.check_full_disks()
-    assert not space.full
-    space.refused("/a", full)
+    disks.refused("/a", full)
+    disks.check_full_disks()
+    disks.check_full_disks()
+    assert not disks.full
+    disks.refused("/a", full)
     for _ in range(3):
-        space.refused("/a", full)
-        space.check_full_disks()
-        assert list(space.full) == ["/a"], "it refused since the last look"
+        disks.refused("/a", full)
+        disks.check_full_disks()
+        assert list(disks.full) == ["/a"], "it refused since the last look"
     disk.faults.capacity_bytes = 0
-    space.check_full_disks()
-    assert list(space.full) == ["/a"], "it has no room"
-    space.refused("/b", OSError(24, "Too many open files"))
-    assert (list(space.full), space.refusals, space.descriptor_refusals) == (["/a"], 5, 1)
+    disks.check_full_disks()
+    assert list(disks.full) == ["/a"], "it has no room"
+    disks.refused("/b", OSError(24, "Too many open files"))
+    assert (list(disks.full), disks.refusals, disks.descriptor_refusals) == (["/a"], 5, 1)
 
 
 def test_what_was_refused_already_keeps_its_reason() -> None:
