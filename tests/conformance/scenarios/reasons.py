@@ -373,16 +373,22 @@ def matches_more(stage: Stage) -> None:
 
 
 def joins_often(stage: Stage) -> None:
+    """It is started and closed three times."""
     stage.fill(3)
-    for number in range(3):
+    stage.read(3).close()
+    for _ in range(2):
         driver = stage.another_driver()
         reader = stage.reader(driver=driver)
-        reader.poll(3, 3) if number == 0 else reader.poll(1, 1)
-        if number == 0:
-            stage.done(reader, 3)
+
+        def is_member(reader: Reader = reader) -> bool:
+            reader.poll(1, 0.3)
+            (group,) = stage.run.rows("group", "describe", stage.group, "--members")
+            return [each["client"].startswith(reader.name) for each in group["members"]] == [True]
+
+        stage.until(f"{reader.name} is a member", is_member)
         reader.close()
         driver.close()
-    stage.tells(rebalances="")
+    stage.tells(rebalances="left")
 
 
 def has_another_assignor(stage: Stage) -> None:
