@@ -37,6 +37,8 @@ _DENIED: Final = frozenset(
 )
 _SENTENCES: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition, or the user may not describe it",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "it is not the name of a topic, which has letters, digits, '.', '_' and '-', at "
+    "most 249",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user has no right to do this with the topic: 'moldau acl list --topic' "
     "shows the permissions",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user has no right to do this with the group: 'moldau acl list --group' "

@@ -29,6 +29,7 @@ def test_the_life_of_a_topic_and_each_mistake(kafka: Namespace) -> None:
         facts["bad time"][0] == 2
         and "--before yesterday is not an offset, latest or a time: 2026-" in facts["bad time"][1]
     )
+    assert "it is not the name of a topic, which has letters, digits, '.', '_' and '-'" in facts["bad name"][1]
     assert facts["no pair"] == [2, "--config retention.ms is not NAME=VALUE"]
     assert facts["unknown partition"][0] == 3
     assert facts["described"]["settings"] == {"cleanup.policy": "compact,delete"}
