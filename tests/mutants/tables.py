@@ -12,6 +12,7 @@ DEBEZIUM: Final = "lake/forms.py"
 LAYOUT: Final = "lake/layout.py"
 FORMS: Final = "lake/forms.py"
 SINK: Final = "lake/sink.py"
+UPSERT: Final = "lake/upsert.py"
 
 TABLE_MUTANTS: Final = (
     Mutant(
@@ -132,6 +133,22 @@ TABLE_MUTANTS: Final = (
         "lake/opening.py",
         "        letters.check(wanted)\n",
         "",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        760,
+        "of a key in several partitions the changes of all but one are forgotten before the round is over",
+        UPSERT,
+        "        self._keep(_last_in_partitions)\n",
+        "        self._keep(_last_of_keys)\n",
+        Hunt.TABLES,
+    ),
+    Mutant(
+        761,
+        "the rows that stay in each batch of a file are chosen by the keys of its first batch",
+        UPSERT,
+        "~is_changed[start : start + len(batch)], start + len(batch)",
+        "~is_changed[start : start + len(batch)], start",
         Hunt.TABLES,
     ),
 )
