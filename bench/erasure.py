@@ -43,7 +43,9 @@ IDLE_S: Final = 10.0
 PIECE_S: Final = 1.0
 DONE_S_MAX: Final = 3600.0
 EXTRA: Final = ("moldau.erase.enable=true", "log.cleaner.backoff.ms=50", "log.retention.ms=-1")
-CONFIG: Final = {"segment.bytes": str(128 << 20), "min.cleanable.dirty.ratio": "0.01"}
+SEGMENT_SIZE_MAX: Final = 128 << 20
+SEGMENTS_MIN: Final = 16
+"""The cleaner leaves the last segment as it is: of so many, that is little."""
 
 
 class Round(NamedTuple):
@@ -94,7 +96,9 @@ def measure(bench: Bench, form: Form) -> list[Figure]:
 def _round(trio: Trio, count: int) -> Round:
     trio.create_topic(PRODUCED_TOPIC, 1)
     for topic in ("erased", "cleaned"):
-        trio.create_topic(topic, 1, config=CONFIG)
+        segment_size = min(SEGMENT_SIZE_MAX, count * VALUE_SIZE // SEGMENTS_MIN)
+        config = {"segment.bytes": str(segment_size), "min.cleanable.dirty.ratio": "0.01"}
+        trio.create_topic(topic, 1, config=config)
         _fill(trio, topic, count)
     _settle(trio)
     idle_ms, _ = _beside(trio, lambda: time.sleep(IDLE_S))
@@ -179,6 +183,7 @@ def _is_cleaned(trio: Trio, node_id: int) -> bool:
     """Whether the cleaner has come to the active segment."""
     data = trio.servers[node_id].data
     active = max(int(path.stem) for path in (data / "cleaned-0").glob("*.log"))
+    assert active, "the topic has one segment, and nothing to clean"
     return read_offsets(LocalFiles(), str(data), CLEANER_POINTS).get(("cleaned", 0), 0) >= active
 
 
