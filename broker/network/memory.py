@@ -109,8 +109,8 @@ class RoomRequest(NamedTuple):
 
 
 class RoomQueue:
-    """The connections that wait for room for their frames. A frame of this queue gets room only while the memory in
-    use, the room included, stays below `limit` bytes.
+    """The connections that wait for room for their frames. Except for the favoured one, a connection gets room only if
+    the memory in use stays within `limit` bytes.
     """
 
     __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
