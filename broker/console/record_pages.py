@@ -380,12 +380,12 @@ class _Tail(NamedTuple):
 
 async def _piece(visit: Visit, key: Partition, offset: int, end: int, wanted: Wanted) -> _Tail:
     """Read one piece of a partition from an offset on, and find the matching records in it. If the tail is far behind
-    `end`, and neither an expression nor a key is asked for, most of what is before `end` is skipped.
+    `end`, and all records are asked for, most of what is before `end` is skipped.
     """
     if end < offset:
         return _Tail([], end)  # The topic was made again, or another leader has less.
     skipped = 0
-    if not wanted.find and wanted.key is None and end - offset > 10 * TAIL_ROWS:
+    if not wanted.is_search and end - offset > 10 * TAIL_ROWS:
         skipped = end - TAIL_ROWS - offset
         offset += skipped
     fetched = await fetch(visit.client, key, offset, TAIL_PIECE, int(wanted.is_committed))

@@ -99,6 +99,11 @@ class Wanted:
     is written as in JSON.
     """
 
+    @property
+    def is_search(self) -> bool:
+        """Whether only records with something of their own are shown."""
+        return bool(self.find) or not (self.key is self.header is self.field is None)
+
 
 class Piece(NamedTuple):
     """Batches that were fetched from a partition, and which of their records are shown."""

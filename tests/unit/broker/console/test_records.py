@@ -145,23 +145,24 @@ def test_numbers_that_no_offset_has_are_refused() -> None:
     serve_and(story, **SETTINGS)
 
 
-def test_a_live_tail_shows_new_records_and_resumes_where_it_was_left() -> None:
-    async def events(path: str, count: int, last_id: str = "") -> list[tuple[str, list[str]]]:
-        reader, writer = await asyncio.open_connection(HOST, HTTP_PORT)
-        head = f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n" + (f"Last-Event-ID: {last_id}\r\n" if last_id else "")
-        writer.write(f"{head}\r\n".encode())
-        found: list[tuple[str, list[str]]] = []
-        event_id = ""
-        while len(found) < count:
-            line = (await reader.readline()).decode().strip()
-            if line.startswith("id: "):
-                event_id = line.removeprefix("id: ")
-            elif line.startswith("data: "):
-                records = json.loads(line.removeprefix("data: "))["records"]
-                found.append((event_id, [each["value"]["text"] for each in records]))
-        writer.close()
-        return found
+async def events(path: str, count: int, last_id: str = "") -> list[tuple[str, list[str]]]:
+    reader, writer = await asyncio.open_connection(HOST, HTTP_PORT)
+    head = f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n" + (f"Last-Event-ID: {last_id}\r\n" if last_id else "")
+    writer.write(f"{head}\r\n".encode())
+    found: list[tuple[str, list[str]]] = []
+    event_id = ""
+    while len(found) < count:
+        line = (await reader.readline()).decode().strip()
+        if line.startswith("id: "):
+            event_id = line.removeprefix("id: ")
+        elif line.startswith("data: "):
+            records = json.loads(line.removeprefix("data: "))["records"]
+            found.append((event_id, [each["value"]["text"] for each in records]))
+    writer.close()
+    return found
 
+
+def test_a_live_tail_shows_new_records_and_resumes_where_it_was_left() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("orders")
@@ -173,6 +174,19 @@ def test_a_live_tail_shows_new_records_and_resumes_where_it_was_left() -> None:
         assert (event_id, seen) == ("0:3", ["first", "second"])
         await client.produce("orders", batch("third"))
         assert await events("/topics/orders/records/tail", 1, event_id) == [("0:4", ["third"])]
+
+    serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize("wanted", ["", "find=wanted", "key=k", "header=h%3Dv", "field=a%3D1"])
+def test_a_tail_that_is_far_behind_skips_records_only_if_all_are_asked_for(wanted: str) -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        found = Record(b"k", b'{"a":1,"b":"wanted"}', 1, headers=[("h", b"v")])
+        await client.produce("orders", build_batch([found] + [Record(None, b"x", 1)] * 1_100))
+        ((_, seen),) = await events(f"/topics/orders/records/tail?{wanted}", 1, "0:0")
+        assert any("wanted" in each for each in seen) == bool(wanted)
 
     serve_and(story, **SETTINGS)
 
