@@ -102,7 +102,7 @@ class Wanted:
     @property
     def is_search(self) -> bool:
         """Whether only records with something of their own are shown."""
-        return bool(self.find) or not (self.key is self.header is self.field is None)
+        return bool(self.find) or any(each is not None for each in (self.key, self.header, self.field))
 
 
 class Piece(NamedTuple):

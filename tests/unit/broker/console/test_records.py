@@ -183,7 +183,7 @@ def test_a_tail_that_is_far_behind_skips_records_only_if_all_are_asked_for(wante
     async def story(node: Node) -> None:
         client = await node.connect()
         await client.create("orders")
-        found = Record(b"k", b'{"a":1,"b":"wanted"}', 1, headers=[("h", b"v")])
+        found = Record(b"k", b'{"a":1,"b":"wanted"}', 1, headers=(("h", b"v"),))
         await client.produce("orders", build_batch([found] + [Record(None, b"x", 1)] * 1_100))
         ((_, seen),) = await events(f"/topics/orders/records/tail?{wanted}", 1, "0:0")
         assert any("wanted" in each for each in seen) == bool(wanted)
