@@ -4,6 +4,7 @@ machine time: with the runs that the catalogue says bring it out, or, untold, wi
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import shutil
@@ -78,11 +79,18 @@ def hunt(mutant: Mutant, *, is_told: bool = True) -> tuple[str, float]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    survived, numbers = 0, [each for each in arguments if each != UNTOLD]
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--untold", action="store_true", help="hunt with the runs that `make sim` begins with")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="the bugs to plant; all by default")
+    options = parser.parse_args(arguments)
+    unknown = set(options.numbers) - {each.number for each in MUTANTS}
+    if unknown:
+        parser.error(f"no planted bug has the number {', '.join(map(str, sorted(unknown)))}")
+    survived = 0
     for mutant in MUTANTS:
-        if numbers and str(mutant.number) not in numbers:
+        if options.numbers and mutant.number not in options.numbers:
             continue
-        found, seconds = hunt(mutant, is_told=UNTOLD not in arguments)
+        found, seconds = hunt(mutant, is_told=not options.untold)
         run, _, how = found.partition("\t")
         survived += not found
         verdict = f"killed   {seconds:5.1f} s  {run[:20]:20}" if found else f"SURVIVED {seconds:5.1f} s  {'':20}"
