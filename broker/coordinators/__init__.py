@@ -1,1 +1,3 @@
-"""The shell of the coordinators: their logs, loading, timers and replies."""
+"""The asyncio side of the coordinators: it loads, appends to and watches the internal topics, sets timers, and sends
+replies for the state machines of `moldau.coordinator`.
+"""

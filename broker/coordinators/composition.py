@@ -1,4 +1,4 @@
-"""The composition of a broker's coordinators, in dependency order."""
+"""Creates the group, transaction and share coordinators of a broker, and connects them with each other."""
 
 from __future__ import annotations
 
@@ -103,6 +103,8 @@ class BrokerCoordinators:
         )
 
     def topics_deleted(self, topics: Collection[Topic]) -> None:
-        """Have the coordinators delete what they keep of topics that are not in the published image any more."""
+        """Have the group coordinator and the share coordinator delete what they keep of deleted topics: committed
+        offsets, subscriptions and share state. `topics` are not in the published image any more.
+        """
         self.groups.topics_deleted((topic.name for topic in topics), (topic.id for topic in topics))
         self.share_coordinator.topics_deleted(topic.id for topic in topics)

@@ -1,4 +1,6 @@
-"""What a coordinator tells of the history of a group: its events, the last heartbeats of its members, its commits."""
+"""The history of a group as its coordinator reports it: events, the last heartbeats of the members, the times of
+commits.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from moldau.coordinator.shard.shard import GroupShard
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 PARTITIONS_MAX: Final = 250
-"""The most partitions whose commits are reported."""
+"""The most partitions whose commits a history reports."""
 MEMBERS_MAX: Final = 250
-"""The most members whose last heartbeat is reported."""
+"""The most members whose last heartbeat a history reports."""
 
 
 def told_history(environment: Environment, shard: GroupShard, group_id: str, access: Access) -> History:
-    """The history of a group, with the commits to topics that the user may describe."""
+    """The history of a group on this broker, by the wall clock. It has commits only to topics that the user of `access`
+    may describe.
+    """
     now_ms, wall_ms = environment.monotonic_ms(), environment.wall_ms()
     commits_ms = {
         key: commit_ms

@@ -1,4 +1,6 @@
-"""The row of the group coordinator: a `GroupShard` for each partition of `__consumer_offsets`."""
+"""Describes the group coordinator to `Shards`: its topic, its settings, and a `GroupShard` for each partition of
+`__consumer_offsets`.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,10 @@ def offsets_topic(config: GroupConfig) -> InternalTopic:
 def new_shard(
     config: GroupConfig, high_watermark: int, current_image: Callable[[], CoordinatorImage], history: GroupHistory
 ) -> GroupShard:
-    """Create a shard.
+    """Create the state machine of a partition of `__consumer_offsets`.
 
-    Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+    The modules of `GroupShard` are imported here, because a broker that leads no partition of the topic does not need
+    them.
     """
     from moldau.coordinator.shard.shard import GroupShard
 

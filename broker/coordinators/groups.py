@@ -1,4 +1,6 @@
-"""The groups that this broker coordinates: their requests, and the deletion of topics."""
+"""The group coordinator of a broker: one state machine for each partition of `__consumer_offsets`, and what the
+handlers of requests need of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 class Groups:
     """The group coordinator.
 
-    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    The `CoordinatorRegistry` tells its `shards` which partitions of `__consumer_offsets` this broker begins and ceases
+    to lead.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class Groups:
         share_states: ShareStatePersister | None = None,
         log_start_of: Callable[[str, int], int] = no_log_start,
     ) -> None:
-        """`log_start_of`: the log start offset of a partition as far as this broker knows it, else -1."""
+        """`log_start_of` gives the log start offset of a partition, or -1 if this broker does not know it."""
         self.config = config
         self._current_image = current_image
         self._environment = environment
@@ -55,14 +58,16 @@ class Groups:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def configure(self, config: GroupConfig) -> None:
-        """Apply settings that have changed at run time. The next step of each machine uses them."""
+        """Apply settings that have changed at run time. Each state machine uses them from its next step on."""
         self.config = config
         self.shards.replace_row(group_row(config, self._current_image, self._history, self._perform))
         for runner in self.runners:
             runner.shard.config = config
 
     def _perform(self, command: object, reports: Reports[ShardRequest]) -> None:
-        """Carry out a command of a machine."""
+        """Carry out a command of a state machine: initialize share states, compute a target assignment, or resolve
+        regular expressions.
+        """
         from moldau.broker.coordinators.regex_resolution import resolve
         from moldau.broker.coordinators.share_group_commands import initialize
         from moldau.coordinator.consumer.events import ResolveRegexes
@@ -79,7 +84,7 @@ class Groups:
             self._spawn(resolve(self._environment, command, reports))
 
     def topics_deleted(self, topics: Iterable[str], topic_ids: Iterable[bytes]) -> None:
-        """Delete what groups keep of topics that do not exist any more."""
+        """Delete the committed offsets and the subscriptions that groups on this broker have for deleted topics."""
         runners = [runner for runner in self.runners if runner.refusal is ErrorCode.NONE]
         if not runners:
             return
@@ -90,22 +95,24 @@ class Groups:
             runner.submit(event)
 
     def look_at_topic(self, name: str) -> None:
-        """Compute and remember the hash of a topic, so that no step of a group's machine has to compute it."""
+        """Compute and remember the hash of a topic (KIP-1101), so that no step of a group's state machine has to
+        compute it.
+        """
         image = self._current_image()
         topic = image.topic_of_name(name)
         if topic is not None:
             image.topic_hash(topic)
 
     def compile_regex(self, regex: str, then: Callable[[], None]) -> None:
-        """Compile a regular expression in a thread, so that no step of a group's machine has to compile it; then call
-        `then`.
+        """Compile a regular expression in a thread, so that no step of a group's state machine has to compile it; then
+        call `then`.
         """
         from moldau.broker.coordinators.regex_resolution import compile_regex
 
         self._spawn(compile_regex(self._environment, regex, then))
 
     def fresh_id(self) -> str:
-        """A member id: a random uuid (version 4) as text."""
+        """Return a new member id: a random UUID (version 4) as text."""
         raw = bytearray(self._environment.entropy(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
@@ -127,7 +134,7 @@ class Groups:
 
 
 async def compute_target(environment: Environment, command: ComputeTarget, reports: Reports[ShardRequest]) -> None:
-    """Compute the target assignment of a large group in a thread, and report it."""
+    """Compute the target assignment of a large group in a thread, and report it to the group's state machine."""
     from moldau.coordinator.group.target import TargetComputed
 
     targets = await environment.offload(command.compute)

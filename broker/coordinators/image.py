@@ -1,4 +1,4 @@
-"""The metadata image as the machines of groups read it: topics, racks, settings of groups, levels of features."""
+"""The metadata image as the group coordinator reads it: topics, racks, settings of groups, feature levels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from moldau.kraft.image.topics import Topic
 from moldau.protocol.late_tuple import NamedTuple
 
 HASHES_MAX: Final = 100_000
-"""The most hashes of topics that are kept."""
+"""The most topic hashes that are kept. When they are reached, all are dropped."""
 
 
 class ImageTopic(NamedTuple):
-    """A `CoordinatorTopic` over a topic of a metadata image."""
+    """A topic of a metadata image, as the `CoordinatorTopic` that the group coordinator reads."""
 
     image: MetadataImage
     topic: Topic
@@ -42,7 +42,9 @@ class ImageTopic(NamedTuple):
 
 
 class HashedTopic(NamedTuple):
-    """The hash of a topic, and the objects from which it was computed."""
+    """The hash of a topic, with the topic and the cluster from which it was computed: the hash is valid while the image
+    has these objects.
+    """
 
     topic: Topic
     cluster: object
@@ -50,12 +52,14 @@ class HashedTopic(NamedTuple):
 
 
 class GroupsImage(NamedTuple):
-    """A `CoordinatorImage` over a metadata image."""
+    """A metadata image, as the `CoordinatorImage` that the group coordinator reads."""
 
     image: MetadataImage
     topics_changed_at: int
     hashes: dict[bytes, HashedTopic]
-    """The hashes computed so far, by topic id. Later images take them over."""
+    """The hashes computed so far, by topic id. The `GroupsImage` of a later metadata image continues to use this
+    table.
+    """
 
     @property
     def version(self) -> int:
@@ -89,8 +93,9 @@ class GroupsImage(NamedTuple):
 
 
 class CurrentImage:
-    """Gives the published image to the machines of groups. It is the same object until a part of the metadata changes
-    that machines may read. Changes of leaders or in-sync replicas count too.
+    """Gives the group coordinator the published metadata image. The same `GroupsImage` is returned until the topics,
+    the cluster, the settings or the feature levels change. A change of a leader or of in-sync replicas changes the
+    topics.
     """
 
     def __init__(self, published: PublishedMetadata) -> None:

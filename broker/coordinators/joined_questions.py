@@ -16,11 +16,11 @@ from moldau.broker.network.peer_channel import NoResponse
 from moldau.protocol.errors import ErrorCode
 
 KEYS_MAX: Final = 1_000
-"""The most questions in one request."""
+"""The most questions that one request carries."""
 
 
 class Destination(Protocol):
-    """What the questions of one request have in common."""
+    """The receiver of a request, with what all questions of the request must have in common."""
 
     @property
     def broker_id(self) -> int: ...
@@ -31,8 +31,8 @@ QuestionT = TypeVar("QuestionT")
 
 
 class JoinedQuestions(Generic[DestinationT, QuestionT]):
-    """Sends the questions of one purpose. `answered` gets the questions of a request, with its response or the
-    `NoResponse`.
+    """Sends the questions of one purpose to coordinators on other brokers. The questions that wait for one destination
+    are sent in one request.
     """
 
     def __init__(
@@ -44,7 +44,10 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
         request_of: Callable[[Sequence[QuestionT]], object],
         answered: Callable[[Sequence[QuestionT], object], None],
     ) -> None:
-        """`key_of` gives the key by which a response distinguishes its answers. A request has each key at most once."""
+        """`key_of` gives the key by which a response tells the answers apart: a request carries each key at most once.
+        `request_of` makes the request of several questions. `answered` gets these questions, with the response or the
+        `NoResponse`.
+        """
         self._loop = loop
         self._brokers = brokers
         self._purpose = purpose
@@ -84,5 +87,5 @@ class JoinedQuestions(Generic[DestinationT, QuestionT]):
 
 
 def error_without(response: object) -> ErrorCode:
-    """The error that answers questions whose request has no response. `response` is the `NoResponse`."""
+    """The error for the questions of a request that got no response. `response` is the `NoResponse` that says why."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if response is NoResponse.NO_ADDRESS else ErrorCode.NETWORK_EXCEPTION

@@ -1,7 +1,7 @@
-"""The lag of groups in the last hour: a point each minute, from the start of the node on.
+"""The lag of groups in the last hour: one point each minute since the start of the node.
 
-The lag exporter adds the points of the groups that this broker coordinates. At most `GROUPS_MAX` groups have a ring of
-points, with 8 bytes a point: 300 kB in all.
+The lag exporter adds the points of the groups that this broker coordinates. At most `GROUPS_MAX` groups have points,
+with 8 bytes a point: 300 kB in all.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from typing import Final
 POINTS: Final = 60
 PERIOD_MS: Final = 60_000
 LAG_SETTING: Final = "moldau.lag.history"
-"""The name under which DescribeConfigs of a group gives its points, if the request names it."""
+"""The name of the setting of a group whose value is the group's lag history. DescribeConfigs has it only if the request
+names it.
+"""
 GROUPS_MAX: Final = 500
 UNKNOWN: Final = -1
 
 
 class LagHistory:
-    """The points of all groups. A point is the number of records that a group had not read."""
+    """The lag history of all groups. A point is the number of records that a group had not read in one minute."""
 
     def __init__(self) -> None:
         self._rings: dict[str, array[int]] = {}
         self._minute = 0
 
     def add(self, now_ms: int, lags: Mapping[str, int | None]) -> None:
-        """Set the point of this minute for each group in `lags`; None if the number of records is not known. `now_ms`
-        is of the monotonic clock. Groups that are not in `lags` are dropped.
+        """Set the point of this minute for each group in `lags`, which has the number of records that the group has not
+        read, or None if it is not known. `now_ms` is of the monotonic clock. The points of groups that are not in
+        `lags` are dropped.
         """
         self._pass_to(now_ms // PERIOD_MS)
         kept = {group_id: self._rings[group_id] for group_id in self._rings if group_id in lags}
@@ -41,14 +44,18 @@ class LagHistory:
         self._rings = kept
 
     def _pass_to(self, minute: int) -> None:
-        """Advance to a minute. Minutes without a sample have no points."""
+        """Advance to a minute, counted from the origin of the monotonic clock. The minutes without a sample get no
+        points.
+        """
         for passed in range(max(self._minute + 1, minute - POINTS + 1), minute + 1):
             for ring in self._rings.values():
                 ring[passed % POINTS] = UNKNOWN
         self._minute = minute
 
     def of(self, group_id: str) -> list[int | None]:
-        """The points of a group, the oldest first, from the first known one on; empty if no point is known."""
+        """The points of a group, one a minute, the oldest first. None is a minute without a known lag. The list begins
+        with the first known point; it is empty if no point is known.
+        """
         ring = self._rings.get(group_id)
         if ring is None:
             return []

@@ -1,4 +1,4 @@
-"""The latest offset of a partition, from its leader: this broker, or another one."""
+"""Asks the leader of a partition, this broker or another one, for the latest offset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class LatestOffsets:
         self._replicas = replicas
 
     def ask(self, topic: str, index: int, answered: Answered) -> None:
-        """Call `answered` with the high watermark of a partition, or with the error, at once or later."""
+        """Get the high watermark of a partition from its leader. `answered` is called with the offset or the error,
+        before this returns or later.
+        """
         partition = self._cluster.image.topics.partition(topic, index)
         local = self._replicas.get(topic, index)
         if partition is None:

@@ -1,4 +1,5 @@
-"""Sends the markers that transaction coordinators of this broker command to the leaders of the partitions.
+"""Sends the markers of ended transactions to the leaders of their partitions, for the transaction coordinators on this
+broker.
 
     command ──▶ by leader ──▶ one WriteTxnMarkers under way for each broker ──▶ per partition:
                    ▲               (meanwhile further markers gather)             written, or gone    reported
@@ -37,19 +38,19 @@ log = logging.getLogger("moldau.transactions")
 PURPOSE: Final = "transaction markers"
 RETRY_MS: Final = 50
 MARKERS_AT_ONCE: Final = 1_000
-"""The most partitions of one request: the broker that receives it appends to all of them in one iteration of its event
-loop.
+"""The most partitions of one WriteTxnMarkers request: the broker that receives it appends to all of them in one
+iteration of its event loop.
 """
 LOCAL_AT_ONCE: Final = 50
 """The most partitions of this broker to which one iteration of the event loop appends."""
 FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""The errors after which a marker is not sent again: a later marker, or a marker of a later coordinator, is in the log
-and ends the transaction.
+"""The errors after which a marker is not sent again. With these errors the partition already has a marker with a later
+producer epoch, or of a later coordinator, which ends the transaction.
 """
 
 
 class PendingMarkers:
-    """The partitions of one command that have no marker yet."""
+    """The partitions that have no marker yet, of one ended transaction."""
 
     __slots__ = ("command", "marker", "partitions", "reports")
 
@@ -66,7 +67,7 @@ class PendingMarkers:
         self.reports = reports
 
     def of_partitions(self, partitions: Sequence[TopicPartition]) -> PendingMarkers:
-        """The same command for some of its partitions."""
+        """The markers of the same transaction, for some of its partitions."""
         return PendingMarkers(self.command, self.marker, partitions, self.reports)
 
 
@@ -78,8 +79,8 @@ class MarkerQueue:
         self.is_busy = False
 
     def take_markers(self, partitions_max: int) -> list[PendingMarkers]:
-        """The markers of the next request. It has each producer at most once, because the response identifies a marker
-        by its producer alone.
+        """Remove and return the markers of the next request, for at most `partitions_max` partitions. A request has
+        each producer at most once, because the response identifies a marker by its producer alone.
         """
         taken: dict[int, PendingMarkers] = {}
         left: list[PendingMarkers] = []
@@ -118,14 +119,18 @@ class MarkerSender:
         self._destinations: defaultdict[int, MarkerQueue] = defaultdict(MarkerQueue)
 
     def perform(self, command: object, reports: Reports[TransactionEvent]) -> None:
-        """Carry out a command of the machine: send the markers of a transaction until every partition has one."""
+        """Send the markers of an ended transaction until every partition has one. `command` is a `SendMarkers` of the
+        transaction coordinator's state machine.
+        """
         assert isinstance(command, SendMarkers)
         end = TransactionEnd(command.is_commit, command.coordinator_epoch, command.transaction_version)
         marker = Marker(command.producer_id, command.producer_epoch, end)
         self._dispatch(PendingMarkers(command, marker, command.partitions, reports))
 
     def _dispatch(self, pending: PendingMarkers) -> None:
-        """Queue the partitions by their current leaders."""
+        """Queue the partitions of a transaction for the brokers that lead them now. Partitions without a leader are
+        tried again later.
+        """
         if not pending.reports.is_open:
             return  # The next leader of the coordinator's partition sends the markers again.
         topics = self._cluster.image.topics
@@ -195,9 +200,10 @@ class MarkerSender:
         self._brokers.ask(leader_id, PURPOSE, request, replied)
 
     def _answered(self, batch: list[PendingMarkers], errors: Mapping[tuple[int, str, int], ErrorCode]) -> None:
-        """Report the markers that are written, and send the others again.
+        """Report the partitions whose markers are written, and send the other markers again.
 
-        Without a response the result is not known, and all are sent again.
+        `errors` has the error by producer id, topic and partition. It is empty if there was no response: then all
+        markers are sent again.
         """
         for pending in batch:
             written: list[TopicPartition] = []

@@ -1,4 +1,6 @@
-"""Writes transaction markers into the partitions that this broker leads, for its own coordinator and for others."""
+"""Writes transaction markers into the partitions that this broker leads, for transaction coordinators on this and on
+other brokers.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
 Written = Callable[[ErrorCode], None]
-"""Called once: with NONE when the marker is committed, otherwise with an error, after which it is not known whether the
-marker is committed.
+"""Called once: with NONE when the marker is committed, otherwise with an error. After an error it is not known whether
+the marker is committed.
 """
 NOT_HERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""The errors of a group shard while this broker does not lead its partition, or is loading it."""
+"""The errors while this broker does not lead a partition of `__consumer_offsets`, or is still loading it."""
 
 
 class Marker(NamedTuple):
-    """The end of one producer's transaction."""
+    """How the transaction of one producer ended."""
 
     producer_id: int
     producer_epoch: int
@@ -33,7 +35,9 @@ class Marker(NamedTuple):
 
 
 class MarkerToken:
-    """The token by which a group shard reports that a marker is committed."""
+    """Passes the result of a group coordinator's marker to `written`. It stands for the client in the `Waiter` of the
+    event.
+    """
 
     def __init__(self, written: Written) -> None:
         self._written = written
@@ -54,7 +58,7 @@ class MarkerWriter:
         self._groups = groups
 
     def write(self, marker: Marker, topic: str, index: int, written: Written) -> None:
-        """Append the marker to one partition, if this broker leads it."""
+        """Append a transaction marker to one partition, if this broker leads it. `written` gets the result."""
         if topic == GROUP_METADATA_TOPIC:
             self._end_offsets(marker, index, written)
             return
@@ -78,8 +82,8 @@ class MarkerWriter:
         self._purgatory.await_commit(partition, CommitCallback(partition.log.end_offset, written))
 
     def _end_offsets(self, marker: Marker, index: int, written: Written) -> None:
-        """Let the group shard write the marker: from then on the offsets of the transaction are committed or
-        dropped.
+        """Write a transaction marker into a partition of `__consumer_offsets`. The group coordinator writes it, because
+        the marker commits or drops the offsets of the transaction.
         """
         runner = self._groups.shards.runner_at(index)
         if isinstance(runner, ErrorCode):
@@ -92,7 +96,7 @@ class MarkerWriter:
 
 
 class MarkerAnswers:
-    """Collects the results of several writes, and calls back once with all of them."""
+    """Collects the results of several marker writes, and calls `done` once with all of them."""
 
     def __init__(self, done: Callable[[dict[tuple[int, str, int], ErrorCode]], None]) -> None:
         self._done = done
@@ -101,12 +105,12 @@ class MarkerAnswers:
         """The errors by producer id, topic and partition."""
 
     def of(self, producer_id: int, topic: str, index: int) -> Written:
-        """The callback for the result of one write."""
+        """Count one more write, and return the callback for its result."""
         self._unanswered += 1
         return partial(self._answered, (producer_id, topic, index))
 
     def all_asked(self) -> None:
-        """Note that no further write follows, so that the last result completes the answer."""
+        """Note that no further write follows: `done` is called when all results are known."""
         self._count_down()
 
     def _answered(self, key: tuple[int, str, int], error: ErrorCode) -> None:

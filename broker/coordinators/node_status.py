@@ -1,8 +1,8 @@
-"""What a broker tells of itself: its release, its start, its traffic, and the groups on it that lag most.
+"""What a broker reports of itself: its release, its start, its traffic, and the groups on it that lag most.
 
     a point of the traffic every `POINT_MS`, the lags of each sample ──▶ NodeStatus ──▶ JSON ──▶ the console of any node
 
-The lag exporter takes the points. They are lost with the node.
+The lag exporter takes the points. A restart loses them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.security.access import Access, AclOperation, ResourceKind
 
 STATUS_SETTING: Final = "moldau.node"
-"""The name under which DescribeConfigs of a broker gives its status, if the request names it."""
+"""The name of the setting of a broker whose value is the broker's status. DescribeConfigs has it only if the request
+names it.
+"""
 STATUS_MEANS: Final = "Release, start and traffic of the broker, and what lags most on it: JSON, for the console."
 POINT_MS: Final = 15_000
 POINTS: Final = 5
-"""The points that are kept: rates are those of the last minute."""
+"""The number of traffic points that are kept. Rates are computed from them, so they are those of the last minute."""
 LAGS_MAX: Final = 5
 
 
 class TrafficPoint(NamedTuple):
-    """The totals since the start of a broker at a time (ms) of the monotonic clock."""
+    """The records and bytes since the start of a broker, as counted at a time (ms) of the monotonic clock."""
 
     at_ms: int
     records_in: int
@@ -38,7 +40,7 @@ class TrafficPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorstLag:
-    """A partition of a group, and the records that the group has not read."""
+    """A partition that a group reads, and the number of records that the group has not read."""
 
     group: str
     topic: str
@@ -48,18 +50,18 @@ class WorstLag:
 
 @dataclass(frozen=True, slots=True)
 class ToldStatus:
-    """The status of a broker, as its DescribeConfigs tells it. Rates are per second, and None before the second
-    point.
+    """The status of a broker, as DescribeConfigs reports it. Rates are per second; they are None until two traffic
+    points are taken.
     """
 
     version: str
     started_ms: int
-    """The time of the start (wall clock); 0 if it is not known."""
+    """The time at which the broker started, by the wall clock; 0 if it is not known."""
     records_in: float | None
     bytes_in: float | None
     bytes_out: float | None
     lags: Sequence[WorstLag]
-    """The partitions that are furthest behind, one of each group, the furthest first."""
+    """The partitions that groups are furthest behind in, the largest lag first. A group has at most one."""
 
     @classmethod
     def from_json(cls, text: str) -> ToldStatus:
@@ -77,11 +79,13 @@ class NodeStatus:
         self._lags: Sequence[WorstLag] = ()
 
     def add_point(self, point: TrafficPoint) -> None:
-        """Add the totals at a time, and drop the oldest point."""
+        """Add a traffic point. The oldest one is dropped if there are more than `POINTS`."""
         self._points.append(point)
 
     def set_lags(self, lags: Iterable[WorstLag]) -> None:
-        """Replace the lags by those of a sample, which has for each group the partition that is furthest behind."""
+        """Replace the lags by those of a new sample. `lags` has for each group the partition that it is furthest behind
+        in.
+        """
         self._lags = sorted((each for each in lags if each.records), key=lambda each: -each.records)
 
     def told_to(self, access: Access) -> str:
@@ -103,7 +107,9 @@ class NodeStatus:
         return json.dumps(asdict(ToldStatus(__version__, self.started_ms, *self._rates(), lags)))
 
     def _rates(self) -> tuple[float | None, float | None, float | None]:
-        """Records in, bytes in and bytes out, per second."""
+        """The rates of records in, bytes in and bytes out, per second. All are None if there are fewer than two traffic
+        points.
+        """
         if len(self._points) < 2:
             return None, None, None
         first, last = self._points[0], self._points[-1]

@@ -1,4 +1,4 @@
-"""The view of a partition that the runner of a machine uses."""
+"""The partition of an internal topic, as the runner of a coordinator's state machine uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from moldau.storage.producers.verification import VerificationGuard
 
 
 class CoordinatorLog(Protocol):
-    """A partition of an internal topic that this broker leads."""
+    """A partition of an internal topic that this broker leads, with what a coordinator reads from it and writes to
+    it.
+    """
 
     @property
     def index(self) -> int: ...
@@ -34,16 +36,17 @@ class CoordinatorLog(Protocol):
     def high_watermark(self) -> int: ...
 
     def append(self, batch: bytes, wall_ms: int, transaction: TransactionWrite | None = None) -> ErrorCode:
-        """Append one batch, whole or not at all.
+        """Append one batch. It is appended whole, or refused with the error that is returned.
 
-        `transaction` says what the batch is in a producer's transaction. Watchers may be called before this returns.
+        `transaction` is given if the batch belongs to a producer's transaction, or ends it. The callbacks of `watch`
+        may be called before this returns.
         """
 
     def delete_before(self, offset: int) -> ErrorCode:
-        """Delete the records before a committed offset."""
+        """Delete the records before `offset`, which is committed, and return the error."""
 
     def watch(self, moved: Callable[[], None]) -> None:
-        """Call the watcher at every move of the high watermark, until `unwatch`."""
+        """Call `moved` at every move of the high watermark, until `unwatch`."""
 
     def unwatch(self, moved: Callable[[], None]) -> None: ...
 
@@ -54,14 +57,14 @@ class CoordinatorLog(Protocol):
         """Note that the disk failed to read the log, so that another replica must lead the partition."""
 
     def slice_at(self, offset: int, size_max: int) -> FileSlice | None:
-        """Stored batches, from the one that holds the offset on: at least one whole batch. None if the log cannot be
-        read. Raises OSError if the process has no free file descriptor."""
+        """Stored batches of at most `size_max` bytes, but at least one batch. The first is the batch that holds
+        `offset`. None if the log cannot be read. Raises OSError if the process has no free file descriptor."""
 
 
 class LeaderLog:
     """The log of a `moldau.replication.partition.Partition`, as a `CoordinatorLog`.
 
-    `flush` makes it durable soon, if its settings ask for that.
+    `flush` syncs the log soon, if the settings of the log ask for that.
     """
 
     def __init__(self, partition: Partition, flush: Callable[[Log], None], required_acks: int) -> None:

@@ -1,5 +1,5 @@
-"""Resolves the regular expressions of groups. They are compiled and matched in a thread; then the ACLs decide which of
-the topics the client that subscribed may describe.
+"""Resolves the regular expressions to which members of consumer groups subscribe. They are compiled and matched in a
+thread. Then the ACLs decide which of the topics the subscribed client may describe.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from moldau.coordinator.group.events import ShardRequest
 
 LOOKED_AT_ONCE: Final = 64
-"""The number of topics that are examined before other tasks of the event loop run."""
+"""The number of topics after which a resolution lets other tasks of the event loop run."""
 
 
 async def resolve(environment: Environment, command: ResolveRegexes, reports: Reports[ShardRequest]) -> None:
-    """Find the topics that match and that the client may describe, and report them. The hashes of these topics, which
-    the machine needs, are computed before the report.
+    """Find the topics that match the expressions of a group and that the client may describe, and report them to the
+    group's state machine. The hashes of all matched topics, which the state machine needs, are computed before the
+    report.
     """
     begun_ms = environment.wall_ms()
     image, access = command.image, cast("Access", command.client)
 
     def search() -> tuple[dict[str, frozenset[str]], list[str]]:
-        """The topics of each expression, and all of them."""
+        """The topics that match each expression, and the names of all of them in order."""
         found = matching_topics(sorted(command.regexes), image.topic_names())
         return found, sorted(frozenset[str]().union(*found.values()))
 
@@ -54,8 +55,8 @@ async def resolve(environment: Environment, command: ResolveRegexes, reports: Re
 
 
 def _may_describe(access: Access, name: str) -> bool:
-    """Whether the client may describe a topic. The audit log does not get the decision, because the client does not use
-    the topic yet.
+    """Whether the client may describe a topic. The decision is not written to the audit log, because the client does
+    not use the topic yet.
     """
     return access.is_unrestricted or access.allows(
         AclOperation.DESCRIBE, ResourceKind.TOPIC, name, logs_allowed=False, logs_denied=False
@@ -63,6 +64,8 @@ def _may_describe(access: Access, name: str) -> bool:
 
 
 async def compile_regex(environment: Environment, regex: str, then: Callable[[], None]) -> None:
-    """Compile a regular expression in a thread, which remembers the result for the machine; then call `then`."""
+    """Compile a regular expression in a thread, then call `then`. The result is remembered, so that the state machine
+    of the group does not compile it again.
+    """
     await environment.offload(lambda: regex_fault(regex))
     then()

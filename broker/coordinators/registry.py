@@ -1,4 +1,6 @@
-"""The registry of coordinators by internal topic."""
+"""The coordinators of a broker, by internal topic. They are told which partitions the broker begins and ceases to
+lead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from moldau.storage.log.log import Log
 
 
 class TopicCoordinator(Protocol):
-    """The interface of `Shards`, independent of the kind of machine."""
+    """What the registry uses of the `Shards` of a coordinator, whatever their state machines are."""
 
     @property
     def topic(self) -> InternalTopic: ...
@@ -34,7 +36,7 @@ class TopicCoordinator(Protocol):
 
 
 class CoordinatorRegistry:
-    """All coordinators of a broker. `flush` makes a log durable soon, if its settings ask for it."""
+    """All coordinators of a broker. `flush` syncs a log soon, if the settings of the log ask for that."""
 
     def __init__(self, coordinators: Iterable[TopicCoordinator], flush: Callable[[Log], None]) -> None:
         self._by_topic = {each.topic.name: each for each in coordinators}
@@ -45,16 +47,16 @@ class CoordinatorRegistry:
         return next((each for each in self._by_topic.values() if each.key_type == key_type), None)
 
     def gained(self, partition: Partition) -> None:
-        """Tell the coordinator of a topic that this broker began to lead a partition. A topic without a coordinator is
-        ignored.
+        """Tell the coordinator of the partition's topic that this broker began to lead the partition. A partition of a
+        topic without a coordinator is ignored.
         """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:
             coordinator.gained(LeaderLog(partition, self._flush, coordinator.required_acks))
 
     def lost(self, partition: Partition) -> None:
-        """Tell the coordinator of a topic that this broker does not lead a partition any more, or that the partition is
-        deleted.
+        """Tell the coordinator of the partition's topic that this broker does not lead the partition any more, or that
+        the partition is deleted. A partition of a topic without a coordinator is ignored.
         """
         coordinator = self._by_topic.get(partition.topic)
         if coordinator is not None:

@@ -1,4 +1,6 @@
-"""The row of a coordinator in the registry: everything that the shell uses of one kind of machine."""
+"""The description of a kind of coordinator: its internal topic, its state machines, and how their records are read,
+appended and compressed.
+"""
 
 from __future__ import annotations
 
@@ -28,48 +30,53 @@ class KeyType(IntEnum):
 
 
 class Reports(Protocol[RequestT_contra]):
-    """The way in which the outcome of a machine's command is reported to the machine."""
+    """The way by which the outcome of a command gets back to the state machine that gave the command."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the machine still has its partition. Later reports are dropped."""
+        """Whether the state machine is active: this broker still leads its partition. If not, `report` has no
+        effect.
+        """
 
     @property
     def partition_log(self) -> CoordinatorLog:
-        """The machine's partition."""
+        """The partition of the internal topic that holds the state machine's records."""
 
     def report(self, event: RequestT_contra) -> None:
-        """Pass an event to the machine."""
+        """Pass the outcome of a command to the state machine, as an event."""
 
 
 def performs_nothing(command: object, reports: Reports[RequestT]) -> None:
-    """The `perform` of machines without commands."""
+    """Raise AssertionError: the `perform` of a coordinator whose state machines give no commands."""
     raise AssertionError(f"no such command: {command}")
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRow(Generic[ShardT, RequestT, LoadedT]):
-    """What the shell uses of one kind of machine. `ShardT` is a `StateMachine[RequestT, LoadedT]` over one partition of
-    the topic.
+    """Describes a kind of coordinator to `Shards`, which runs a state machine for each partition. `ShardT` is a
+    `StateMachine[RequestT, LoadedT]` over one partition of the topic.
     """
 
     topic: InternalTopic
-    """The internal topic whose partitions hold the machines' records."""
+    """The internal topic whose partitions hold the records of the state machines."""
     key_type: KeyType
-    """The type of the keys that the machines coordinate (FindCoordinator)."""
+    """The type of the keys in FindCoordinator: group ids, transactional ids or share partitions."""
     log_name: str
-    """The name of the logger for the machines' notes."""
+    """The name of the logger to which the notes of the state machines go."""
     new_shard: Callable[[int, int], ShardT]
-    """Makes an empty machine, from the high watermark and the leader epoch of its partition."""
+    """Makes an empty state machine from the high watermark and the leader epoch of its partition."""
     new_reader: Callable[[], RecordReader[LoadedT]]
-    """Decodes the records of a partition, once from its start to its end."""
+    """Makes the decoder for the records of a partition. A decoder reads one log, once from its start to its end."""
     load_buffer_size: int
     """The most bytes of a log that are read at once; at least one batch is read."""
     codec: Codec
-    """The codec that compresses the machines' records."""
+    """The codec that compresses the records of the state machines."""
     required_acks: int = ACKS_ALL
-    """The acks of the appends. ACKS_ALL refuses them while fewer replicas are in sync than min.insync.replicas. With
-    ACKS_LEADER they are appended, and wait for enough replicas until the machine's commit timeout.
+    """The acks with which records are appended. With ACKS_ALL appends are refused while fewer replicas are in sync than
+    min.insync.replicas. With ACKS_LEADER they are accepted, and wait for enough replicas until the state machine's
+    commit timeout.
     """
     perform: Callable[[object, Reports[RequestT]], None] = performs_nothing
-    """Carries out the machine's commands outside of its log, and reports their outcomes by events."""
+    """Carries out a command of a state machine, such as a request to another broker. Its outcome is reported as an
+    event.
+    """

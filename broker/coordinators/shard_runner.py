@@ -1,7 +1,7 @@
-"""Runs one machine over one partition of an internal topic.
+"""Runs one state machine of a coordinator over one partition of an internal topic.
 
-The runner loads the machine from the log, steps it, appends the records of each step, sends the replies, and wakes the
-machine when a deadline is due. It does not depend on the kind of coordinator.
+The runner loads the state machine from the log, passes events to it, appends the records of each step, sends the
+replies, and wakes the state machine when a deadline is due. It does not depend on the kind of coordinator.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from moldau.storage.files.file_slice import FileSlice
 from moldau.storage.files.port import PASSING
 
 CHANGES_AT_ONCE: Final = 1_000
-"""The most changes that are replayed before other tasks of the event loop run."""
+"""The most changes that loading replays before other tasks of the event loop run."""
 TICKS_AT_ONCE: Final = 100
 RETRY_MS: Final = 1000
 BASE_SEQUENCE: Final = 0
-"""The base sequence of coordinators' batches, as in Apache Kafka.
+"""The base sequence of the batches that coordinators append, as in Apache Kafka.
 
-Within a transaction it lets the log note the producer's epoch; the log does not compare the sequences of coordinators'
-batches.
+In a batch of a transaction it makes the log note the producer's epoch. The log does not compare the sequences of
+coordinators' batches.
 """
 
 ShardT = TypeVar("ShardT")
@@ -53,14 +53,14 @@ LoadedT = TypeVar("LoadedT")
 
 
 class Token(Protocol):
-    """The reply side of a request, which its handler puts into a `Waiter`."""
+    """Takes the reply to a request. The handler of the request puts it into a `Waiter`."""
 
     def complete(self, response: object) -> None: ...
 
 
 class RunnerState(Enum):
     LOADING = auto()
-    """The log is being read, or the loaded records are not committed yet."""
+    """The log is being read, or loaded records are not committed yet."""
     ACTIVE = auto()
     FAILED = auto()
     """The log could not be read; another replica must lead the partition."""
@@ -74,11 +74,11 @@ REFUSALS: Final = {
     RunnerState.FAILED: ErrorCode.NOT_COORDINATOR,
     RunnerState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
-"""The error of requests in each state."""
+"""The error with which requests are answered in each state of the runner."""
 
 
 class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
-    """Steps a machine with one event after the other.
+    """Runs a coordinator's state machine, with one event after the other.
 
     All effects of an event are carried out before the next event, even if that event arrives meanwhile.
     """
@@ -92,14 +92,14 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         loading: Loading,
     ) -> None:
         self.shard = row.new_shard(partition_log.high_watermark, partition_log.leader_epoch)
-        """The machine. Only `submit` changes it; other code may read it if the machine allows reads."""
+        """The state machine. Only `submit` changes it. Other code may read it if the state machine allows reads."""
         self.state = RunnerState.LOADING
         # Python's type variables cannot bound one another: the row promises that a ShardT is such a machine.
         self._machine = cast("StateMachine[RequestT, LoadedT]", self.shard)
         self._row = row
         self._log = partition_log
         self.index = partition_log.index
-        """The index of the partition of the internal topic."""
+        """The index of the state machine's partition in the internal topic."""
         self._loading = loading
         self._name = f"{row.topic.name}-{partition_log.index}"
         self._notes = logging.getLogger(row.log_name)
@@ -118,13 +118,13 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def refusal(self) -> ErrorCode:
-        """The error for requests while the machine accepts no requests; NONE if it accepts them."""
+        """The error with which requests must be answered now; NONE if the state machine accepts requests."""
         return REFUSALS[self.state]
 
     # Life
 
     async def load(self) -> None:
-        """Replay the log, then accept requests."""
+        """Replay the log of the partition into the state machine, then accept requests."""
         self._loading.begins(self._log.index, self._log.end_offset - self._log.start_offset)
         try:
             await self._load()
@@ -132,7 +132,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._loading.ends(self._log.index)
 
     async def _load(self) -> None:
-        """Load the machine. The log is read and decoded in an executor thread, piece by piece."""
+        """Load the state machine. The log is read and decoded in an executor thread, piece by piece."""
         start_offset = self._log.start_offset
         reader = LogReader(start_offset, self._row.new_reader())
         try:
@@ -178,9 +178,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         self._log.unwatch(self._moved.set)
 
     async def _read_on(self, reader: LogReader[LoadedT]) -> list[Replayable[LoadedT]]:
-        """Read the next changes; none while the process has no free file descriptor.
+        """Read and decode the next changes of the log. The list is empty, after a pause, if the process has no free
+        file descriptor.
 
-        Raises OSError and `MalformedMessage`.
+        Raises OSError if the disk fails, and `MalformedMessage` if a batch is damaged.
         """
         try:
             return await self._read_next(reader)
@@ -201,7 +202,7 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
         return changes
 
     def close(self) -> None:
-        """Drop the machine. Waiting clients are told to look up the new coordinator."""
+        """Stop the state machine. Clients that wait for a reply are told to look up the new coordinator."""
         if self.state is RunnerState.ACTIVE:
             self._log.unwatch(self._high_watermark_moved)
             self._events.clear()
@@ -215,7 +216,9 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
     # Events and their effects
 
     def submit(self, event: RequestT | RuntimeEvent) -> None:
-        """Step the machine with an event. Replies are sent through the tokens, now or later."""
+        """Pass an event to the state machine, and carry out the effects. Replies are sent through the tokens of the
+        waiters, before this returns or later.
+        """
         assert self.state is RunnerState.ACTIVE, "requests go to machines that are loaded"
         if self._is_stepping:
             self._events.append(event)
@@ -293,14 +296,14 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
             self._row.perform(command, self)
 
     def _high_watermark_moved(self) -> None:
-        """Report the high watermark to the machine. During an append this is not needed, because `Appended`
+        """Report the high watermark to the state machine. During an append this is not needed, because `Appended`
         reports it.
         """
         if self.state is RunnerState.ACTIVE and not self._is_appending:
             self.submit(Committed(self._log.high_watermark))
 
     def _arm(self) -> None:
-        """Set one timer for the earliest deadline.
+        """Set one timer for the state machine's earliest deadline.
 
         A timer that fires early does no harm, so it is not moved to a later time.
         """
@@ -330,8 +333,9 @@ def bytes_of(piece: FileSlice) -> bytes:
 
 
 class Loading:
-    """Progress of loading the partitions of a coordinator. The counts include all partitions that are loading at the
-    same time, and are reset to 0 when the last partition is loaded."""
+    """The progress of a coordinator that loads partitions of its topic, for the log. The counts include all partitions
+    that are loading at the same time. They are reset to 0 when the next loading begins after the last partition was
+    loaded."""
 
     def __init__(self, topic: str, precise_ns: Callable[[], int]) -> None:
         self._topic = topic
@@ -343,7 +347,7 @@ class Loading:
         self._under_way: set[int] = set()
 
     def begins(self, index: int, records: int) -> None:
-        """Note that a partition with this many records is about to be loaded."""
+        """Note that partition `index`, with this number of records, is about to be loaded."""
         if not self._under_way:
             self._progress = Progress(self._precise_ns)
             self._totals.clear()
@@ -353,7 +357,7 @@ class Loading:
         self._loaded[index] = 0
 
     def reached(self, index: int, records: int) -> None:
-        """Note that this many records of a partition are loaded."""
+        """Note that this number of records of partition `index` is loaded."""
         self._loaded[index] = records
         done, total = sum(self._loaded.values()), sum(self._totals.values())
         self._progress.reached(
@@ -362,7 +366,7 @@ class Loading:
         )
 
     def ends(self, index: int) -> None:
-        """Note that a partition is loaded, or that its loading was given up. A second call has no effect."""
+        """Note that partition `index` is loaded, or that its loading was given up. A second call has no effect."""
         if index not in self._under_way:
             return
         self._under_way.remove(index)

@@ -1,4 +1,4 @@
-"""The machines of one coordinator: one for each partition of its internal topic that this broker leads."""
+"""The state machines of one coordinator: one for each partition of its internal topic that this broker leads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ShardT = TypeVar("ShardT")
 RequestT = TypeVar("RequestT")
 LoadedT = TypeVar("LoadedT")
 REMEMBERED_MAX: Final = 4_096
-"""The most keys whose hash is remembered. A transaction needs the hash of its transactional id eight times."""
+"""The most keys whose hash is remembered. The hash of a transactional id is needed eight times in one transaction."""
 REMEMBERED_LENGTH_MAX: Final = 256
 """The length (characters) of the longest key whose hash is remembered. A client may send keys of 32 KiB."""
 
 
 class Shards(Generic[ShardT, RequestT, LoadedT]):
-    """The coordinator shards of this broker.
+    """The state machines of one coordinator on this broker, by partition of its internal topic.
 
-    `partitions_count`: the number of partitions of a topic; None if it does not exist yet.
+    `partitions_count` gives the number of partitions of a topic, or None if the topic does not exist yet.
     """
 
     def __init__(
@@ -57,19 +57,21 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def required_acks(self) -> int:
-        """The acks with which the machines' records are appended: `CoordinatorRow.required_acks`."""
+        """The acks with which the records of the state machines are appended: `CoordinatorRow.required_acks`."""
         return self._row.required_acks
 
     def replace_row(self, row: CoordinatorRow[ShardT, RequestT, LoadedT]) -> None:
-        """Use another row, which is for the same topic, for the machines that are made from now on."""
+        """Use another description of the coordinator, with the same topic, for the state machines that are made from
+        now on.
+        """
         assert row.topic == self.topic
         self._row = row
 
     # The partitions
 
     def gained(self, partition_log: CoordinatorLog) -> None:
-        """Load the machine of a partition that this broker began to lead. A machine that was loaded before is
-        closed.
+        """Load the state machine of a partition that this broker began to lead. The state machine that the partition
+        had before is closed.
         """
         runner = ShardRunner(self._row, partition_log, self._environment, self._loop, self._loading)
         self.lost(partition_log.index)
@@ -77,7 +79,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
         self._spawn(runner.load())
 
     def lost(self, index: int) -> None:
-        """Close the machine of a partition that this broker does not lead any more, or that is deleted."""
+        """Close the state machine of a partition that this broker does not lead any more, or that is deleted."""
         runner = self._runners.pop(index, None)
         if runner is not None:
             runner.close()
@@ -89,19 +91,24 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
     # Requests
 
     def partition_of(self, key: str) -> int:
-        """The partition that stores a key.
+        """The partition of the internal topic that stores a key: a group id, a transactional id or the key of a share
+        partition.
 
-        Before the topic exists, the number of partitions that it will have counts.
+        If the topic does not exist yet, the number of partitions with which it will be created is used.
         """
         count = self._partitions_count(self.topic.name)
         return partition_of(key, self.topic.partitions if count is None else count)
 
     def runner_of(self, key: str) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a key, or the error with which requests about the key are refused."""
+        """The runner of the loaded state machine that a key belongs to, or the error with which requests about the key
+        are refused.
+        """
         return self.runner_at(self.partition_of(key))
 
     def runner_at(self, index: int) -> ShardRunner[ShardT, RequestT, LoadedT] | ErrorCode:
-        """The loaded machine of a partition, or the error with which requests to it are refused."""
+        """The runner of a partition's loaded state machine, or the error with which requests to the partition are
+        refused.
+        """
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
@@ -109,7 +116,7 @@ class Shards(Generic[ShardT, RequestT, LoadedT]):
 
     @property
     def runners(self) -> list[ShardRunner[ShardT, RequestT, LoadedT]]:
-        """All machines, loaded or not, in the order of their partitions."""
+        """The runners of all state machines, loaded or not, in the order of their partitions."""
         return [runner for _, runner in sorted(self._runners.items())]
 
 
@@ -117,7 +124,7 @@ INT32_MIN = -0x80000000
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
+    """Compute Java's `String.hashCode`: 31 * h + unit over the UTF-16 units, as a signed 32-bit number."""
     return _remembered_hash(text) if len(text) <= REMEMBERED_LENGTH_MAX else _hash(text)
 
 
@@ -133,6 +140,8 @@ _remembered_hash: Final = lru_cache(REMEMBERED_MAX)(_hash)
 
 
 def partition_of(key: str, partitions_count: int) -> int:
-    """The partition whose leader coordinates the key, computed as in Apache Kafka's clients and brokers."""
+    """The partition of an internal topic that stores a key. Its leader coordinates the key. It is computed as in
+    Apache Kafka's brokers: |hash| modulo the number of partitions.
+    """
     code = java_hash(key)
     return 0 if code == INT32_MIN else abs(code) % partitions_count

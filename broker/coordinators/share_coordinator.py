@@ -1,5 +1,5 @@
-"""The share coordinator: its row, by which each partition of `__share_group_state` has a `ShareStateShard`, and its
-machines on this broker.
+"""The share coordinator of a broker: one state machine for each partition of `__share_group_state`, and the settings
+and the topic that it uses.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
 
 SHARE_KEY_END: Final = re.compile(r":[A-Za-z0-9_-]{22}:[+-]?[0-9]{1,10}")
-"""The topic id and the partition at the end of a key."""
+"""Matches the end of a share partition's key: its topic id and its partition."""
 
 
 class ShareCoordinator:
-    """The share coordinator.
+    """The share coordinator, which stores the state of share partitions.
 
-    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    The `CoordinatorRegistry` tells its `shards` which partitions of `__share_group_state` this broker begins and ceases
+    to lead.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ShareCoordinator:
         return self.shards.partition_of(coordinator_key(key))
 
     def topics_deleted(self, topic_ids: Iterable[bytes]) -> None:
-        """Delete the state of topics that do not exist any more."""
+        """Delete the state of the share partitions of deleted topics."""
         event = TopicsDeleted(frozenset(topic_ids))
         for runner in self.shards.runners:
             runner.report(event)
@@ -82,7 +83,9 @@ def coordinator_key(key: ShareKey) -> str:
 
 
 def is_share_key(key: str) -> bool:
-    """Whether a text has the form of `coordinator_key`. Group ids may have colons."""
+    """Whether a text has the form of `coordinator_key`. Group ids may contain colons, so the text is read from its
+    end.
+    """
     group_id, _, rest = key.rpartition(":")[0].rpartition(":")
     return bool(group_id.strip()) and SHARE_KEY_END.fullmatch(key[len(group_id) :]) is not None and bool(rest)
 
@@ -93,9 +96,10 @@ def share_state_row(config: ShareStateConfig, current_image: Callable[[], Coordi
         return None if topic is None else topic.partitions_count
 
     def new_shard(high_watermark: int, leader_epoch: int) -> ShareStateShard:
-        """Create a shard.
+        """Create the state machine of a partition of `__share_group_state`.
 
-        Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+        The modules of `ShareStateShard` are imported here, because a broker that leads no partition of the topic does
+        not need them.
         """
         from moldau.coordinator.share_coordinator.shard import ShareStateShard
 
@@ -135,7 +139,9 @@ def new_reader() -> RecordReader[ShareStateChange]:
 
 
 def prune(command: object, reports: Reports[ShareStateEvent]) -> None:
-    """Delete the redundant records of a shard. After a refusal the machine commands it again."""
+    """Delete the redundant records at the start of a partition of `__share_group_state`, and report that to the state
+    machine. If the log refuses, the state machine gives the command again later.
+    """
     assert isinstance(command, PruneLog)
     if reports.is_open and reports.partition_log.delete_before(command.offset) is ErrorCode.NONE:
         reports.report(LogPruned(command.offset))

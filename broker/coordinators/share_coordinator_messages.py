@@ -1,4 +1,5 @@
-"""Requests about share state as messages to the share coordinator on another broker, and the answers in its responses.
+"""Makes the messages to share coordinators on other brokers from requests about share state, and reads the answers in
+the responses.
 
 A message holds requests of one kind about one group, each share partition once.
 """
@@ -31,7 +32,7 @@ Answers: TypeAlias = Mapping[tuple[bytes, int], StateAnswer]
 
 
 def message_of(requests: Sequence[StateRequest]) -> object:
-    """The message that holds these requests, which are of one kind and about one group."""
+    """Make the message for requests that are of one kind and about one group."""
     group_id = requests[0].key.group_id
     match requests[0]:
         case InitializeState():
@@ -111,7 +112,7 @@ def written_partition(request: WriteState) -> write.PartitionData:
 
 
 def answers_of(response: object) -> Answers:
-    """The answers in a response."""
+    """The answers in a response of a share coordinator."""
     match response:
         case read.ReadShareGroupStateResponse():
             return {

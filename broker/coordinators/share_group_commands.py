@@ -1,4 +1,6 @@
-"""Carries out what groups decide about the state of their share partitions, at the share coordinator."""
+"""Carries out the group coordinator's commands about the state of share partitions, by requests to the share
+coordinator.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
 
 RequestT = TypeVar("RequestT", bound=StateRequest)
 ASKED_AT_ONCE: Final = 16
-"""The most share partitions about which the share coordinator is asked at once. It writes a record for each."""
+"""The most share partitions about which the share coordinator is asked in one iteration of the event loop. It may write
+a record for each.
+"""
 
 
 def initialize(persister: ShareStatePersister, command: InitializeStates, reports: Reports[ShardRequest]) -> None:
-    """Initialize the share partitions of a command, and report the outcome."""
+    """Initialize the state of the share partitions that a command names, and report to the group's state machine which
+    succeeded and which failed.
+    """
 
     def answered(answers: Answers) -> None:
         if reports.is_open:
@@ -84,7 +90,7 @@ def read_summaries(
 
 def ask_all(persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]) -> None:
     """Ask the share coordinator about several share partitions of a group. `answered` is called once, with all answers.
-    After every few questions other tasks of the event loop run.
+    Other tasks of the event loop run after every `ASKED_AT_ONCE` questions.
     """
     answers: dict[tuple[bytes, int], StateAnswer] = {}
     left = len(requests)

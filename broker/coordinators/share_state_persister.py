@@ -44,11 +44,11 @@ RETRIABLE: Final = frozenset(
     }
 )
 NOBODY: Final = Waiter(None, 0)
-"""The waiter of a request that is not passed to a machine yet."""
+"""The waiter of a request that no state machine has got yet: it takes no reply."""
 
 
 class Destination(NamedTuple):
-    """What all requests in one message have in common."""
+    """The receiver of a message, with what all requests in the message have in common: their kind and their group."""
 
     broker_id: int
     kind: type[StateRequest]
@@ -61,7 +61,7 @@ class Question(NamedTuple):
 
 
 class AnswerToken(NamedTuple):
-    """The token by which the coordinator of this broker answers."""
+    """Passes the reply of the share coordinator on this broker to `answered`."""
 
     answered: Answered
 
@@ -71,7 +71,9 @@ class AnswerToken(NamedTuple):
 
 
 class ShareStatePersister:
-    """Asks the share coordinators of share partitions."""
+    """Passes requests about share partitions to their share coordinators, and repeats those that fail with a retriable
+    error.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class ShareStatePersister:
         )
 
     def ask(self, request: StateRequest, answered: Answered) -> None:
-        """Ask the coordinator of the request's key. `answered` is called once, at once or later, on the loop."""
+        """Pass a request to the share coordinator of its key. `answered` is called once on the event loop, before this
+        returns or later.
+        """
         self._attempt(request, answered, 1)
 
     def soon(self, go_on: Callable[[], None]) -> None:

@@ -37,18 +37,20 @@ Answer: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 PURPOSE: Final = "transaction partitions"
 FIRST_RETRY_MS: Final = 1
-"""The pause before a question is repeated for the first time."""
+"""The pause in milliseconds before a question is repeated for the first time."""
 
 
 class TransactionQuestion(NamedTuple):
-    """A question about the transaction of one producer."""
+    """Asks whether partitions are part of one producer's transaction."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     adds: bool
-    """Whether missing partitions are added. Otherwise the answer reports them."""
+    """Whether the coordinator adds the partitions that are missing. If not, the answer has an error for each of
+    them.
+    """
     answered: Callable[[Answer], None]
     """Called once with an error for each partition: NONE if the partition is part of the transaction."""
 
@@ -57,13 +59,13 @@ class TransactionQuestion(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """A broker whose transaction coordinators get a request."""
+    """The broker that leads the partitions of some transaction coordinators, as the destination of a request."""
 
     broker_id: int
 
 
 class AnswerToken:
-    """The token by which the coordinator of this broker answers."""
+    """Passes the reply of the transaction coordinator on this broker to the question."""
 
     def __init__(self, question: TransactionQuestion) -> None:
         self._question = question
@@ -76,7 +78,7 @@ class AnswerToken:
 
 
 class TransactionVerifier:
-    """Asks the transaction coordinators about the partitions of transactions."""
+    """Asks transaction coordinators whether partitions are part of a transaction, or to add them."""
 
     def __init__(
         self,
@@ -100,10 +102,10 @@ class TransactionVerifier:
         )
 
     def ask(self, question: TransactionQuestion) -> None:
-        """Ask the coordinator.
+        """Ask the transaction coordinator of the question's transactional id.
 
-        While the coordinator completes the previous transaction, a question that adds partitions is repeated for a
-        limited time.
+        If the coordinator is still completing the producer's previous transaction, a question that adds partitions is
+        repeated for at most `retry_ms_max`.
         """
         if question.adds:
             question = question._replace(answered=PatientAnswer(self, question, self._retry_ms_max).answered)
@@ -149,7 +151,8 @@ class TransactionVerifier:
 
 
 class PatientAnswer:
-    """Repeats a question while the coordinator completes the producer's last transaction.
+    """Repeats a question while the coordinator completes the producer's previous transaction, for at most
+    `patience_ms`.
 
     The coordinator needs milliseconds for that. The client would wait longer before it repeats its request
     (`add.partitions.to.txn.retry.backoff.max.ms`).

@@ -1,5 +1,5 @@
-"""The transactions that this broker coordinates, and the row of their coordinator, by which each partition of
-`__transaction_state` has a `TransactionShard`.
+"""The transaction coordinator of a broker: one state machine for each partition of `__transaction_state`, and the
+settings and the topic that it uses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class TransactionCoordinator:
     """The transaction coordinator.
 
-    Its `shards` are registered in the registry of coordinators, which notifies them of partitions gained and lost.
+    The `CoordinatorRegistry` tells its `shards` which partitions of `__transaction_state` this broker begins and ceases
+    to lead.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class TransactionCoordinator:
         self.shards = Shards(row, environment, loop, spawn, partitions_count)
 
     def runner_of(self, transactional_id: str) -> TransactionRunner | ErrorCode:
-        """The loaded shard of a transactional id, or the error with which requests about it are refused."""
+        """The runner of the loaded state machine that a transactional id belongs to, or the error with which requests
+        about the id are refused.
+        """
         return self.shards.runner_of(transactional_id)
 
     @property
     def runners(self) -> list[TransactionRunner]:
-        """All shards, loaded or not, in the order of their partitions."""
+        """The runners of all state machines, loaded or not, in the order of their partitions."""
         return self.shards.runners
 
 
@@ -70,15 +73,16 @@ def transaction_row(
     transaction_version: Callable[[], int],
     perform: Perform,
 ) -> TransactionRow:
-    """The row of the transaction coordinator. `next_producer_id`: gives a new producer id; None while this broker has
-    none. `transaction_version`: the finalized level of that feature. `perform` sends the markers that a machine
-    commands.
+    """Describe the transaction coordinator to `Shards`. `next_producer_id` gives a new producer id, or None while this
+    broker has none. `transaction_version` gives the finalized level of that feature. `perform` sends the markers that a
+    state machine commands.
     """
 
     def new_shard(high_watermark: int, leader_epoch: int) -> TransactionShard:
-        """Create a shard.
+        """Create the state machine of a partition of `__transaction_state`.
 
-        Its modules are imported here, because a broker that leads no partition of the topic does not need them.
+        The modules of `TransactionShard` are imported here, because a broker that leads no partition of the topic does
+        not need them.
         """
         from moldau.coordinator.transaction.shard import TransactionShard
 
