@@ -1,1 +1,3 @@
-"""The replicas of this broker: their logs, fetchers and in-sync sets, and the changes that metadata makes to them."""
+"""The replicas of this broker: their logs, fetchers and in-sync sets, and how changes of the metadata are applied to
+them.
+"""

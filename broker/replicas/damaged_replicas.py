@@ -42,7 +42,7 @@ CAUGHT_UP_MS: Final = 100
 
 
 class RepairState(Enum):
-    """The states of a repair."""
+    """The states of a damaged replica: fenced, or under repair."""
 
     FENCED = auto()
     REPAIRING = auto()
@@ -111,7 +111,7 @@ class DamagedReplicas:
         self.fence(partition.topic, partition.topic_id, partition.index, reason)
 
     def fence(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
-        """Note that a replica is damaged, and report it to the controller."""
+        """Note that a replica is damaged, and report it to the controller. `reason` is for the log."""
         self.found_count += 1
         self._damaged[topic_id, index] = DamagedReplica(topic, topic_id, index)
         log.error("the replica of %s-%d on this broker is damaged, and no longer served: %s", topic, index, reason)
@@ -128,14 +128,16 @@ class DamagedReplicas:
     # Repairing
 
     def check_repairs(self) -> None:
-        """Check whether damaged replicas have left their in-sync sets, so that they can be repaired."""
+        """Begin the repair of each damaged replica that may be repaired by the current metadata."""
         for topic_id, index in tuple(self._damaged):
             topic = self._cluster.image.topics.by_id.get(topic_id)
             if topic is not None:
                 self.changed(topic_id, index, topic.partitions[index])
 
     def changed(self, topic_id: bytes, index: int, assigned: Assigned) -> None:
-        """Continue the repair of a partition whose metadata changed."""
+        """Begin the repair of a damaged replica if the changed metadata of its partition (`assigned`) permits it.
+        Nothing happens if the replica is not damaged, or is being repaired.
+        """
         damaged = self._damaged.get((topic_id, index))
         if damaged is not None and damaged.state is RepairState.FENCED and self._may_be_repaired(assigned):
             damaged.state = RepairState.REPAIRING
@@ -177,7 +179,7 @@ class DamagedReplicas:
         self.check_repairs()
 
     def _resume(self, damaged: DamagedReplica, repaired: RepairedLog) -> None:
-        """Serve a replica whose repair is complete. It follows the leader in the current metadata, from the end of its
+        """Serve a replica again after its repair. It follows the current leader, from the end offset of the repaired
         log on.
         """
         self._damaged.pop((damaged.topic_id, damaged.index), None)
@@ -197,7 +199,9 @@ class DamagedReplicas:
         self._tell_when_caught_up((damaged.topic_id, damaged.index), repaired.log)
 
     def _serve_again(self, damaged: DamagedReplica, repaired: Log) -> None:
-        """Serve the replica again; its directory is reported to the controller once it has caught up."""
+        """Serve the repaired log. The log directory of the replica is reported to the controller once the replica has
+        caught up.
+        """
         topic_id, index = damaged.topic_id, damaged.index
         try:
             repaired.assign_topic_id(topic_id)
@@ -231,7 +235,9 @@ class DamagedReplicas:
             self.left(*key)
 
     def left(self, topic_id: bytes, index: int) -> None:
-        """Remove the files of a replica that this broker does not have any more."""
+        """Note that this broker has the replica no longer. If the replica is damaged and fenced, its files are
+        removed.
+        """
         damaged = self._damaged.pop((topic_id, index), None)
         if damaged is None:
             return

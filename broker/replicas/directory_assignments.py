@@ -1,4 +1,4 @@
-"""Reports to the controller in which log directory each replica of this broker is."""
+"""Reports to the controller which log directory holds each replica of this broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class DirectoryAssignments:
         self._send_soon(0)
 
     def report_log(self, partition: Partition, assigned: Assigned) -> None:
-        """Report the directory of a replica's log, if the metadata has another one."""
+        """Report the log directory of a replica to the controller, if the metadata (`assigned`) names another
+        directory.
+        """
         directory_id = self._logs.directory_id(self._logs.directory_of(partition.log))
         if directory_id is not None and directory_id != assigned.directory_of(self._broker_id):
             self.report(partition.topic_id, partition.index, directory_id)

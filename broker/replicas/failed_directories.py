@@ -19,7 +19,7 @@ DamageListener = Callable[[Log, str], None]
 
 
 class FailedDirectories:
-    """Handles failed directories, as `LogFailures` reports them: takes them out of service."""
+    """Takes failed log directories, as `LogFailures` reports them, out of service."""
 
     def __init__(
         self,
@@ -42,7 +42,9 @@ class FailedDirectories:
         failures.subscribe_to_directories(self.failed)
 
     def begin(self) -> None:
-        """Report each offline directory to the controller, now and later, because the node serves."""
+        """Report each offline directory to the controller from now on, because the node is registered and serves.
+        Directories that are offline already are reported at once.
+        """
         self._reports = True
         for path in self._logs.offline:
             self._report_offline(path)
@@ -68,9 +70,9 @@ class FailedDirectories:
 
 
 class LogFailures:
-    """Passes reports of failed directories and damaged logs to listeners, in the next event loop iteration: a log
-    reports within an append or a read, during which it must not be changed. The listeners subscribe before the loop
-    runs again.
+    """Passes reports of failed directories and damaged logs to listeners, in the next event loop iteration. A log
+    reports during an append or a read, and must not be changed until that operation has ended. The listeners subscribe
+    before the first report is passed on.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,13 +85,15 @@ class LogFailures:
         self._directory_listeners.append(listener)
 
     def subscribe_to_damage(self, listener: DamageListener) -> None:
-        """Call the listener with each damaged log, and the reason."""
+        """Call the listener with each damaged log, and with the reason why it counts as damaged."""
         self._damage_listeners.append(listener)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Report that an operation failed in a directory, which stays offline (`directory.failure`)."""
+        """Report that an operation in a log directory failed, and that the directory stays offline. The error is in
+        `directory.failure`.
+        """
         self._loop.call_soon(lambda: [listener(directory) for listener in self._directory_listeners])
 
     def log_damaged(self, damaged: Log, reason: str) -> None:
-        """Report that a log's contents differ from what was written."""
+        """Report that batches of a log differ from what was written. `reason` says what a read found."""
         self._loop.call_soon(lambda: [listener(damaged, reason) for listener in self._damage_listeners])

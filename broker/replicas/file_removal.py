@@ -14,10 +14,10 @@ log = logging.getLogger("moldau.logs")
 
 
 class FileRemoval:
-    """The pending removals.
+    """Removes files and directory trees some time after their logs have released them.
 
-    A reader may hold a renamed file for a while, so each removal waits first. Removals that a stop interrupts are done
-    by the next start.
+    A reader may hold a renamed file for a while, so each removal waits first. The next start does the removals that a
+    stop interrupted.
     """
 
     def __init__(self, environment: Environment, spawn: Spawn) -> None:

@@ -48,7 +48,7 @@ METADATA_WILL_TELL: Final = (
 
 
 class Proposal(NamedTuple):
-    """An in-sync set, and the epochs of the partition for which it was proposed."""
+    """A proposed in-sync set, with the epochs that the partition had when the set was proposed."""
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -56,8 +56,8 @@ class Proposal(NamedTuple):
 
 
 class InSyncChanges:
-    """The proposals of this broker's leaders. Its methods are called on the event loop; each partition holds its
-    proposed set.
+    """The proposals of in-sync sets for the partitions that this broker leads. Its methods are called on the event
+    loop; each partition holds the set that was proposed for it.
     """
 
     def __init__(
@@ -106,8 +106,8 @@ class InSyncChanges:
             self._propose(partition, isr)
 
     def brokers_changed(self) -> None:
-        """Apply changes of brokers: commits do not wait any more for followers that were joining and are fenced now.
-        Followers that are not fenced any more may join.
+        """Apply changes of registered brokers: a commit no longer waits for a follower that was joining and is fenced
+        now. A follower that is fenced no longer may join.
         """
         now_ms = self._environment.monotonic_ms()
         for partition in self._replicas:
@@ -239,7 +239,9 @@ class InSyncChanges:
 
 
 def is_unchanged(partition: Partition, proposal: Proposal) -> bool:
-    """Whether the partition is unchanged since the set was proposed; if not, the answer is obsolete."""
+    """Whether the partition has the epochs and the proposed set that it had when `proposal` was made. If not, the
+    answer of the controller to the proposal is obsolete.
+    """
     leadership = partition.leadership
     return (
         leadership is not None

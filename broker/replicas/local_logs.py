@@ -1,4 +1,4 @@
-"""The logs of this broker in all its log directories: opened at start, created, deleted, checkpointed, closed."""
+"""The logs of this broker in all its log directories: opens, creates, deletes, checkpoints and closes them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from moldau.storage.log_config import LogConfig
 log = logging.getLogger("moldau.logs")
 
 CHANGES_AT_ONCE: Final = 100
-"""The changed logs whose offsets are noted for a checkpoint before other callbacks of the event loop run."""
+"""The number of changed logs whose offsets are noted for a checkpoint before other callbacks of the event loop run."""
 STRAYS_NAMED: Final = 20
-"""The most stray partitions that one line of the log names."""
+"""The largest number of stray partitions that one log line names."""
 
 T = TypeVar("T")
 ConfigOfTopic = Callable[[str], LogConfig]
 
 
 class DuplicateLog(ValueError):
-    """Two directories hold the same partition, and the operator has to decide which is right."""
+    """Two log directories hold a log of the same partition; the operator has to decide which of them is kept."""
 
 
 class UnloadedLog(NamedTuple):
@@ -52,7 +52,7 @@ class UnloadedLog(NamedTuple):
 
 
 class NewLog(NamedTuple):
-    """A log to be created."""
+    """The partition, topic id and settings of a log that is to be created."""
 
     topic: str
     partition: int
@@ -76,11 +76,11 @@ class LocalLogs:
         epochs_changed: Callable[[Log], None],
         changes: Sequence[ChangedLogs] = (),
     ) -> None:
-        """Open the directories. Raises OSError if the node cannot start without one that cannot be opened.
+        """Open the log directories. Raises OSError if a directory cannot be opened without which the node cannot start.
 
-        `failed` is called with each directory that fails, and `damaged` with each log whose batches differ from what
-        was written, and the reason. Both are called during the operation that found the error. `epochs_changed` gets
-        each log whose leader epochs change, and each of `changes` gets the logs that change.
+        `failed` is called with each directory that fails. `damaged` is called with each log whose batches differ from
+        what was written, and with the reason. Both are called during the operation that found the error.
+        `epochs_changed` gets each log whose leader epochs change, and each of `changes` gets the logs that change.
         """
         self._environment = environment
         self._recovery_threads = config.integer("num.recovery.threads.per.data.dir")
@@ -90,16 +90,16 @@ class LocalLogs:
         self._epochs_changed = epochs_changed
         self._changes = changes
         self.damaged: dict[TopicPartition, str] = {}
-        """The logs that were found damaged when they were opened, with the reason."""
+        """The partitions whose logs were found damaged when they were opened, each with the reason."""
         self.opened: OpeningResult | None = None
-        """The report on recovery; None if there was no partition, or before the end of the start."""
+        """What opening the logs found; None until the logs are open, and if there was no log to open."""
         self.full_disks = FullDisks(environment.fs)
         self.properties = found.properties
-        """The meta.properties of each log directory, by path: all name the same cluster and node."""
+        """The meta.properties of each log directory, by path. All have the same cluster id and node id."""
         self.offline = dict(found.unusable)
-        """The paths of the directories that are not served, with the reason."""
+        """The paths of the offline log directories, each with the reason why it is offline."""
         self.directories: list[LogDirectory] = []
-        """The directories that are served."""
+        """The online log directories."""
         self._metadata_path = config.metadata_log_dir
         for path in config.log_dirs:
             if path not in self.offline:
@@ -114,7 +114,7 @@ class LocalLogs:
 
     @property
     def directory_ids(self) -> list[bytes]:
-        """The ids of the directories that are served."""
+        """The ids of the online log directories."""
         ids = [self.directory_id(directory.path) for directory in self.directories]
         return [directory_id for directory_id in ids if directory_id is not None]
 
@@ -127,8 +127,8 @@ class LocalLogs:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch of the previous process of this node, if no log directory may have lost records when it
-        ended, all directories are online, and all noted the same epoch; otherwise -1.
+        """The broker epoch of the previous process of this node. It is -1 unless all directories are online, all noted
+        the same epoch, and none may have lost records when that process ended.
         """
         epochs = {directory.previous_broker_epoch for directory in self.directories}
         epochs |= {None for _ in self.offline}
@@ -136,13 +136,15 @@ class LocalLogs:
         return -1 if only is None else only
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """Write the broker epoch of this process into all directories, after its registration."""
+        """Write the broker epoch of this process into all log directories, once this broker is registered."""
         for directory in self.directories:
             with suppress(OSError):  # The next start then does not know the epoch, and claims nothing.
                 directory.note_serving_epoch(broker_epoch)
 
     def forget_serving_epochs(self) -> None:
-        """Remove the noted broker epochs after a disk error: the next process must not claim that nothing was lost."""
+        """Remove the broker epoch of this process from all log directories after a disk error: the next process must
+        not claim that no record was lost.
+        """
         for directory in self.directories:
             directory.forget_serving_epoch()
 
@@ -154,10 +156,10 @@ class LocalLogs:
     async def open_all(
         self, wanted: Mapping[TopicPartition, AssignedReplica], config_of: ConfigOfTopic
     ) -> dict[TopicPartition, Log]:
-        """Open the logs of the wanted partitions, set other logs aside as stray, and create the missing ones. Returns
-        the logs.
+        """Open the logs of the `wanted` partitions, create those that are missing, and set all other logs aside as
+        stray. Returns the logs by partition.
 
-        Partitions that are, or may be, in an offline directory are left out. Recovery runs in executor threads. A
+        A partition that is, or may be, in an offline directory is left out. Recovery runs in executor threads. A
         directory in which a log cannot be opened goes offline. Raises OSError if a new log cannot be created, and
         `DuplicateLog`.
         """
@@ -202,7 +204,7 @@ class LocalLogs:
         logs: dict[TopicPartition, Log],
     ) -> bool:
         """Serve a log that was found at start, or set it aside as stray. Returns whether it is stray. Raises OSError
-        and `DuplicateLog`.
+        and `DuplicateLog`. A log to be served is added to `logs`.
         """
         if directory.failure is not None:
             return False
@@ -237,9 +239,11 @@ class LocalLogs:
         return bool(self.offline) and partition.directory_id not in self.directory_ids
 
     def create(self, topic: str, index: int, topic_id: bytes, config: LogConfig) -> Log:
-        """Create an empty log in the directory with the fewest logs; if that fails, in the next one.
+        """Create an empty log in the directory with the fewest logs. If that fails, each other directory is tried,
+        those with few logs first.
 
-        Raises the OSError of the last directory, and EBUSY while a former topic's log of that name is here.
+        Raises the OSError of the last directory that was tried. Raises EBUSY while a log of a deleted topic with the
+        same name is still being repaired.
         """
         if _is_occupied(self.directories, (topic, index)):
             raise OSError(errno.EBUSY, "the log of a former topic of this name is still being repaired")
@@ -253,8 +257,8 @@ class LocalLogs:
         raise refusal
 
     async def make(self, wanted: Sequence[NewLog]) -> list[Log | None]:
-        """Create empty logs in an executor thread. Returns each log, or None if it was not created; `create` can try
-        that again.
+        """Create the `wanted` empty logs in an executor thread. Returns for each of them the log, or None if it was not
+        created; the caller may try again with `create`.
         """
         counts = {directory.path: len(directory.logs) for directory in self.directories}
         plan: list[tuple[LogDirectory | None, NewLog]] = []
@@ -277,7 +281,9 @@ class LocalLogs:
         return adopted
 
     async def delete_many(self, deleted: Sequence[Log]) -> list[str | None]:
-        """Delete many logs like `delete`, with the renames in an executor thread."""
+        """Delete many logs as `delete` does, but rename their directories in an executor thread. Returns the path of
+        each renamed directory, or None for a log whose directory failed.
+        """
         renames = [
             (self._of(each), *self._of(each).detach(each.topic, each.partition, self._unique())) for each in deleted
         ]
@@ -289,9 +295,10 @@ class LocalLogs:
         return [new if refusal is None else None for (_, _, new), refusal in zip(renames, refusals, strict=True)]
 
     def delete(self, deleted: Log) -> str | None:
-        """Stop serving a log and rename its directory. Returns the path of the tree that the caller removes later.
+        """Stop serving a log and rename its directory. Returns the path of the renamed directory, which the caller
+        removes later.
 
-        None if the directory failed: the next start that finds the log sets it aside.
+        Returns None if the log directory failed. The next start that finds the log sets it aside as stray.
         """
         directory = self._of(deleted)
         with offline_on_error(directory):
@@ -299,13 +306,13 @@ class LocalLogs:
         return None
 
     def fence(self, damaged: Log, high_watermark: int) -> LogDirectory:
-        """Stop serving a damaged log, whose files stay as they are. Returns its directory."""
+        """Stop serving a damaged log, whose files stay as they are. Returns its log directory."""
         directory = self._of(damaged)
         directory.fence(damaged, high_watermark)
         return directory
 
     def damaged_directory(self, key: TopicPartition) -> LogDirectory | None:
-        """The directory with the damaged log of a partition; None if the partition has no damaged log."""
+        """The log directory with the damaged log of a partition; None if the partition has no damaged log."""
         return next((directory for directory in self.directories if key in directory.damaged), None)
 
     async def repair(self, directory: LogDirectory, key: TopicPartition, config: LogConfig) -> RepairedLog:
@@ -315,7 +322,9 @@ class LocalLogs:
         return repaired
 
     def remove_damaged(self, key: TopicPartition) -> str | None:
-        """Delete a damaged log like `delete`."""
+        """Delete the damaged log of a partition. Returns the path of the renamed directory, which the caller removes
+        later; None if there is no damaged log, or if the log directory failed.
+        """
         directory = self.damaged_directory(key)
         if directory is not None:
             with offline_on_error(directory):
@@ -323,11 +332,14 @@ class LocalLogs:
         return None
 
     async def removable_directories(self) -> list[str]:
-        """The directories of deleted logs that the previous process had not removed yet."""
+        """The renamed directories of deleted logs that the previous process did not remove."""
         return await _listed(self._environment, self.directories, LogDirectory.directories_to_remove)
 
     async def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> bool:
-        """Write the checkpoints in which an offset changed. Returns whether all of them are durable now."""
+        """Write the checkpoint files in which an offset changed. Returns whether all of them are durable.
+        `high_watermark` gives the high watermark of a partition; if it is None, the file of high watermarks stays as it
+        is.
+        """
         return await self._checkpoints.write(high_watermark)
 
     async def close(self, broker_epoch: int, high_watermark: HighWatermarkOf) -> None:
@@ -354,9 +366,9 @@ class LocalLogs:
         return self._by_path[self.directory_of(opened)]
 
     def _open(self, path: str) -> None:
-        """Lock a directory and read its checkpoints.
+        """Open a log directory: lock it and read its checkpoints. A directory that cannot be opened goes offline.
 
-        Raises OSError if it is the metadata log directory, and `BlockingIOError` if another process serves it.
+        Raises OSError instead if it is the metadata log directory, and `BlockingIOError` if another process serves it.
         """
         shortage = partial(self.full_disks.refused, path)
         reports = DirectoryReports(self._failed, shortage, self._tell_damaged, self._epochs_changed, self._changes)
@@ -385,10 +397,11 @@ class LocalLogs:
         wanted: Mapping[TopicPartition, AssignedReplica],
         now_ms: int,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open all logs that were found. Returns the directories that have to go offline, with the error.
+        """Open all logs that were found. Returns the directories that have to go offline, each with the error.
 
-        Logs whose directory is LOST in the metadata are read from end to end: the replica was damaged. After a crash
-        several threads recover: one waits for the disk while another compares checksums.
+        If the metadata says that the directory of a replica is LOST, the replica was damaged, and its log is read from
+        end to end. After an unclean stop several threads recover logs: one waits for the disk while another compares
+        checksums.
         """
         count = 1 if self._was_clean else self._recovery_threads * len(self.directories)
         shares = [share for first in range(count) if (share := found[first::count])]
@@ -411,7 +424,9 @@ class LocalLogs:
         now_ms: int,
         opening: LogOpening,
     ) -> list[tuple[LogDirectory, OSError]]:
-        """Open one share (numbered from 0) of the logs, in an executor thread. Returns the directories that failed."""
+        """Open the logs of one `share`, in an executor thread. `thread` is the number of the share, from 0. Returns the
+        directories that failed, each with its error.
+        """
         expiration_ms, checked = self._producer_expiration_ms, partial(opening.checked, thread)
         failures: dict[str, tuple[LogDirectory, OSError]] = {}
         for each in share:
@@ -449,7 +464,9 @@ class LocalLogs:
 async def _listed(
     environment: Environment, directories: Sequence[LogDirectory], listing: Callable[[LogDirectory], list[T]]
 ) -> list[T]:
-    """List the contents of directories in an executor thread. A directory that cannot be listed goes offline."""
+    """Call `listing` with each directory in an executor thread. Returns all results in one list. A directory that
+    cannot be listed goes offline.
+    """
     found: list[T] = []
     for directory in tuple(directories):
         with offline_on_error(directory):
@@ -458,13 +475,15 @@ async def _listed(
 
 
 def _partitions_in(directory: LogDirectory) -> list[UnloadedLog]:
-    """The partitions in a directory. Blocks; safe in an executor thread. Raises OSError."""
+    """The partitions whose logs are in a log directory. Blocks; safe in an executor thread. Raises OSError."""
     found = directory.partitions(report=log.warning)
     return [UnloadedLog(directory, (each.topic, each.partition)) for each in found]
 
 
 def _is_occupied(directories: Sequence[LogDirectory], key: TopicPartition) -> bool:
-    """Whether there is a log of that name: a repair of a deleted topic's log may still be running."""
+    """Whether a directory has a log of this topic name and index, served or damaged. A damaged log of a deleted topic
+    may still be under repair.
+    """
     return any(key in directory.logs or key in directory.damaged for directory in directories)
 
 
@@ -499,7 +518,7 @@ def offline_on_error(directory: LogDirectory) -> Iterator[None]:
 
 
 class AssignedReplica(NamedTuple):
-    """A partition that the metadata log assigns to this broker."""
+    """What the metadata log says about a replica that is assigned to this broker."""
 
     topic_id: bytes
     directory_id: bytes
@@ -508,10 +527,11 @@ class AssignedReplica(NamedTuple):
     """Whether the partition has no other replica."""
 
     def has(self, topic_id: bytes | None, end_offset: int) -> bool:
-        """Whether a log that was found belongs to this replica, and not to a former topic of the same name.
+        """Whether a log with this topic id and end offset belongs to this replica, and not to a deleted topic of the
+        same name.
 
-        A loss of power may take the topic id of a log that was never flushed, so that records without one may be those
-        of a former topic.
+        A loss of power may remove the topic id of a log that was never flushed. A log without a topic id belongs to
+        this replica only if it has no records, because records may be those of the deleted topic.
         """
         return topic_id == self.topic_id or (topic_id is None and not end_offset)
 
@@ -520,10 +540,10 @@ UNASSIGNED: Final = AssignedReplica(bytes(16), bytes(16))
 
 
 class LogCheckpoints:
-    """Writes the checkpoints of all directories, each with the state at the beginning of its write.
+    """Writes the checkpoints of all log directories. Each file has the state at the beginning of its write.
 
     A truncation waits for a checkpoint with its lowered recovery point. When a thousand partitions change their leader,
-    many callers ask for a write at once: all that ask during a write share the next one.
+    many callers ask for a write at once: all callers that ask during a write share the next one.
     """
 
     def __init__(self, environment: Environment, directories: Callable[[], Sequence[LogDirectory]]) -> None:
@@ -539,9 +559,11 @@ class LogCheckpoints:
         """The write in an executor thread. It goes on when the task that began it is cancelled."""
 
     async def write(self, high_watermark: HighWatermarkOf | None = None) -> bool:
-        """Write the checkpoints in which an offset changed. Returns whether all of them are durable now.
+        """Write the checkpoint files in which an offset changed. Returns whether all of them are durable.
+        `high_watermark` gives the high watermark of a partition; if it is None, the file of high watermarks stays as
+        it is.
 
-        A directory that fails is taken offline, and the others are still written.
+        A directory that fails is taken offline, and the files of the others are still written.
         """
         if high_watermark is not None:
             self._high_watermark = high_watermark
@@ -550,7 +572,7 @@ class LogCheckpoints:
         return await asyncio.shield(self._next)
 
     async def finish(self) -> None:
-        """Wait for the writes in progress, because closing a directory writes the same files."""
+        """Wait for the writes in progress, because closing a log directory writes the same files."""
         if self._next is not None:
             await asyncio.wait([self._next])
         if self._writing is not None:
@@ -590,7 +612,7 @@ def previous_run_in(directories: Sequence[LogDirectory], path: str) -> PreviousR
 
 
 def put_back_clean_shutdown(directories: Sequence[LogDirectory]) -> None:
-    """Let the next start find the directories as this one found them, because it ends before a log was opened."""
+    """Restore the clean-shutdown files that this start removed, because it ends before it has opened a log."""
     for directory in directories:
         with suppress(OSError):  # The next start then recovers the logs.
             directory.put_back_clean_shutdown()

@@ -55,7 +55,7 @@ LOGS_AT_ONCE: Final = 100
 
 @dataclass(slots=True)
 class CleanerTotals:
-    """Totals of the cleaner since the start of the process, and the state of the logs at its last check."""
+    """Totals of the cleaner since the start of the process, and what its last check found in the logs."""
 
     last_run_ms: int = 0
     """The time (ms, monotonic clock) at which the cleaner last searched for a log to clean."""
@@ -71,14 +71,18 @@ class CleanerTotals:
     """The largest share of the offset map that was in use, 0 to 1."""
     logs_cleaned: int = 0
     failures: int = 0
-    """The number of cleanings that ended with an OSError: of the disk, or because the worker process ended early."""
+    """The number of cleanings that ended with an OSError, either of the disk or because the worker process ended
+    early.
+    """
 
 
 class RemoteTier(Protocol):
-    """The part of tiered storage that the cleaner uses (decision 14)."""
+    """The part of tiered storage that the log cleaner uses (decision 14)."""
 
     def tombstones_end_offset(self, partition: Partition) -> int:
-        """The offset from which on no tombstone and no marker of the log may be removed."""
+        """The first offset of the local log that must keep its tombstones and transaction markers: those before it may
+        be removed.
+        """
 
     def is_due(self, partition: Partition) -> bool:
         """Whether this broker should clean remote segments of the partition now."""
@@ -106,9 +110,9 @@ class LogCleaner:
         checkpoint: Callable[[], Awaitable[bool]],
         remote: tuple[RemoteTier | None, RemoteOrders | None] = (None, None),
     ) -> None:
-        """`changes`: the logs that changed since the last check, for the cleaner and for the eraser. `checkpoint`
-        writes the checkpoints of all directories, and returns whether all of them are durable. `remote` cleans remote
-        segments, and erases from them; None if no log is tiered.
+        """`changes`: two trackers of logs that changed, one for the cleaner and one for the eraser. `checkpoint` writes
+        the checkpoints of all directories, and returns whether all of them are durable. `remote`: cleans remote
+        segments, and carries out erase orders in remote segments; both are None if no log is tiered.
         """
         self._settings = settings
         self._environment = environment
@@ -120,15 +124,15 @@ class LogCleaner:
         self.rewriting = LogRewriting(flusher, checkpoint)
         self._remote, orders = remote
         self.eraser = LogEraser(settings, environment, spawn, replicas, to_erase, self.rewriting, orders)
-        """Carries out the erase orders beside the cleaner, also with log.cleaner.enable=false."""
+        """Carries out the erase orders independently of the cleaner, also with log.cleaner.enable=false."""
         self._removal = removal
         self._checkpoint = checkpoint
         self._running = 0
         self.uncleanable: dict[Log, str] = {}
-        """The logs that cannot be cleaned, with the reason."""
+        """The logs that cannot be cleaned, each with the reason."""
         self._record_limits: dict[Log, int] = {}
-        """For each log with a record above the limit, which makes it uncleanable: the limit (bytes) that was
-        exceeded.
+        """For each log that is uncleanable because a record is too large: the limit (bytes,
+        `max.decompressed.message.bytes`) that the record exceeded.
         """
         self.totals = CleanerTotals()
 
@@ -144,7 +148,9 @@ class LogCleaner:
             self._spawn(self._run(self._running), f"log-cleaner-{self._running}")
 
     async def _run(self, number: int) -> None:
-        """Clean one log after the other, until log.cleaner.threads is reduced."""
+        """Clean one log after the other in the task `number` (from 1), until log.cleaner.threads is less than
+        `number`.
+        """
         while number <= self._settings.config.integer("log.cleaner.threads"):
             if not await self._clean_next():
                 await asyncio.sleep(self._settings.config.integer("log.cleaner.backoff.ms") / 1000)
@@ -253,7 +259,9 @@ class LogCleaner:
         return None
 
     def _is_limit_changed(self, its_log: Log) -> bool:
-        """Whether a log that has a record above `max.decompressed.message.bytes` got another limit."""
+        """Whether a log that is uncleanable because of `max.decompressed.message.bytes` has another limit now. If so,
+        the log counts as cleanable again.
+        """
         limit = self._record_limits.get(its_log)
         if limit is None or limit == its_log.config.expanded_record_bytes_max:
             return False
@@ -298,7 +306,7 @@ class LogCleaner:
                     await self._finish(its_log, request, event, began_ms)
 
     def _limits(self) -> CleanerLimits:
-        """The limits of one cleaner: its share of the memory that the settings give to all of them."""
+        """The limits of one cleaner task: its share of the memory that the settings give to all cleaners."""
         config = self._settings.config
         cleaners = max(1, config.integer("log.cleaner.threads"))
         return CleanerLimits(

@@ -1,4 +1,4 @@
-"""The log directories of a node: their meta.properties, the progress of opening them at start, and full disks."""
+"""The log directories of a node: their meta.properties, the progress of opening logs at start, and full disks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class NotFormatted(Exception):
 
 
 class NodeDirectories(NamedTuple):
-    """The directories of a node by path: its log directories and its metadata directory."""
+    """The meta.properties of a node's directories, by path: of its log directories and of its metadata directory."""
 
     properties: dict[str, MetaProperties]
     unusable: dict[str, str]
-    """The directories that are offline from the start, with the reason."""
+    """The directories that are offline from the start on, each with the reason."""
 
 
 def read_directories(environment: Environment, config: Config) -> NodeDirectories:
@@ -80,16 +80,16 @@ class OpeningResult(NamedTuple):
 
     partitions: int
     was_clean: bool
-    """Whether the process before this one closed all logs. After any other end they are recovered."""
+    """Whether the previous process closed all logs. If not, the logs were recovered."""
     damaged: int
-    """Partitions that are not served because their files are not what was written."""
+    """The number of partitions that are not served because batches of their logs differ from what was written."""
     checked_size: int
-    """Bytes of which recovery compared the checksums."""
+    """The number of bytes whose checksums recovery compared."""
     duration_ms: int
 
 
 class LogOpening:
-    """Counts for several threads, each of which opens one log at a time."""
+    """Counts the logs that several threads open at start, each thread one log at a time, and logs the progress."""
 
     def __init__(self, precise_ns: Callable[[], int], partitions: int, threads: int, *, was_clean: bool) -> None:
         self._progress = Progress(precise_ns)
@@ -100,19 +100,21 @@ class LogOpening:
         self._current = [(0, 0)] * threads
 
     def checked(self, thread: int, checked_size: int, of_size: int) -> None:
-        """Note how many bytes recovery has checked of the log that a thread is opening, which has `of_size` bytes."""
+        """Note the progress of the log that a thread is opening: recovery has checked `checked_size` of its `of_size`
+        bytes.
+        """
         self._current[thread] = checked_size, of_size
         self._tell()
 
     def opened(self, thread: int) -> None:
-        """Note that a thread has opened a log, or has failed to."""
+        """Note that a thread has finished with a log, whether or not the log could be opened."""
         self._checked[thread] += self._current[thread][0]
         self._current[thread] = 0, 0
         self._done[thread] += 1
         self._tell()
 
     def result(self, damaged: int) -> OpeningResult:
-        """The result, once all threads have ended."""
+        """The counts after all threads have ended. `damaged` is the number of damaged logs."""
         return OpeningResult(self._partitions, self._was_clean, damaged, sum(self._checked), self._progress.duration_ms)
 
     def _tell(self) -> None:
@@ -128,8 +130,8 @@ class LogOpening:
 
 
 class FullDisks:
-    """The log directories whose disks are full, and the numbers of failed operations. `check_full_disks` has to be
-    called periodically.
+    """The log directories whose disks are full, and the number of operations that failed for lack of space or of file
+    descriptors. The owner calls `check_full_disks` periodically.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -170,8 +172,8 @@ class FullDisks:
             )
 
     def check_full_disks(self) -> None:
-        """Check the full disks. A disk is not full any more when it has free space and no write has failed since the
-        last check.
+        """Remove each directory from `full` whose disk has free space, if no write failed there since the last
+        check.
         """
         for path, seen in tuple(self._full.items()):
             count = self._counts[path]

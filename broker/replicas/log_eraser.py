@@ -59,13 +59,13 @@ class RemoteOrders(Protocol):
     """The part of tiered storage that the eraser uses."""
 
     async def go_on(self, partition: Partition) -> None:
-        """Carry out in remote segments the orders of a partition that its local log has carried out, and forget those
-        that are done.
+        """Carry out in remote segments the erase orders of a partition that are carried out in its local log. Orders
+        that are done are forgotten.
         """
 
 
 class LogEraser:
-    """Carries out one order after the other. Its methods are called on the event loop."""
+    """Carries out erase orders one after the other. Its methods are called on the event loop."""
 
     def __init__(
         self,
@@ -77,7 +77,9 @@ class LogEraser:
         rewriting: LogRewriting,
         remote: RemoteOrders | None = None,
     ) -> None:
-        """`changes`: the logs that changed since the last check. `remote`: None if no log is tiered."""
+        """`changes`: the logs that changed since the last check. `remote`: carries out erase orders in remote segments;
+        None if no log is tiered.
+        """
         self._settings = settings
         self._environment = environment
         self._spawn = spawn
@@ -86,7 +88,9 @@ class LogEraser:
         self._rewriting = rewriting
         self._remote = remote
         self._candidates: dict[Log, int] = {}
-        """The logs with pending orders, and the time (ms, monotonic clock) before which they are not tried again."""
+        """The logs with pending erase orders, and the time (ms, monotonic clock) before which they are not tried
+        again.
+        """
         self.totals = EraserTotals()
 
     def begin(self) -> None:
@@ -102,7 +106,7 @@ class LogEraser:
                 await self._visit(its_log)
 
     async def _visit(self, its_log: Log) -> None:
-        """Carry out the committed orders of one log, unless it is being compacted."""
+        """Carry out the committed erase orders of one log, unless the log is being compacted."""
         partition = self._replicas.of_log(its_log)
         if partition is None or its_log.failure is not None or not has_orders(its_log):
             del self._candidates[its_log]  # It is noted again when the log is served, or has another order.
@@ -137,8 +141,8 @@ class LogEraser:
         return partition in self._replicas and partition.log.failure is None
 
     async def _carry_out(self, partition: Partition, offset: int) -> None:
-        """Carry out one order. Raises OSError, `MalformedMessage`, and `LogChanged`. After an error each segment is the
-        old one or the rewritten one.
+        """Carry out the erase order at an offset of the log. Raises OSError, `MalformedMessage`, and `LogChanged`.
+        After an error each segment is either the old one or the rewritten one.
         """
         # Here, because most brokers never erase.
         from moldau.storage.erasure.receipts import TierReceipt, receipt_of, write_receipt
@@ -180,7 +184,9 @@ class LogEraser:
         )
 
     async def _rewrite(self, partition: Partition, order: EraseOrder, receipt: OrderReceipt) -> None:
-        """Rewrite the segments with records of an order, each with its entry in the receipt. Raises as `_carry_out`."""
+        """Rewrite the segments that have records which an erase order names. Each rewritten segment gets an entry in
+        the receipt. Raises OSError, `MalformedMessage`, and `LogChanged`.
+        """
         from moldau.storage.erasure.erasing import SegmentErased, erase, erase_request
         from moldau.storage.erasure.receipts import note_segment, write_receipt
 

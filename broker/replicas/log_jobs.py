@@ -26,14 +26,14 @@ log = logging.getLogger("moldau.logs")
 FLUSH_CHECK_INTERVAL_MS: Final = 1000
 SPACE_CHECK_INTERVAL_MS: Final = 1000
 PARTITIONS_AT_ONCE: Final = 10
-"""The partitions that a job visits before other callbacks of the event loop run."""
+"""The number of partitions that a job visits before other callbacks of the event loop run."""
 QUIET_MS: Final = 10_000
-"""A log that got no records for this time (ms) is flushed, at the latest after twice the time."""
+"""The interval (ms) at which logs are checked: a log that got no records during one interval is flushed."""
 
 
 class LogJobs:
-    """The periodic jobs on the logs of a broker. Those that run every few seconds visit the logs that changed, those
-    that run every few minutes all partitions; in between the event loop runs other callbacks.
+    """The periodic jobs on the logs of a broker. A job that runs every few seconds visits only the logs that changed; a
+    job that runs every few minutes visits all partitions. Other callbacks of the event loop run between the visits.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LogJobs:
         make_missing: Callable[[], None],
     ) -> None:
         """`changes`: the logs that changed since the last flush by time. `make_missing`: tries again to create the
-        partitions for which the disk had no space.
+        partitions that could not be created for lack of space.
         """
         self._config = config
         self._environment = environment
@@ -63,12 +63,12 @@ class LogJobs:
         self._flushed_by_time: dict[Log, None] = {}
         """The logs with flush.ms that had unflushed records at the last visit."""
         self._ends: dict[Log, int] = {}
-        """The end offset of each log with unflushed records at the last visit of `flush_quiet`."""
+        """For each log that had unflushed records at the last visit of `flush_quiet`: its end offset then."""
         self.segments_deleted = 0
         """The number of segments deleted by retention since the start."""
 
     def jobs(self) -> list[Job]:
-        """The jobs with their intervals; the owner runs them."""
+        """The jobs with their intervals; the caller runs them."""
         config = self._config
         delay_ms = config.integer("log.initial.task.delay.ms")
         return [
@@ -151,12 +151,14 @@ class LogJobs:
         await ended.wait()
 
     async def look_for_room(self) -> None:
-        """Check full disks for free space, and create the partitions that are missing for lack of space."""
+        """Check whether full disks have free space again, and create the partitions that could not be created for lack
+        of space.
+        """
         self._logs.full_disks.check_full_disks()
         self._make_missing()
 
     async def checkpoint(self) -> None:
-        """Write recovery points, log start offsets and high watermarks."""
+        """Write the checkpoints: recovery points, log start offsets and high watermarks."""
         await self._logs.checkpoint(self.high_watermark)
 
     async def expire_producers(self) -> None:
@@ -170,7 +172,9 @@ class LogJobs:
         return None if partition is None else partition.high_watermark
 
     async def _partitions(self) -> AsyncIterator[Partition]:
-        """The partitions, a few at a time. Other callbacks of the event loop run in between, and may remove one."""
+        """Iterate over the partitions. After every few of them other callbacks of the event loop run, which may remove
+        partitions: these are left out.
+        """
         for number, partition in enumerate(tuple(self._replicas)):
             if partition in self._replicas:
                 yield partition

@@ -1,5 +1,6 @@
-"""What the log cleaner and the log eraser share: which logs are being rewritten, the syncs before and after a swap, and
-the rate of the bytes that are moved."""
+"""What the log cleaner and the log eraser share: the logs that are being rewritten, the syncs before and after a swap
+of segments, and the limit on the rate of their I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from moldau.storage.log.log import Log
 
 
 class LogRewriting:
-    """The logs whose segments are being rewritten, and their syncs. Called on the event loop."""
+    """The logs whose segments are being rewritten, and the syncs that a rewriting needs. Its methods are called on the
+    event loop.
+    """
 
     def __init__(self, flusher: Flusher, checkpoint: Callable[[], Awaitable[bool]]) -> None:
         """`checkpoint` writes the checkpoints of all directories, and returns whether all of them are durable."""
@@ -27,7 +30,7 @@ class LogRewriting:
         """
 
     async def make_durable(self, its_log: Log, end_offset: int) -> None:
-        """Flush the log at least up to an offset, and checkpoint that recovery point.
+        """Flush the log at least up to `end_offset`, and write that recovery point to the checkpoint.
 
         Raises OSError, and `LogChanged` if the log has failed.
         """
@@ -47,9 +50,7 @@ class LogRewriting:
 
 
 class Throttle:
-    """Spreads the bytes that a rewriting moves over time, to keep to `log.cleaner.io.max.bytes.per.second`, which may
-    change.
-    """
+    """Delays the I/O of a rewriting, so that it stays below `log.cleaner.io.max.bytes.per.second`, which may change."""
 
     def __init__(self, settings: DynamicConfig, environment: Environment) -> None:
         self._settings = settings
@@ -58,7 +59,7 @@ class Throttle:
         self._moved = 0
 
     async def pace(self, moved: BytesMoved) -> None:
-        """Wait until the bytes that were moved, with these, do not exceed the rate."""
+        """Count the bytes in `moved`, and wait until the average rate since the beginning is not above the limit."""
         await asyncio.sleep(self.delay_s(moved.bytes_read + moved.bytes_written))
 
     def delay_s(self, size: int) -> float:

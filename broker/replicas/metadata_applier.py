@@ -39,12 +39,12 @@ class MetadataFeed(Protocol):
     """The publisher of committed images."""
 
     def subscribe(self, listener: Callable[[MetadataImage, MetadataDelta], None]) -> None:
-        """Call the listener with every later image, and with its delta."""
+        """Call the listener with every image that is published from now on, and with its delta."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplierTargets:
-    """The parts of a broker that follow the metadata."""
+    """The parts of a broker to which `MetadataApplier` applies the metadata."""
 
     cluster: ClusterView
     settings: DynamicConfig
@@ -59,7 +59,7 @@ class ApplierTargets:
     work: PartitionWork
     removal: FileRemoval
     topics_deleted: Callable[[Collection[Topic]], None]
-    """Notifies the coordinators of deleted topics."""
+    """Called with the deleted topics, to notify the coordinators."""
 
 
 class MetadataApplier:
@@ -71,17 +71,19 @@ class MetadataApplier:
         self._node_id = node_id
         self._to = to
         self._unmade: dict[tuple[bytes, int], None] = {}
-        """The partitions (topic id, index) that could not be created: no directory had room, or a former topic's log is
-        still being repaired.
+        """The partitions (topic id, index) that could not be created, because no log directory had space, or because
+        the log of a deleted topic of the same name is still being repaired.
         """
         self._is_trying_again = False
         self._warned: dict[str, None] = {}
-        """The warnings about settings without effect that were logged."""
+        """The texts of the logged warnings about topic settings without effect."""
         self.has_loaded = False
         """Whether the logs of this broker's replicas are open."""
 
     async def start(self, feed: MetadataFeed) -> None:
-        """Open the logs of this broker's replicas. Raises what `LocalLogs.open_all` raises."""
+        """Open the logs of this broker's replicas, and apply each image that `feed` publishes from then on. Raises what
+        `LocalLogs.open_all` raises.
+        """
         to, image = self._to, self._to.cluster.image
         to.settings.follow(image)
         to.throttles.follow(image.configs, [resource for resource, _ in image.configs.by_resource.items()])
@@ -110,8 +112,8 @@ class MetadataApplier:
         self.has_loaded = True
 
     async def begin(self) -> None:
-        """Give the replicas their roles, once this broker is registered. A change that is published meanwhile is
-        applied at once, also to a replica that has no role yet.
+        """Make the replicas leaders or followers, once this broker is registered. A change that is published meanwhile
+        is applied at once, also to a replica that has no role yet.
         """
         self._to.roles.begin()
         async for partition in InTurns(tuple(self._to.replicas)):
@@ -176,7 +178,7 @@ class MetadataApplier:
                 found.setdefault(text, []).append(topic)
 
     def _warn(self, found: Mapping[str, Sequence[str]]) -> None:
-        """Log each text in one line with the topics it is about, and remember it: a process logs it once."""
+        """Log each text of `found` in one line with its topics, and remember the text: a process logs it once."""
         for text, named in found.items():
             self._warned[text] = None
             others = f" and on {len(named) - 1} more topics" if len(named) > 1 else ""
@@ -201,7 +203,7 @@ class MetadataApplier:
     # New partitions
 
     def _make(self, new: Sequence[CreateLog]) -> None:
-        """Create the replicas: a few at once, many by `PartitionWork`."""
+        """Create replicas: a few directly, many in an executor thread (`PartitionWork`)."""
         if self._to.work.queue_if_many(new, self):
             for each in new:
                 self._to.replicas.expect(*each)
@@ -221,8 +223,8 @@ class MetadataApplier:
         return self._to.settings.topic_log_config(self._to.cluster.image, topic)
 
     def serve_new(self, new: CreateLog, made: Log | None) -> None:
-        """Serve a new partition as the current metadata assigns it, on the log `made`; if that is None, on a log that
-        is created here.
+        """Serve a new partition as the current metadata assigns it. `made` is its log; if it is None, the log is
+        created here.
         """
         to = self._to
         to.replicas.forget_expected(new.topic_id, new.partition)
@@ -272,14 +274,14 @@ class MetadataApplier:
         self._delete_logs([partition.log for partition in partitions])
 
     def _leave(self, topic: str, index: int) -> None:
-        """Delete a replica that was moved to another broker."""
+        """Delete the replica of a partition that is no longer assigned to this broker."""
         partition = self._to.replicas.remove(topic, index)
         if partition is not None:
             self._to.roles.forget(partition)
             self._delete_logs([partition.log])
 
     def _delete_logs(self, logs: Sequence[Log]) -> None:
-        """Delete the logs: a few at once, many by `PartitionWork`."""
+        """Delete logs: a few directly, many in an executor thread (`PartitionWork`)."""
         if self._to.work.queue_if_many([DeleteLog(each) for each in logs], self):
             return
         for each in logs:
@@ -299,7 +301,7 @@ class ReplicationThrottles:
         self.follower = ReplicationQuota(count, sample_ms)
 
     def follow(self, configs: ConfigsImage, changed: Iterable[ConfigResource]) -> None:
-        """Apply the current settings of the resources that changed."""
+        """Apply the current rates, and the current throttled replicas of the topics in `changed`."""
         own = configs.of(ResourceType.BROKER, str(self._broker_id))
         default = configs.of(ResourceType.BROKER, "")
         for quota, prefix in ((self.leader, LEADER), (self.follower, FOLLOWER)):

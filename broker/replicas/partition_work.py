@@ -36,7 +36,7 @@ call.
 
 
 class CreateLog(NamedTuple):
-    """Create the log of a new partition of this broker."""
+    """A job: create the log of a new partition of this broker."""
 
     topic: str
     topic_id: bytes
@@ -44,13 +44,15 @@ class CreateLog(NamedTuple):
 
 
 class DeleteLog(NamedTuple):
-    """Delete a log whose partition is deleted, or was moved to another broker."""
+    """A job: delete a log whose partition was deleted, or was moved to another broker."""
 
     log: Log
 
 
 class NewPartitions(Protocol):
-    """Serves new partitions by the current metadata, which may have changed since a job was queued."""
+    """Serves new partitions as the current metadata assigns them. The metadata may have changed since a job was
+    queued.
+    """
 
     def is_wanted(self, new: CreateLog) -> bool:
         """Whether the partition is still assigned to this broker, and has no log yet."""
@@ -58,26 +60,31 @@ class NewPartitions(Protocol):
     def log_config(self, topic: str) -> LogConfig: ...
 
     def serve_new(self, new: CreateLog, made: Log | None) -> None:
-        """Serve the partition with the log that was created; None if the disk refused it."""
+        """Serve a partition on the log `made`, or create its log if `made` is None because an executor thread could
+        not.
+        """
 
 
 class PartitionWork:
-    """One queue of jobs for a broker."""
+    """The queue of a broker's jobs that create and delete logs."""
 
     def __init__(self, environment: Environment, logs: LocalLogs, removal: FileRemoval) -> None:
         self._logs = logs
         self._removal = removal
         self._spawn = Tasks(environment.halt).spawn
-        """Starts tasks that a stop waits for. Cancelling one would leave its thread working on the logs."""
+        """Starts tasks that a stop waits for. They are not cancelled, because the executor thread of a cancelled task
+        would go on with the logs.
+        """
         self._jobs: deque[CreateLog | DeleteLog] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
         self._partitions: NewPartitions | None = None
 
     def queue_if_many(self, jobs: Sequence[CreateLog | DeleteLog], partitions: NewPartitions) -> bool:
-        """Queue the jobs and return True, or return False if they are so few that the caller does them directly.
+        """Queue the jobs and return True. Return False if the caller has to do them directly: they are few, and no jobs
+        are queued.
 
-        `partitions` takes the logs that are created.
+        `partitions` serves the partitions whose logs are created.
         """
         if len(jobs) <= AT_ONCE_MAX and not self._is_running:
             return False
@@ -89,7 +96,7 @@ class PartitionWork:
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call `done` when no jobs are left; at once if there are none."""
+        """Call `done` once the queue has no jobs left, or at once if it has none now."""
         if self._is_running:
             self._waiting.append(done)
         else:
@@ -121,7 +128,7 @@ class PartitionWork:
             done()
 
     def _slice(self) -> list[CreateLog | DeleteLog]:
-        """The next jobs of one kind."""
+        """Remove the first jobs from the queue and return them: jobs of the same kind, `SLICE_COUNT` at most."""
         kind = type(self._jobs[0])
         count = 0
         for job in islice(self._jobs, SLICE_COUNT):

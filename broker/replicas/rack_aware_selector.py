@@ -1,4 +1,6 @@
-"""The selector that sends consumers to an in-sync follower in their own rack, if there is one (KIP-392)."""
+"""The replica selector that directs a consumer to an in-sync follower in the consumer's rack, if there is one
+(KIP-392).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ class RackAwareReplicaSelector:
         self._cluster = cluster
 
     def select(self, partition: Partition, fetch_offset: int, rack: str) -> int:
-        """The follower that a consumer in this rack should read from, `NO_REPLICA` for this leader itself.
+        """The id of the follower that a consumer in `rack` should read from; `NO_REPLICA` if it should read from this
+        leader.
 
-        A follower must be in sync and have the offset. Of several followers it takes the one with the highest end
-        offset, then the one that was caught up last, then the one with the largest id.
+        A follower must be in sync and have `fetch_offset`. Of several followers the one with the highest end offset is
+        chosen, then the one that was caught up last, then the one with the largest id.
         """
         leadership = partition.leadership
         if leadership is None or not leadership.followers or self._rack == rack:

@@ -73,27 +73,29 @@ class FetcherPorts:
 
 
 class ReplicaFetchers:
-    """All fetchers of a broker, by the id of the leader's broker."""
+    """All replica fetchers of a broker, by the broker id of the leader."""
 
     def __init__(self, ports: FetcherPorts) -> None:
         self._ports = ports
         self.may_fetch = False
-        """Whether fetches are sent: after this broker is registered, because a leader must know the broker epoch, and
-        until it stops.
+        """Whether fetches are sent. They are sent once this broker is registered, because a leader must know its broker
+        epoch, and until it stops.
         """
         self._fetchers: dict[int, RunningFetcher] = {}
 
     def begin(self) -> None:
-        """Begin to fetch: this broker is registered and has its epoch."""
+        """Begin to fetch, because this broker is registered and has its broker epoch."""
         self.may_fetch = True
         self.brokers_changed()
 
     def end(self) -> None:
-        """Stop fetching: the logs are about to be closed, and later responses are dropped."""
+        """Stop fetching, because the logs are about to be closed. Responses that arrive later are dropped."""
         self.may_fetch = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition from its leader, which may have changed; stop fetching it if it has no leader."""
+        """Fetch the partition from its leader, which may have changed. If the partition has no leader, stop fetching
+        it.
+        """
         for leader_id, fetcher in self._fetchers.items():
             if leader_id != partition.leader_id:
                 fetcher.unfollow(partition)
@@ -106,11 +108,13 @@ class ReplicaFetchers:
             fetcher.unfollow(partition)
 
     def leaders_of(self, partition: Partition) -> list[int]:
-        """The broker from which the partition is fetched, as a list of one or none."""
+        """The id of the broker from which the partition is fetched, in a list; an empty list if it is not fetched."""
         return [leader_id for leader_id, fetcher in self._fetchers.items() if fetcher.follows(partition)]
 
     def brokers_changed(self) -> None:
-        """Apply changes of brokers: leaders may have other addresses, or may have restarted."""
+        """Note that registered brokers changed, so that a leader may have another address or may have restarted, and
+        fetch.
+        """
         for fetcher in self._fetchers.values():
             fetcher.leader_changed()
             fetcher.fetch_next()
@@ -123,7 +127,7 @@ class ReplicaFetchers:
 
 
 class RunningFetcher:
-    """The fetcher for one leader's broker, with its connection, its timer and its effects."""
+    """The replica fetcher for one leader's broker: its connection, its timer, and the effects of its state machine."""
 
     def __init__(self, fetchers: ReplicaFetchers, ports: FetcherPorts, leader_id: int) -> None:
         self._fetchers = fetchers
@@ -134,9 +138,9 @@ class RunningFetcher:
         self._machine = ReplicaFetcher(ports.node_id, fetcher_settings(ports.config), ports.quota)
         self._is_asking = False
         self._leader: tuple[PeerChannel, int] | None = None
-        """The address and the broker epoch of the leader's broker, until either may have changed."""
+        """The connection to the leader's broker and its broker epoch; None if either may have changed."""
         self._asked: tuple[PeerChannel, int] | None = None
-        """The address and the broker epoch of the leader's broker to which the last request was sent."""
+        """The connection and the broker epoch of the leader's broker to which the last request was sent."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -152,7 +156,7 @@ class RunningFetcher:
         return partition in self._machine.partitions
 
     def fetch_next(self) -> None:
-        """Send the next fetch, unless a response is still awaited."""
+        """Send the next fetch, unless a response is outstanding."""
         if self._is_asking or not self._machine or not self._fetchers.may_fetch:
             return
         self._fetch_next(self._ports.environment.monotonic_ms())
@@ -174,8 +178,8 @@ class RunningFetcher:
             self._look_again(max(retry_ms, 0 if deadline_ms is None else deadline_ms - now_ms))
 
     def leader_changed(self) -> None:
-        """Note that the leader's address may have changed. If the leader's broker has restarted, abandon the request to
-        its earlier incarnation: a host that lost power closes no connection.
+        """Note that the leader's broker may have another address. If that broker has restarted, close the connection on
+        which a response of its earlier incarnation is outstanding: a host that lost power closes no connection.
         """
         self._leader = None
         if self._is_asking and self._asked is not None and self._asked[1] != self._leader_broker_epoch():
@@ -191,7 +195,7 @@ class RunningFetcher:
         self._timer = self._ports.loop.call_later(delay_ms / 1000, self.fetch_next)
 
     def _find_leader(self) -> tuple[PeerChannel, int] | None:
-        """The address of the leader; None while it is not known."""
+        """The connection to the leader's broker, and its broker epoch; None if the address is unknown."""
         if self._leader is None:
             channel = self._channel()
             self._leader = (channel, self._leader_broker_epoch()) if channel is not None else None
@@ -228,7 +232,9 @@ class RunningFetcher:
                 log.warning("following broker %d: %s", self._leader_id, message)
 
     async def _rebuild(self, effect: Rebuild) -> None:
-        """Rebuild the log. The state of the remote part is read and checked first; only then the log is changed."""
+        """Rebuild a follower's log from the state of the leader's remote log. That state is read and checked before the
+        log is changed.
+        """
         partition, ports = effect.partition, self._ports
         try:
             start = await remote_start(ports.remote_state, effect)
@@ -253,7 +259,7 @@ class RunningFetcher:
         self.fetch_next()
 
     async def _truncate(self, effect: TruncateTo | StartAt) -> None:
-        """Truncate the log.
+        """Truncate a follower's log as the effect says.
 
         The lowered recovery point is made durable first, because otherwise a recovery after a crash would report the
         truncated batches as damage.
@@ -290,7 +296,7 @@ class RunningFetcher:
         self._ports.flusher.when_durable([partition.log], flushed)
 
     def _look_up(self, partition: Partition, leader_epoch: int) -> None:
-        """Look up the leader's log start and log end offsets: two timestamps, one after the other."""
+        """Look up the leader's log start and log end offsets, with two ListOffsets requests one after the other."""
         found: list[int] = []
 
         def ask(timestamp: int) -> None:
@@ -338,20 +344,22 @@ def offset_in(response: object) -> int | None:
 
 
 class NoRemoteState(Exception):
-    """The leader or the remote storage did not provide the state; a later attempt may succeed."""
+    """The leader or the remote storage did not provide the state of the remote log; a later attempt may succeed."""
 
 
 class RemoteState(Protocol):
-    """Finds the start of a leader's local log, and the state at the end of the remote part before it."""
+    """Finds the offset at which a leader's local log begins, and the state at the end of the remote log before it."""
 
     async def before_local_log(self, partition: Partition, leader_epoch: int, log_start_offset: int) -> RemoteStart:
-        """Find the offset at which the follower's log starts, and the state there, from the leader and remote storage.
-        Raises `NoRemoteState`.
+        """Find the offset at which the follower's log is to start, and the state at that offset, by requests to the
+        leader and to remote storage. Raises `NoRemoteState`.
         """
 
 
 async def remote_start(state: RemoteState | None, effect: Rebuild) -> RemoteStart:
-    """The start of the follower's log. Raises `NoRemoteState`."""
+    """Find the offset at which the follower's log is to start, and the state at that offset. Raises `NoRemoteState`,
+    also if tiered storage is off.
+    """
     if state is None:
         raise NoRemoteState("tiered storage is off on this broker (remote.log.storage.system.enable)")
     return await state.before_local_log(effect.partition, effect.leader_epoch, effect.log_start_offset)

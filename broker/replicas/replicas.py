@@ -1,4 +1,4 @@
-"""The replicas of this broker, found by topic name or topic id."""
+"""The replicas of this broker, by topic name and by topic id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Indexed = dict[int, Partition]
 
 
 class Traffic:
-    """Records and bytes in and out."""
+    """Totals of the records appended, and of the bytes appended and read."""
 
     def __init__(self) -> None:
         self.messages_in = 0
@@ -27,19 +27,21 @@ class Traffic:
 
 
 class Replicas:
-    """All replicas by topic name and by topic id. A topic is known under both, or not at all."""
+    """All replicas of this broker by topic name and by topic id. Each topic is in both dictionaries or in neither."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Indexed] = {}
         self.by_id: dict[bytes, Indexed] = {}
         self._ids: dict[str, bytes] = {}
         self._offline: dict[bytes, dict[int, None]] = {}
-        """The assigned partitions whose log is in no online log directory, by topic id."""
+        """The partitions (indexes by topic id) that are assigned to this broker and whose log is in no online log
+        directory.
+        """
         self._expected: dict[bytes, dict[int, None]] = {}
-        """The partitions whose logs are being created, by topic id."""
+        """The partitions (indexes by topic id) whose logs are being created."""
         self._verifies_transactions = True
         self.generation = 0
-        """A number that changes whenever a replica is added or removed: results of earlier lookups may then be
+        """A number that increases whenever a replica is added or removed, so that a cached lookup can be recognised as
         stale.
         """
         self.gone = Traffic()
@@ -63,15 +65,15 @@ class Replicas:
             self.forget_expected(partition.topic_id, partition.index)
 
     def verify_transactions(self, verifies: bool) -> None:
-        """Set whether the first records of a transaction in a partition wait for the transaction coordinator
-        (transaction.partition.verification.enable).
+        """Set whether the first records of a transaction in a partition are appended only after the transaction
+        coordinator has confirmed the transaction (transaction.partition.verification.enable).
         """
         self._verifies_transactions = verifies
         for partition in self:
             partition.verifies_transactions = verifies
 
     def flushed(self, log: Log) -> None:
-        """Commit the records that waited for the sync of a log."""
+        """Advance the high watermark of a log's partition after a sync of the log."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             partition.advance()
@@ -80,7 +82,7 @@ class Replicas:
         return self.by_name.get(topic, {}).get(index)
 
     def log_start_of(self, topic: str, index: int) -> int:
-        """The log start offset of a replica; -1 if it is not here."""
+        """The log start offset of a replica; -1 if this broker does not serve it."""
         of_topic = self.by_name.get(topic)
         partition = None if of_topic is None else of_topic.get(index)
         return -1 if partition is None else partition.log.log_start_offset
@@ -91,7 +93,7 @@ class Replicas:
         return partition if partition is not None and partition.log is its_log else None
 
     def expect(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Add a partition that will be served once its log is created."""
+        """Note a partition that will be served once its log is created."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
         self._ids[topic] = topic_id
         self._expected.setdefault(topic_id, {})[index] = None
@@ -106,13 +108,15 @@ class Replicas:
         return index in self._expected.get(topic_id, ())
 
     def find(self, key: tuple[str | bytes, int]) -> Partition | None:
-        """The partition of this topic name or topic id, and index."""
+        """The partition with this key, the topic's name or id and the partition's index; None if this broker does not
+        serve it.
+        """
         topic, index = key
         known = self.by_name.get(topic) if isinstance(topic, str) else self.by_id.get(topic)
         return known.get(index) if known is not None else None
 
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Add a partition that cannot be served."""
+        """Note a partition that cannot be served, because its log is in no online log directory."""
         self.by_id[topic_id] = self.by_name.setdefault(topic, {})
         self._ids[topic] = topic_id
         self._offline.setdefault(topic_id, {})[index] = None
@@ -121,7 +125,9 @@ class Replicas:
         self._offline.get(topic_id, {}).pop(index, None)
 
     def take_offline(self, partition: Partition) -> None:
-        """Take a partition offline whose log directory failed; requests that wait for it are answered."""
+        """Stop serving a partition whose log has failed. Requests that wait for it are answered with
+        KAFKA_STORAGE_ERROR.
+        """
         self.generation += 1
         self.by_name[partition.topic].pop(partition.index)
         self.add_offline(partition.topic, partition.topic_id, partition.index)
@@ -129,7 +135,7 @@ class Replicas:
         partition.gone(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def error_of(self, topic: str | bytes, index: int) -> ErrorCode:
-        """The error for a partition that this broker does not serve."""
+        """The error code with which requests for a partition are answered that this broker does not serve."""
         topic_id = self._ids.get(topic, b"") if isinstance(topic, str) else topic
         if index in self._offline.get(topic_id, ()):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -158,8 +164,8 @@ class Replicas:
         return partitions
 
     def remove(self, topic: str, index: int) -> Partition | None:
-        """Forget a replica, and its topic if that was the last replica of it. Returns the replica; None if there is
-        none.
+        """Forget a replica, and its topic if that was its last replica here. Returns the replica, or None if this
+        broker does not serve it.
         """
         self.generation += 1
         indexed = self.by_name.get(topic, {})

@@ -1,4 +1,4 @@
-"""The role of each replica on this broker: leader or follower, as the committed metadata assigns it."""
+"""Gives each replica on this broker its role, leader or follower, as the committed metadata assigns it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moldau.replication.partition import Partition
 
 
 class Coordinators(Protocol):
-    """The coordinators, each of which runs where its partition is led."""
+    """Starts and stops coordinators: each runs on the broker that leads its partition."""
 
     def gained(self, partition: Partition) -> None:
         """Start the coordinator of a partition that this broker leads now."""
@@ -45,7 +45,7 @@ class ReplicaRoles:
         self._leadership_gained = leadership_gained
         self._monotonic_ms = monotonic_ms
         self.are_assumed = False
-        """Whether `begin` was called."""
+        """Whether replicas get roles: `begin` was called."""
 
     def begin(self) -> None:
         """Give replicas their roles from now on, because this broker is registered, and has read the metadata up to its
