@@ -1,1 +1,3 @@
-"""The metadata quorum on this node: the Raft shell, published images, the controller channel, registration."""
+"""This node's part in the metadata quorum: the log and its Raft machine, published images, requests to the active
+controller, and the registration of the node.
+"""

@@ -1,5 +1,5 @@
-"""The shell of the controller while this node leads: it passes requests to the controller, appends its decisions, and
-runs its timer.
+"""Runs the controller while this node leads: passes requests to it, appends its decisions to the metadata log, and runs
+its timer.
 
 A decision about many partitions is made, appended and replayed in slices (`Decision.further`), one in each iteration of
 the event loop. Requests that arrive meanwhile wait, because the controller makes one decision after the other.
@@ -26,22 +26,26 @@ from moldau.security.quotas.limits import QuotaTags
 
 REFUSED_RETRY_MS: Final = 1_000
 STALL_MS_MIN: Final = 100
-"""A timer that fires later than this (ms) shows that the process was suspended, or that the event loop was blocked."""
+"""A timer that fires more than this time (ms) late shows that the process was suspended, or that the event loop was
+blocked.
+"""
 SECOND_LOOK_MS: Final = 50
-"""After such a delay, the time (ms) in which the loop reads the heartbeats that arrived during it, before any broker is
-fenced.
+"""The time (ms) for which a late timer is put off, so that heartbeats that arrived during the delay are read before any
+broker is fenced.
 """
 
 T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
-"""A generator that does a part of its work in each step, and returns the result."""
+"""A generator that does a part of its work in each step, and returns a result at the end."""
 AppendRecords = Callable[[Sequence[object], int], Provenance]
-"""Appends one batch of records, in the versions that a metadata.version has. Raises `NoRoom`."""
+"""Appends a batch of metadata records to the log, in the versions that a metadata.version (the second argument) has.
+Raises `NoRoom`.
+"""
 
 
 class Work(NamedTuple):
-    """Decisions that wait or are in progress. `given_up` is called if the term ends before they are complete, `failed`
-    if a bug ends them.
+    """One or more decisions that wait or are in progress. `given_up` is called if the controller's term ends before
+    they are complete, `failed` if a bug ends them.
     """
 
     slices: Slices[None]
@@ -77,7 +81,7 @@ class ActiveController:
         """Whether the disk had no room for periodic records. They are tried again after `REFUSED_RETRY_MS`."""
 
     def begin(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> None:
-        """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for them."""
+        """Write the first decisions of a term. `cannot_lead` is called if the disk has no room for these decisions."""
         self._take_turn(Work(self._begun(decisions, cannot_lead)))
 
     def _begun(self, decisions: Sequence[Decision], cannot_lead: Callable[[], None]) -> Slices[None]:
@@ -92,11 +96,12 @@ class ActiveController:
         given_up: Callable[[], None],
         requester: Requester = NODE,
     ) -> None:
-        """Decide on a request. `reply` gets the response once the decision is committed; `given_up` is called instead
-        if the term ends before that.
+        """Let the controller decide on a request. `reply` gets the response once the decision is committed; `given_up`
+        is called instead if the term ends before that.
 
-        If a bug raises an exception before the request has waited for anything, this method raises it. Otherwise
-        `reply` gets UNKNOWN_SERVER_ERROR, and the loop's exception handler gets the exception.
+        If a bug raises an exception in the first slice of the decision, and no other decision is in progress, this
+        method raises it. Otherwise `reply` gets UNKNOWN_SERVER_ERROR, and the loop's exception handler gets the
+        exception.
         """
 
         def failed() -> None:
@@ -113,7 +118,7 @@ class ActiveController:
         self._arm()
 
     def mutation_tokens(self) -> dict[QuotaTags, float]:
-        """The balance in tokens of each client under a quota of mutations."""
+        """The balance (tokens) of each client that has a controller mutation quota (KIP-599)."""
         return self._controller.mutation_tokens(self._environment.monotonic_ms())
 
     def disconnected(self, broker_id: int) -> None:
@@ -122,14 +127,14 @@ class ActiveController:
         self._arm_anew()
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
-        """Note when a broker was last alive: it runs on the node that led the quorum before, which last responded at
-        `heard_ms`.
+        """Note that a broker was last alive at `heard_ms`. The broker runs on the node that led the quorum before, and
+        the time is that of the node's last response.
         """
         self._controller.note_last_heard(broker_id, heard_ms)
         self._arm_anew()
 
     def resign(self) -> None:
-        """End the term: give up the waiting requests now, and the decision in progress when its slice is over."""
+        """End the term. Requests that wait are given up now, the decision in progress once its slice is done."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -140,7 +145,7 @@ class ActiveController:
     # Turns
 
     def _take_turn(self, work: Work) -> None:
-        """Do the first slice of the work now, or after the other work if some is in progress."""
+        """Do the first slice of `work` now; if other work is in progress, once that is done."""
         if self._under_way is not None:
             self._waiting.append(work)
         else:
@@ -170,7 +175,7 @@ class ActiveController:
             self._under_way = self._waiting.popleft() if self._waiting else None
 
     def _carry_out_all(self, decisions: Iterable[Decision]) -> Slices[bool]:
-        """Write decisions until one finds no room. Returns whether all were written."""
+        """Write decisions to the log, until the disk has no room for one of them. Returns whether all were written."""
         for decision in decisions:
             is_written, _ = yield from self._carry_out(decision)
             if not is_written:
@@ -178,8 +183,9 @@ class ActiveController:
         return True
 
     def _carry_out(self, decision: Decision) -> Slices[tuple[bool, object]]:
-        """Write a decision. Returns whether it was written, and the response, which has an error if the disk has no
-        room. The first batches of a decision in slices may have been written nevertheless.
+        """Write a decision to the log. Returns whether all of it was written, and the response, which has an error if
+        the disk has no room. If a decision is written in slices, its first batches may have been written even if a
+        later one was not.
 
         DIVERGES: in Apache Kafka a full disk under the metadata log stops the node.
         """
@@ -214,7 +220,9 @@ class ActiveController:
         self._arm()
 
     def _arm(self) -> None:
-        """Set the timer for the next deadline. It may fire early, because heartbeats move deadlines to later times."""
+        """Set the timer for the controller's next deadline. The timer may fire too early, because a heartbeat can move
+        the deadline.
+        """
         deadline_ms = self._controller.next_deadline_ms()
         if deadline_ms is None or self._timer is not None or self._is_over:
             return

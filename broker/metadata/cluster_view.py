@@ -1,4 +1,6 @@
-"""The broker's view of the cluster: the committed image, the brokers that clients can reach, the settings in force."""
+"""The broker's view of the cluster: the committed image, the addresses of brokers, and the dynamic settings in
+force.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ from moldau.protocol.late_tuple import NamedTuple
 from moldau.storage.log_config import LogConfig
 
 LOG_CONFIGS_MAX: Final = 1000
-"""The most sets of overrides that are cached; past that number the cache is cleared."""
+"""The largest number of cached log configurations, one for each set of topic overrides. When it is reached, the cache
+is cleared.
+"""
 
 
 class NodeAddress(NamedTuple):
-    """The address of a broker for the clients of one listener."""
+    """The address at which clients of one listener reach a broker."""
 
     id: int
     host: str
@@ -31,24 +35,26 @@ class NodeAddress(NamedTuple):
 
 
 class PublishedMetadata(Protocol):
-    """The publisher of images. Each image is a value, which the next image replaces."""
+    """The publisher of metadata images. Each image is immutable, and is replaced by the next one."""
 
     @property
     def image(self) -> MetadataImage: ...
 
 
 class ClusterView:
-    """Reads the latest published image. A caller whose answer must be of one image takes `image` once."""
+    """Answers questions from the latest published image. A caller that needs several facts from the same image reads
+    `image` once, and uses that.
+    """
 
     def __init__(self, published: PublishedMetadata, cluster_id: str, random: Random) -> None:
-        """`random`: chooses among brokers that are equally good."""
+        """`random`: chooses among live brokers."""
         self.id = cluster_id
         self._published = published
         self._random = random
         self._counted = published.image.topics
         self._counts: dict[str, int | None] = {}
-        """The number of partitions of each topic that was asked for, by its name in `_counted`. Only
-        coordinators ask.
+        """The number of partitions by topic, for each topic in `_counted` that a caller of `partitions_count` has
+        named. Only coordinators call it.
         """
 
     @property
@@ -92,7 +98,9 @@ class ClusterView:
 
 
 class DynamicConfig:
-    """The dynamic settings of the metadata image. The logs of topics get their settings from here."""
+    """The dynamic settings of the metadata image, and the settings in force: those of the configuration file with the
+    dynamic ones applied. Logs get the settings of their topics from here.
+    """
 
     def __init__(self, config: Config) -> None:
         self.started_with = config
@@ -100,9 +108,8 @@ class DynamicConfig:
         self.layers = BrokerLayers.of(config)
         self._listeners: list[Callable[[Config], None]] = []
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
-        """One configuration for each set of topic overrides.
-
-        Most topics share a configuration, and a log keeps only a reference.
+        """The log configuration for each set of topic overrides. Most topics have the same overrides, so their logs
+        share one object.
         """
         self._topic_entries: tuple[ConfigEntry, ...] = ()
 
@@ -112,8 +119,8 @@ class DynamicConfig:
         listener(self.config)
 
     def follow(self, image: MetadataImage) -> None:
-        """Apply the dynamic settings of the cluster and of this broker in an image. Listeners are called if these have
-        changed.
+        """Apply the dynamic settings that an image has for the cluster and for this broker. Listeners are called if the
+        settings have changed.
         """
         default = image.configs.of(ResourceType.BROKER, "")
         own = image.configs.of(ResourceType.BROKER, str(self.started_with.node_id))
@@ -128,13 +135,13 @@ class DynamicConfig:
 
     @property
     def topic_entries(self) -> tuple[ConfigEntry, ...]:
-        """Every setting of a topic without overrides, as the settings in force give it."""
+        """The value of every topic setting for a topic without overrides, from the settings in force."""
         if not self._topic_entries:
             self._topic_entries = topic_entries(self.config, self.layers)
         return self._topic_entries
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The log settings of a topic with these overrides."""
+        """The log settings of a topic that overrides some settings."""
         key = tuple(sorted(overrides.items()))
         known = self._log_configs.get(key)
         if known is None:
@@ -144,5 +151,5 @@ class DynamicConfig:
         return known
 
     def topic_log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """The log settings of a topic, with its overrides in the image."""
+        """The log settings of a topic with the overrides that the image has for it."""
         return self.log_config(image.configs.of(ResourceType.TOPIC, topic))

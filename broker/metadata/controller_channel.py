@@ -1,7 +1,7 @@
-"""Requests to the active controller, whether it runs in this process or on another node.
+"""Sends requests to the active controller, whether it runs in this process or on another node.
 
-A request whose controller fails before it responds is sent again to the next controller, until its time is over. So a
-controller may receive a request twice. It refuses the second one, like Apache Kafka's controller.
+If the controller fails before it responds, the request is sent again to the next controller, until its timeout has
+passed. So a controller may receive a request twice. It refuses the second one, like Apache Kafka's controller.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = logging.getLogger("moldau.quorum")
 Reply = Callable[..., None]
 RETRY_MS: Final = 50
 PATIENCE_MS: Final = 30_000
-"""The timeout (ms) of requests that carry none."""
+"""The timeout (ms) of a request that has no field `timeout_ms`."""
 PURPOSE: Final = "controller"
 LOST: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_CONTROLLER_ID)
-"""The errors of a node that does not lead the quorum."""
+"""The errors with which a node that does not lead the quorum answers a request to the controller."""
 
 
 class ControllerLocation(Protocol):
-    """The location of the active controller, as far as this node knows it."""
+    """Finds the active controller, on this node or on another, as far as this node knows."""
 
     def decide(
         self,
@@ -46,10 +46,9 @@ class ControllerLocation(Protocol):
         given_up: Callable[[], None],
         requester: Requester = NODE,
     ) -> bool:
-        """Pass the request to the controller of this node.
+        """Pass the request to the controller of this node. Returns False if this node does not lead the quorum.
 
-        False if this node does not lead the quorum. `given_up` is called instead of `reply` if the term of this
-        controller ends before the response.
+        `given_up` is called instead of `reply` if the term of this controller ends before the response.
         """
 
     @property
@@ -72,7 +71,7 @@ class ClientService(Protocol):
 
 
 class Attempt(NamedTuple):
-    """A request without a response so far. At its deadline it gets REQUEST_TIMED_OUT."""
+    """A request that has no response yet. At its deadline it gets REQUEST_TIMED_OUT."""
 
     request: object
     reply: Reply
@@ -99,26 +98,29 @@ class ControllerChannel:
         self._loop = loop
         self._is_closed = False
         self._clients: ClientService | None = None
-        """Serves clients' requests while this node leads; None without an authorizer, or without a controller here."""
+        """Serves requests of clients while this node leads; None if there is no authorizer, or no controller on this
+        node.
+        """
 
     def serve_clients(self, service: ClientService) -> None:
-        """Pass clients' requests through the service while this node leads."""
+        """Pass requests of clients to `service` while this node leads."""
         self._clients = service
 
     def submit(
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
     ) -> None:
-        """Pass a request to the active controller. After REQUEST_TIMED_OUT it may have decided on the request or not.
+        """Pass a request to the active controller. After REQUEST_TIMED_OUT the controller may have decided on the
+        request or not.
 
-        A client's request is forwarded in the version in which it came: another version may lack some of its fields. A
-        request of a client is sent to another node in an Envelope with the client's principal.
+        A client's request keeps the version in which the client sent it, because another version may lack some of its
+        fields. To another node it is sent in an Envelope with the client's principal.
         """
         patience_ms = getattr(request, "timeout_ms", PATIENCE_MS)
         deadline_ms = self._environment.monotonic_ms() + max(0, patience_ms)
         self._try(Attempt(request, reply, deadline_ms, version, client))
 
     def close(self) -> None:
-        """Stop responding: this node stops, and so do the parts that wait for responses."""
+        """Pass no more responses on, because this node stops, and with it the callers that wait for them."""
         self._is_closed = True
 
     def _try(self, attempt: Attempt) -> None:

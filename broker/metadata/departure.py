@@ -1,4 +1,5 @@
-"""A broker that leaves its cluster: it gives its replicas to other brokers, then takes itself out of the metadata.
+"""Moves all replicas from a broker that leaves its cluster to other brokers, and then removes the broker from the
+metadata.
 
     cordoned ──▶ moves replicas, some at a time ──none is left──▶ controlled shutdown ──▶ unregistered ──▶ the end
 
@@ -36,23 +37,25 @@ log = logging.getLogger("moldau.registration")
 progress = logging.getLogger(PROGRESS_LOGGER)
 
 UNDER_WAY_MAX: Final = 20
-"""The most partitions that move at a time, so that clients of the other partitions are served as before."""
+"""The largest number of partitions that move at a time, so that clients of the other partitions are served as
+before.
+"""
 PAUSE_S: Final = 0.5
 PROGRESS_MS: Final = 5_000
 SLICE: Final = 1_000
 """The number of partitions after which a loop over all partitions yields to the event loop."""
 STILL_HOLDS: Final = 4
-"""The exit status of a broker that was given a replica at its very end. It has to be started again to give that replica
-away.
+"""The exit status of a broker that got another replica after it had moved all of them. The broker has to be started
+again to move that replica too.
 """
 
 
 @dataclass(slots=True)
 class Holdings:
-    """The replicas of a broker in an image."""
+    """The replicas of one broker in an image, and the number of replicas of every broker."""
 
     to_move: list[tuple[str, int, PartitionRegistration]] = field(default_factory=list)
-    """Topic, partition and registration of each replica that is not being moved."""
+    """The topic, partition index and registration of each replica of the broker that is not being moved yet."""
     moving: int = 0
     replicas: Counter[int] = field(default_factory=Counter)
     """The number of replicas of each broker, including those that are being added."""
@@ -80,14 +83,16 @@ def holdings(image: MetadataImage, node_id: int) -> Iterator[Holdings]:
 
 
 def target_of(partition: PartitionRegistration) -> list[int]:
-    """The replicas of a partition once its reassignment, if there is one, is complete."""
+    """The replicas that a partition has once its reassignment is complete; its current ones if it has no
+    reassignment.
+    """
     return [replica for replica in partition.replicas if replica not in partition.removing_replicas]
 
 
 def moves(found: Holdings, node_id: int, heirs: Sequence[int], count_max: int) -> Iterator[tuple[str, int, list[int]]]:
-    """The next moves, at most `count_max`: topic, partition and its new replicas. The broker is replaced by the heir
-    with the fewest replicas that has none of this partition. If every heir has one, the partition gets one replica
-    fewer.
+    """Choose the next moves, at most `count_max`. Yields topic, partition index and the new replicas of the partition.
+    Broker `node_id` is replaced by the heir with the fewest replicas that has no replica of this partition. If every
+    heir has one, the partition gets one replica fewer.
     """
     for topic, index, partition in found.to_move[:count_max]:
         target = target_of(partition)
@@ -102,7 +107,9 @@ def moves(found: Holdings, node_id: int, heirs: Sequence[int], count_max: int) -
 
 
 class Departure:
-    """The departure of this broker. `run` is called once it serves, `finish` after its controlled shutdown."""
+    """The departure of this broker from its cluster. `run` is called once the broker serves, `finish` after its
+    controlled shutdown.
+    """
 
     def __init__(
         self,
@@ -113,7 +120,7 @@ class Departure:
         registration: Registration,
         environment: Environment,
     ) -> None:
-        """`heirs`: the brokers that take the replicas over."""
+        """`heirs`: the ids of the brokers that take over the replicas."""
         self._node_id = node_id
         self._heirs = heirs
         self._publisher = publisher
@@ -122,10 +129,12 @@ class Departure:
         self._environment = environment
         self._holds_nothing = False
         self.exit_status = 0
-        """The exit status of the process; 0 if it is stopped before the broker has left the cluster."""
+        """The exit status of the process. It is 0 also if the process is stopped before the broker has left the
+        cluster.
+        """
 
     async def run(self, ended: Callable[[], None]) -> None:
-        """Give the replicas away; call `ended` when none is left."""
+        """Move all replicas to the heirs, and call `ended` when no replica is left on this broker."""
         log.info("this broker leaves the cluster: its replicas go to brokers %s", ", ".join(map(str, self._heirs)))
         if self._publisher.image.features.metadata_version >= CORDONED_LOG_DIRS_VERSION:
             await self._registration.cordon()
@@ -148,7 +157,7 @@ class Departure:
         ended()
 
     async def finish(self) -> None:
-        """Take the broker out of the metadata, if it holds no replica."""
+        """Unregister this broker, if it holds no replica."""
         if not self._holds_nothing:
             return
         error = await self._registration.unregister()
@@ -175,7 +184,9 @@ class Departure:
         return [each for each in self._heirs if cluster.is_active(each)]
 
     async def _move(self, found: Holdings) -> None:
-        """Begin the next moves, to heirs that serve. At most `UNDER_WAY_MAX` moves are in progress."""
+        """Begin the next moves, to heirs that are registered and not fenced, so that at most `UNDER_WAY_MAX` partitions
+        move at a time.
+        """
         heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
         for name, index, target in moves(found, self._node_id, heirs, UNDER_WAY_MAX - found.moving):
@@ -190,7 +201,7 @@ class Departure:
 
 
 def refusals_in(response: AlterPartitionReassignmentsResponse) -> list[str]:
-    """The first refusals of a response, in words."""
+    """The first refusals in a response, each as text."""
     if response.error_code:
         return [response.error_message or ErrorCode(response.error_code).name]
     return [

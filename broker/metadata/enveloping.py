@@ -1,4 +1,6 @@
-"""Envelopes: requests of clients that a broker forwards to the controller, with the client's principal and address."""
+"""Envelopes: the requests of clients that a broker forwards to the controller, with the principal and address of the
+client.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from moldau.protocol.primitives import MalformedMessage, read_uvarint, skip_tags
 from moldau.security.principal import NODE, Principal, Requester
 
 CORRELATION_ID: Final = 0
-"""The correlation id of the request inside; the envelope has its own."""
+"""The correlation id of the enclosed request; the envelope has one of its own."""
 _VERSION_0 = b"\0\0"
 
 
@@ -25,10 +27,10 @@ class ForwardedClient(NamedTuple):
 
 
 def requester_of(request: object, version: int | None, client: ForwardedClient | None) -> Requester:
-    """The requester of a request: its client, or this node for a request without a client.
+    """The requester in whose name the controller decides: the client, or this node for a request without a client.
 
-    A quota of mutations bounds only the requests of clients (KIP-599). The creation of internal topics, and of topics
-    that a broker creates automatically, is a request of the broker.
+    A controller mutation quota limits only the requests of clients (KIP-599). A broker requests the creation of
+    internal topics, and automatic creation of topics, in its own name.
     """
     if client is None:
         return NODE
@@ -38,7 +40,7 @@ def requester_of(request: object, version: int | None, client: ForwardedClient |
 
 
 def sealed_request(request: object, version: int, client: ForwardedClient) -> EnvelopeRequest:
-    """Put a request with its header into an envelope."""
+    """Encode a request with its header, and enclose it in an envelope."""
     client_id = None if client.client_id is None else client.client_id.encode()
     return EnvelopeRequest(
         request_data=request_frame(request, version, CORRELATION_ID, client_id),
@@ -64,14 +66,16 @@ def _address(host: str) -> bytes:
 
 
 def written_principal(principal: Principal) -> bytes:
-    """The bytes of a principal, in version 0."""
+    """A principal as bytes, in version 0 of Kafka's DefaultPrincipalData."""
     texts = (principal.type.encode(), principal.name.encode())
     body = b"".join(uvarint(len(text) + 1) + text for text in texts)
     return _VERSION_0 + body + bytes((principal.is_token_authenticated, 0))
 
 
 def read_principal(data: bytes | None) -> Principal:
-    """Parse a principal. Raises `MalformedMessage`, also for a principal without a type or a name, or IndexError."""
+    """Parse the bytes of a principal. Raises `MalformedMessage`, also for a principal without a type or a name, or
+    IndexError.
+    """
     if data is None or data[:2] != _VERSION_0:
         raise MalformedMessage("the principal has no version that is known")
     position = 2

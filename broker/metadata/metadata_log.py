@@ -1,4 +1,6 @@
-"""The metadata log on disk: snapshot and records read at start, batches appended, snapshots in the same directory."""
+"""The metadata log on disk: reads snapshot and records at start, appends batches, and keeps snapshots in the directory
+of the log.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +52,19 @@ LOST_METADATA: Final = (
     f" start with --override {ACCEPT_LOSS}=true cuts the log at the damage; the replicas of topics that are lost then"
     " stay in directories with the suffix -stray"
 )
-"""What an operator can do if the metadata log is damaged."""
+"""The advice to an operator whose metadata log is damaged."""
 LOST_VOTE: Final = (
     "It holds the vote of this node: put it back from a copy; on a node that is its only controller it may be deleted"
 )
-"""What an operator can do if the file with the vote is damaged."""
+"""The advice to an operator if the file with this node's vote is damaged."""
 NO_OP: Final = build_batch([Record(None, encode_record(NoOpRecord(), 0))])[HEADER_SIZE:]
 """The body of a batch with one NoOpRecord, which an idle controller appends."""
 
 
 class LoadedMetadata(NamedTuple):
-    """The contents of a metadata directory at start: the metadata up to the end of the log, committed or not."""
+    """What a metadata directory holds at start: the metadata up to the end of the log, whether committed or not, the
+    descriptions of the quorum, and the election state.
+    """
 
     log: MetadataLog
     replay: Replay
@@ -69,20 +73,20 @@ class LoadedMetadata(NamedTuple):
 
 
 Described = tuple[int, QuorumDescription]
-"""A description of the quorum, and the place of the control records that describe it: the base offset of their batch,
-the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
+"""A description of the quorum, and the offset that says where in the log it applies from: the base offset of the
+control batch that has it, the last offset of a snapshot, or `BEFORE_THE_LOG` for the bootstrap checkpoint.
 """
 
 
 class NoRoom(Exception):
-    """The disk is full, or the process has too many files open.
+    """A write failed because the disk is full, or because the process has too many open files.
 
     Nothing was written, and a later attempt may succeed.
     """
 
 
 class Reading:
-    """The state of a start that is reading the snapshot and the log."""
+    """The metadata and the descriptions of the quorum that a start has read so far from the snapshot and the log."""
 
     def __init__(self) -> None:
         self.replay = Replay()
@@ -97,7 +101,7 @@ class Reading:
 
 
 class Retention(Protocol):
-    """The retention of the log and of older snapshots; -1 for no limit."""
+    """The retention of the log together with its older snapshots, in bytes and in milliseconds; -1 for no limit."""
 
     @property
     def retention_bytes(self) -> int: ...
@@ -107,7 +111,7 @@ class Retention(Protocol):
 
 
 class MetadataLog:
-    """The log of the metadata. Snapshots are in the directory of its segments."""
+    """The metadata log, with the snapshots in the directory of its segments."""
 
     def __init__(self, fs: FileSystem, log: Log, snapshots: list[SnapshotId]) -> None:
         self.log = log
@@ -134,8 +138,8 @@ class MetadataLog:
     ) -> LoadedMetadata:
         """Read the newest snapshot and the log after it; blocks.
 
-        `previous`: how the last process ended, None if that is not known. After a clean stop the log must reach the
-        end that it had then. With `accepts_loss` the log is cut wherever it is damaged. Raises OSError, `CorruptLog`,
+        `previous`: how the last process ended, None if that is not known. After a clean stop the log must end where
+        that process left it. With `accepts_loss` a damaged log is cut at the damage. Raises OSError, `CorruptLog`,
         `CorruptQuorumState` and `MalformedMessage`.
         """
         directory = f"{log_dir}/{DIRECTORY}"
@@ -185,7 +189,9 @@ class MetadataLog:
             raise CorruptQuorumState(f"{path}: {error}. {LOST_VOTE}") from error
 
     def _replay_log(self, reading: Reading) -> None:
-        """Replay the whole log as one delta: an image for each batch would make the time of a start quadratic."""
+        """Replay all records after the snapshot as one delta: an image for each batch would make the time of a start
+        quadratic.
+        """
         end = reading.replay.image.provenance
 
         def all_records() -> Iterator[object]:
@@ -203,18 +209,19 @@ class MetadataLog:
         reading.replay.replay(delta_records, end)
 
     def records_between(self, start_offset: int, end_offset: int) -> Iterator[tuple[list[object], Provenance]]:
-        """The metadata records of each batch, and the end offset of the batch; control batches have none.
+        """Iterate over the batches between two offsets. Yields the metadata records of each batch, with the position in
+        the log after that batch. A control batch has no metadata records.
 
-        Blocks on the disk. The result consists of whole batches, and `end_offset` has to be the end of a batch.
+        Blocks on the disk. `end_offset` has to be the end of a batch.
         """
         for header, records in self._batches(start_offset, end_offset):
             decoded = [] if header.is_control else [decode_record(_value(record)) for record in records]
             yield decoded, Provenance(header.next_offset, header.partition_leader_epoch, header.max_timestamp)
 
     def read(self, offset: int, size_max: int) -> bytes:
-        """Return stored batches from an offset on, at least one if there is any.
+        """The stored batches from an offset on: `size_max` bytes at most, but at least one batch if there is any.
 
-        Empty while the process has no free descriptor, and after the log has failed.
+        The result is empty while the process has no free file descriptor, and after the log has failed.
         """
         try:
             read = self.log.read(offset, size_max, end_offset=self.log.end_offset, at_least_one=True)
@@ -243,7 +250,7 @@ class MetadataLog:
                 offset = header.next_offset
 
     def replayed(self) -> Replay:
-        """Read the newest snapshot and the log after it again, up to its end. Blocks."""
+        """Read the newest snapshot and the log after it once more. Returns the state at the end of the log. Blocks."""
         newest = self.latest_snapshot
         replay = Replay() if newest is None else load_snapshot_file(self._fs, self.directory, newest).replay
         for records, provenance in self.records_between(replay.image.provenance.end_offset, self.end_offset):
@@ -297,10 +304,10 @@ class MetadataLog:
     def append_fetched(
         self, records: BytesLike, leader_epoch: int, before: QuorumDescription, now_ms: int
     ) -> list[Described]:
-        """Append a leader's batches, up to the first one that is damaged or of a later epoch. Returns the quorum
-        descriptions of control records in them.
+        """Append batches that were fetched from the leader, up to the first batch that is damaged or of a later epoch.
+        Returns the descriptions of the quorum in the appended control records.
 
-        `before`: the quorum as the log described it so far. Raises `NoRoom`.
+        `before`: the description of the quorum before these batches. Raises `NoRoom`.
         """
         start_offset = self.log.end_offset
         result = self.log.append_as_follower(records, leader_epoch, now_ms)
@@ -315,7 +322,9 @@ class MetadataLog:
         return described
 
     def _control_batches(self, records: BytesLike, start_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
-        """The control batches among the appended bytes, which need not be whole batches."""
+        """The control batches among `records` that were appended after `start_offset`. The last batch in `records` may
+        be incomplete.
+        """
         if self.log.end_offset == start_offset:
             return
         for position, header in iterate_batches(records):
@@ -325,7 +334,7 @@ class MetadataLog:
                 return
 
     def truncate(self, end_offset: int, now_ms: int) -> None:
-        """Drop all records from this offset on. Raises OSError."""
+        """Remove all records from `end_offset` on. Raises OSError."""
         self.log.truncate_to(end_offset, now_ms)
 
     def start_at(self, snapshot: SnapshotId, now_ms: int) -> list[str]:
@@ -339,8 +348,9 @@ class MetadataLog:
         return self._forget_before(snapshot.end_offset)
 
     def _forget_before(self, offset: int) -> list[str]:
-        """Forget the snapshots that end before an offset, the start of the log. Returns their paths. The earliest
-        remaining snapshot gives the epoch that `end_offset_for_epoch` tells a follower whose log ends before the start.
+        """Forget the snapshots that end before `offset`, at which the log now starts. Returns their paths. The earliest
+        remaining snapshot gives the epoch with which `end_offset_for_epoch` answers a follower whose log ends before
+        that offset.
         """
         given_up = [each for each in self._taken() if each.end_offset < offset]
         self._snapshots = [each for each in self._snapshots if each not in given_up]
@@ -353,7 +363,7 @@ class MetadataLog:
         return self._append(build_batch(dated, is_control=True), epoch, now_ms)
 
     def append(self, records: Sequence[object], metadata_version: int, epoch: int, now_ms: int) -> Provenance:
-        """Append one batch, whole or not at all.
+        """Append the records as one batch, whole or not at all.
 
         Raises `NoRoom`; any other disk error is reported to the log's `on_failure`.
         """
@@ -370,7 +380,9 @@ class MetadataLog:
     # Snapshots
 
     def write_snapshot(self, image: MetadataImage, quorum: QuorumDescription, now_ms: int) -> SnapshotId:
-        """Write a committed image into a file of its own and make it durable. Blocks; safe in an executor thread."""
+        """Write a committed image into a snapshot file and make the file durable. Blocks; safe in an executor
+        thread.
+        """
         snapshot = SnapshotId(image.provenance.end_offset, image.provenance.epoch)
         batches = snapshot_batches(
             image.snapshot_records(),
@@ -385,11 +397,11 @@ class MetadataLog:
         return snapshot
 
     def snapshot_written(self, snapshot: SnapshotId, retention: Retention, now_ms: int) -> list[str]:
-        """Add a durable snapshot.
+        """Take a durable snapshot into use.
 
-        If the retention allows it, drop the oldest snapshots and the segments before the oldest remaining one.
-        Returns the paths to unlink in an executor thread. If a snapshot of the leader replaced the log while this one
-        was written, this one is dropped.
+        If the retention requires it, the oldest snapshots are dropped, and the segments before the oldest remaining
+        one. Returns the paths of the files to unlink in an executor thread. If a snapshot of the leader replaced the
+        log while this one was written, this one is dropped.
         """
         newest = self.latest_snapshot
         if newest is not None and snapshot <= newest:
@@ -433,7 +445,7 @@ def load_snapshot_file(fs: FileSystem, directory: str, snapshot: SnapshotId) -> 
 
 
 def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
-    """Write a snapshot so that a crash leaves it whole or absent. Blocks."""
+    """Write a snapshot file so that a crash leaves the whole file or none. Blocks."""
     directory, _, name = path.rpartition("/")
     part = f"{path}.part"
     if fs.exists(part):
@@ -450,7 +462,7 @@ def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
 
 
 def description_of(records: Iterable[Record], before: QuorumDescription) -> QuorumDescription:
-    """The description of the quorum after a control batch; `before` itself if the batch does not change it."""
+    """The description of the quorum after the records of a control batch; `before` itself if they do not change it."""
     description = before
     for record in records:
         description = described_by(record, description)
@@ -464,16 +476,16 @@ def unlink_all(fs: FileSystem, paths: Iterable[str]) -> None:
 
 
 def save_election(fs: FileSystem, directory: str, data: bytes) -> None:
-    """Make quorum-state durable; blocks."""
+    """Write the file quorum-state and make it durable. Blocks."""
     write_atomically(fs, f"{directory}/{QUORUM_STATE}", data)
 
 
 def _continues(log: Log, snapshot: SnapshotId) -> bool:
-    """Whether the log agrees with a snapshot and reaches its end.
+    """Whether the log contains all records of a snapshot.
 
     A crash may leave a snapshot of the leader beside the log that it was about to replace. That log may end in records
     that were never committed, and may be longer. If the record before the end of the snapshot has the snapshot's epoch,
-    everything before is the same (Raft's log matching).
+    all records before it are those of the snapshot (Raft's log matching).
     """
     if log.log_start_offset >= snapshot.end_offset:
         return True

@@ -1,4 +1,4 @@
-"""The other brokers of the cluster: parts of this broker send requests to them by broker id."""
+"""Sends requests to the other brokers of the cluster, by broker id."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ T = TypeVar("T")
 
 
 class OtherBrokers:
-    """Sends requests to the inter-broker listeners of brokers. A broker may also be this one."""
+    """Sends requests to the inter-broker listeners of brokers, by broker id. The broker may also be this one."""
 
     def __init__(self, cluster: ClusterView, channels: PeerChannels, listener_name: str, timeout_ms: int) -> None:
-        """`timeout_ms`: the timeout of a request that names none."""
+        """`timeout_ms`: the timeout of a request for which the caller gives none."""
         self._cluster = cluster
         self._channels = channels
         self._listener_name = listener_name
         self._timeout_ms = timeout_ms
 
     def channel(self, broker_id: int, purpose: str) -> PeerChannel | None:
-        """The channel to a broker for a purpose; None while the metadata names no address of it."""
+        """The channel to a broker for one purpose (each purpose has its own connection); None while the metadata has no
+        address of the broker.
+        """
         broker = self._cluster.image.cluster.brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
         return None if endpoint is None else self._channels.to(purpose, endpoint.host, endpoint.port)
@@ -47,7 +49,9 @@ class OtherBrokers:
             channel.ask(request, reply, self._timeout_ms if timeout_ms is None else timeout_ms, version)
 
     async def read(self, broker_id: int, purpose: str, request: object, reading: Callable[[object], T]) -> T:
-        """Send a request and wait. `reading` gets the response or a `NoResponse`; it copies the bytes that it keeps."""
+        """Send a request and wait for the response. `reading` gets the response, or a `NoResponse`, and its result is
+        returned. It has to copy the bytes that it keeps.
+        """
         read: asyncio.Future[T] = self._channels.loop.create_future()
 
         def reply(response: object) -> None:

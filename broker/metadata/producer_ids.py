@@ -1,4 +1,4 @@
-"""Producer ids: this broker gives them out one by one, from a block that the controller leases to it."""
+"""Gives out producer ids one by one, from a block that the controller allocates to this broker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 Receiver = Callable[[ErrorCode, int], None]
-"""Called with (NONE, producer id), or with (error, -1)."""
+"""Called with (NONE, the producer id), or with (the error, -1)."""
 Lease = Callable[[AllocateProducerIdsRequest, Callable[[AllocateProducerIdsResponse], None]], None]
-"""Sends a request to the controller and passes on its response."""
+"""Sends the request to the controller; the callback gets the response."""
 
 
 class ProducerIds:
-    """The producer ids of a broker. Requests wait in their order while a block is requested."""
+    """The producer ids of a broker. While a block is requested, callers that need an id wait and are served in their
+    order.
+    """
 
     def __init__(self, lease: Lease, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._lease = lease
@@ -24,7 +26,7 @@ class ProducerIds:
         self._waiting: list[Receiver] = []
 
     def next_id(self) -> int | None:
-        """A new producer id; None if the block is used up: this call then requests the next block."""
+        """A new producer id. If the block is used up, returns None and requests the next block."""
         if self._block and not self._waiting:
             producer_id = self._block[0]
             self._block = self._block[1:]

@@ -1,11 +1,11 @@
-"""The publisher of metadata: it publishes images when they are committed, and sends responses after them.
+"""Publishes metadata images once they are committed, and sends the responses that wait for the same commit afterwards.
 
 An active controller provides images before they are committed, each with its delta (`publish_later`). On a follower,
 records are replayed once they are committed (`replayed`). When a controller resigns, its uncommitted images are
 dropped. If their records are committed later, they are replayed from the log.
 
-`CommittedMetadata` is the source of what is published: the log that was read at start, fetched records, or this node's
-own decisions.
+`CommittedMetadata` decides what is published: the log that was read at start, fetched records, or this node's own
+decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Reply = Callable[..., None]
 
 
 class UncommittedState(NamedTuple):
-    """A state that is published once all records before its end offset are committed."""
+    """Metadata with its delta, to be published once all records before the end offset of its image are committed."""
 
     replay: Replay
     delta: MetadataDelta
@@ -47,13 +47,13 @@ def no_retry() -> None:
 
 
 class MetadataPublisher:
-    """Publishes committed metadata. Listeners are called in the order of the log, before the replies that wait for the
-    same records.
+    """Publishes committed metadata. Listeners get the images in the order of the log. A reply that waits for records is
+    sent after the listeners have got the image with those records.
     """
 
     def __init__(self) -> None:
         self.replay = Replay()
-        """The state at the end of the published metadata; callers read it or fork it."""
+        """The state at the end of the published metadata. Callers only read it, or fork it."""
         self.high_watermark = 0
         self._at_start: MetadataImage | None = None
         self._listeners: list[Listener] = []
@@ -65,8 +65,8 @@ class MetadataPublisher:
         return self.replay.image
 
     def image_for_logins(self) -> MetadataImage:
-        """The committed metadata; until this node knows the high watermark, the metadata up to the end of its own log.
-        Controllers need that metadata to log in to each other before they can elect a leader, which provides the high
+        """The committed metadata. Until this node knows the high watermark, the metadata up to the end of its own log
+        instead: controllers log in to each other before they can elect a leader, and only a leader provides the high
         watermark.
         """
         image = self.image
@@ -90,7 +90,9 @@ class MetadataPublisher:
         self._publish(self.replay, self.replay.replay(records, provenance))
 
     def adopt(self, replay: Replay, delta: MetadataDelta) -> None:
-        """Publish a committed state that was read elsewhere. `delta` is its difference from the published state."""
+        """Publish a committed state that another part has read, such as a snapshot. `delta` is its difference from the
+        published state.
+        """
         assert not self._pending, "a snapshot adopted under an active controller"
         self._publish(replay, delta)
 
@@ -106,8 +108,8 @@ class MetadataPublisher:
     def reply_when_committed(
         self, end_offset: int, reply: Reply, response: object, given_up: Callable[[], None] = no_retry
     ) -> None:
-        """Call `reply` with the response once every record before the offset is committed; at once if that is so
-        already.
+        """Call `reply` with the response once every record before `end_offset` is committed; at once if they are
+        committed already.
         """
         if self.high_watermark >= end_offset:
             reply(response)
@@ -124,9 +126,10 @@ class MetadataPublisher:
             waiting.reply(waiting.response)
 
     def resign(self) -> None:
-        """Drop the images that are not committed, because this node no longer leads.
+        """Drop the states that are not committed, because this node no longer leads.
 
-        Their records may still be committed later, so each waiting request is given up and not refused.
+        Their records may still be committed later. So `given_up` is called for each waiting request, and none is
+        refused.
         """
         self._pending.clear()
         given_up, self._waiting = self._waiting, deque()
@@ -140,10 +143,14 @@ class MetadataPublisher:
 
 
 class CommittedMetadata:
-    """Publishes committed metadata. While this node leads the quorum, the active controller provides the images."""
+    """Chooses what is published as committed metadata. While this node leads the quorum, the active controller provides
+    the images; otherwise they are made from the log.
+    """
 
     def __init__(self, publisher: MetadataPublisher, log: MetadataLog, loaded: Replay) -> None:
-        """`loaded`: the metadata at the end of the log at start. How much of it is committed is not known yet."""
+        """`loaded`: the metadata at the end of the log at start. It is not known yet up to which offset the log is
+        committed.
+        """
         self._publisher = publisher
         self._log = log
         self._loaded: Replay | None = loaded
@@ -177,7 +184,7 @@ class CommittedMetadata:
         return True
 
     def begin_term(self) -> Replay:
-        """Return the metadata at the end of the log, committed or not.
+        """Begin a term of the controller. Returns the metadata at the end of the log, whether committed or not.
 
         Records that are not committed yet are committed together with the first batch of the term (Raft, section
         5.4.2), and published then.
@@ -193,22 +200,22 @@ class CommittedMetadata:
         return base
 
     def end_term(self) -> None:
-        """Drop the decisions of the term that are not committed.
+        """End a term of the controller: drop those of its decisions that are not committed.
 
-        If they are committed later, they are replayed from the log.
+        If their records are committed later, they are replayed from the log.
         """
         self._publisher.resign()
         if not self._image.provenance.end_offset:
             self._loaded = self._log.replayed()  # The term ended before this node knew of a commit.
 
     def truncated(self, end_offset: int) -> None:
-        """Read the log again if records that were read at start have been truncated, because they were not
-        committed.
+        """Note that the log was truncated to `end_offset`. If records that were read at start are gone, the log is read
+        again.
         """
         if self._loaded is not None and self._loaded.image.provenance.end_offset > end_offset:
             self._loaded = self._log.replayed()
 
     def replaced(self, replay: Replay) -> None:
-        """Publish a snapshot of the leader, which has replaced the log."""
+        """Publish the metadata of a leader's snapshot, which has replaced the log."""
         self._loaded = None
         self._publisher.adopt(replay, difference(self._image, replay.image))

@@ -1,4 +1,4 @@
-"""The node's part in the metadata quorum: the committed metadata, the leader, and requests to the controller."""
+"""This node's part in the metadata quorum: the committed metadata, the leader, and requests to the controller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ STOP_PATIENCE_MS: Final = 2_000
 
 
 class Quorum:
-    """The node's part in the quorum. Calls come in the order `open`, `join`, `stop`; listeners subscribe before `join`.
+    """This node's part in the quorum. Calls come in the order `open`, `join`, `stop`; listeners subscribe before
+    `join`.
 
     Readers use `image`, which never includes records past the high watermark. Listeners are called on the event loop,
     in the order of the log, before the replies that wait for the same records.
@@ -56,11 +57,11 @@ class Quorum:
         on_failure: Callable[[], None],
         previous_run: PreviousRun | None = None,
     ) -> None:
-        """`properties`: those of the metadata directory. `settings`: the settings in force, for the controller's
-        checks. `publisher`: publishes what this quorum commits.
+        """`properties`: the meta.properties of the metadata directory. `settings`: the settings in force, for the
+        controller's checks. `publisher`: publishes the metadata that this quorum commits.
 
         `on_shortage`: called when the disk of the metadata log has no room. `on_failure`: called when this disk has
-        failed, before the node halts. `previous_run`: the end of the process that wrote the metadata log before.
+        failed, before the node halts. `previous_run`: how the previous process, which wrote the metadata log, ended.
         """
         self._previous_run = previous_run
         self._environment = environment
@@ -125,22 +126,24 @@ class Quorum:
 
     @property
     def active_controller(self) -> ActiveController | None:
-        """The controller, if this node leads."""
+        """The active controller, if this node leads; otherwise None."""
         return None if self._opened is None else self._opened.terms.active
 
     @property
     def incarnation_id(self) -> bytes:
-        """Identifies this start of the node as a controller; each start has a new id."""
+        """A random id of this start of the node, as a controller."""
         return self._around.incarnation_id
 
     @property
     def flusher(self) -> Flusher:
-        """Makes the metadata log durable."""
+        """Syncs the metadata log."""
         return self._around.flusher
 
     @property
     def snapshot_begun_ms(self) -> int:
-        """When the newest snapshot was begun (monotonic clock). Before the first snapshot: when this node started."""
+        """The time (ms, monotonic clock) at which the newest snapshot was begun; before the first snapshot, the time at
+        which this node started.
+        """
         return self._around.policy.last_ms
 
     @property
@@ -150,7 +153,7 @@ class Quorum:
 
     @property
     def opened(self) -> OpenedQuorum:
-        """The parts that exist once the log is open."""
+        """The parts of the quorum that exist only once the log is open."""
         assert self._opened is not None, "the metadata log is not open yet"
         return self._opened
 
@@ -164,12 +167,12 @@ class Quorum:
         self, request: object, reply: Reply, version: int | None = None, client: ForwardedClient | None = None
     ) -> None:
         """Pass a request to the active controller, on this node or another. `reply` gets the response once the decision
-        is committed. A client's request is forwarded in the version in which it came.
+        is committed. `version` is the version in which a client sent the request; it is forwarded in the same version.
         """
         self._controllers.submit(request, reply, version, client)
 
     def serve_clients(self, service: ClientService) -> None:
-        """Pass clients' requests through the service while this node leads."""
+        """Pass requests of clients to `service` while this node leads."""
         self._controllers.serve_clients(service)
 
     @property
@@ -178,7 +181,7 @@ class Quorum:
         return self.active_controller is not None and self.opened.raft.is_leader
 
     def receive(self, request: events.QuorumRequest, version: int, listener: str) -> Pending[object]:
-        """Let the Raft machine handle a quorum request of a peer or of a client."""
+        """Let the Raft machine handle a quorum request of a peer or of a client. Returns its pending response."""
         waits_for = DATA if isinstance(request, FetchRequest) else OTHER
         reply: Pending[object] = Pending(waits_for=waits_for)
         self.opened.driver.feed(events.RequestReceived(reply, request, version, listener))
@@ -191,11 +194,11 @@ class Quorum:
         given_up: Callable[[], None],
         requester: Requester = NODE,
     ) -> bool:
-        """Pass a request to the controller of this node; False if this node does not lead. `given_up` is called
+        """Pass a request to the controller of this node. Returns False if this node does not lead. `given_up` is called
         if the term ends before the response.
 
         A term may end with the commit of the leader's own removal. A listener that submits a request when it sees this
-        commit finds that this node does not lead any more, although its controller has not been told yet. The request
+        commit finds that this node does not lead any more, although its controller has not resigned yet. The request
         then goes to the next leader.
         """
         active = self.active_controller
@@ -222,7 +225,7 @@ class Quorum:
     # Life
 
     async def open(self) -> None:
-        """Read the log in an executor thread; afterwards peers may send requests.
+        """Read the metadata log in an executor thread. When this returns, requests of peers can be handled.
 
         Raises OSError, and ValueErrors whose text says why the log is unusable.
         """
@@ -265,7 +268,7 @@ class Quorum:
         refuse_unsupported(self.image.features)
 
     async def stop(self) -> None:
-        """Hand leadership over and stop deciding; make the appended records durable."""
+        """Hand leadership over to another node, stop deciding, and make the appended records durable."""
         opened = self.opened
         opened.snapshots.stop()
         self._controllers.close()
@@ -292,6 +295,6 @@ class Quorum:
         return f"node {self.leader_id} leads in epoch {self.leader_epoch}, and this node reads its log"
 
     def _halt(self, reason: str) -> None:
-        """Halt the node: the contents of the disk are not known any more."""
+        """Halt the node, because it is not known any more what the disk of the metadata log contains."""
         self._on_failure()
         self._environment.halt(reason)

@@ -1,4 +1,4 @@
-"""The inputs of the quorum at a node's start: voters, settings of log and controller, first records."""
+"""Computes what a node's start passes to the quorum: voters, settings of log and controller, the first records."""
 
 from __future__ import annotations
 
@@ -30,29 +30,31 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 
 
 class UnusableMetadata(ValueError):
-    """The metadata directory needs something that this version does not support; the text names it."""
+    """The metadata directory needs something that this version of Moldau does not support; the text names it."""
 
 
 class UnsupportedFeatures(UnusableMetadata):
     """The metadata finalizes features at levels that this version does not support."""
 
     def __init__(self, levels: Mapping[str, int]) -> None:
-        """`levels`: the finalized level of each feature that is not supported at it."""
+        """`levels`: each unsupported feature, with its finalized level."""
         refusals = (refusal_of_feature(name, level) for name, level in levels.items())
         super().__init__("; ".join(text for text in refusals if text is not None))
         self.supported = {
             name: SUPPORTED_FEATURES[name].last if name in SUPPORTED_FEATURES else 0 for name in sorted(levels)
         }
-        """By feature: the highest level that this version supports, to which the cluster has to downgrade."""
+        """For each feature: the highest level that this version supports, to which the cluster has to downgrade the
+        feature.
+        """
         self.is_too_old = 0 < levels.get(METADATA_VERSION, 0) < SUPPORTED_FEATURES[METADATA_VERSION].first
-        """Whether the metadata.version is below the first that this version supports, so that the cluster has to be
-        upgraded instead.
+        """Whether the finalized metadata.version is older than the first that this version supports, so that the
+        cluster has to be upgraded instead.
         """
 
 
 def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
-    """The voters that the log describes; with kraft.version 0, those of the configuration. Raises
-    `UnusableMetadata`.
+    """The voters that the log describes. With kraft.version 0 the log describes none, and the voters of the
+    configuration are used. Raises `UnusableMetadata`.
     """
     refuse_unsupported(loaded.replay.image.features)
     static = VoterSet.of(
@@ -68,7 +70,7 @@ def history_of(config: Config, loaded: LoadedMetadata) -> QuorumHistory:
 
 
 def identity_of(config: Config, properties: MetaProperties) -> QuorumIdentity:
-    """The identity of this node in the quorum."""
+    """How this node identifies itself to the quorum: its ids, its directory id and its endpoints."""
     endpoints = {each.name: (each.host, each.port) for each in config.advertised_controller_listeners}
     return QuorumIdentity(
         node_id=config.node_id,
@@ -121,9 +123,9 @@ def metadata_log_config(config: Config) -> LogConfig:
 
 
 def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
-    """The records that `format` left for the first leader.
+    """The first records of the metadata log, which `format` left in the bootstrap checkpoint for the first leader.
 
-    Without them a new cluster gets the latest metadata.version.
+    If there is no such file, the records give a new cluster the default metadata.version.
     """
     path = f"{config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not fs.exists(path):
@@ -135,8 +137,8 @@ def bootstrap_records(fs: FileSystem, config: Config) -> list[object]:
 
 
 def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> MetadataImage:
-    """The metadata at the start of a node: that of the log, committed or not. On a controller with an empty log it is
-    that of the records that `format` left for the first leader.
+    """The metadata with which a node starts: that of its log, whether committed or not. On a controller with an empty
+    log it is made from the records that `format` left for the first leader.
     """
     image = loaded.replay.image
     if image.features.levels or not config.is_controller:
@@ -147,7 +149,7 @@ def first_image(fs: FileSystem, config: Config, loaded: LoadedMetadata) -> Metad
 
 
 def controller_registration(config: Config, incarnation_id: bytes) -> ControllerRegistrationRequest:
-    """The registration of this controller: its listeners and the features that it supports."""
+    """The request with which this controller registers: its listeners and the features that it supports."""
     return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
@@ -172,7 +174,7 @@ def controller_registration(config: Config, incarnation_id: bytes) -> Controller
 def controller_settings(
     config: Config, properties: MetaProperties, environment: Environment, rules: ConfigRules, quorum: QuorumVersion
 ) -> ControllerSettings:
-    """The settings with which this node makes a controller in each of its terms."""
+    """The settings of the controller that this node makes for each of its terms."""
     return ControllerSettings(
         cluster_id=properties.cluster_id,
         config_rules=rules,

@@ -1,4 +1,4 @@
-"""Responses to requests whose records the controller could not write, and the error of a response."""
+"""Makes the response to a request whose records the controller could not write, and finds the error in a response."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from moldau.protocol.schema import default_struct
 
 
 class Part(Protocol):
-    """The result of one topic or resource of a request."""
+    """What a response says about one topic or resource of the request."""
 
     error_code: int
     error_message: str | None
 
 
 PARTS: Final = ("topics", "responses", "results", "entries", "filter_results")
-"""The fields in which responses without an error code of their own hold the results of topics or resources."""
+"""The names of the fields in which a response without an error code of its own has its results for topics or
+resources.
+"""
 
 
 def undone(response: object, error: ErrorCode, message: str) -> object:
-    """The response to a decision that was not written: successes become `error`, and refusals keep their reasons."""
+    """The response to a request whose decision could not be written. Each success in `response` becomes `error`;
+    refusals keep their errors.
+    """
     if hasattr(response, "error_code"):
         return response if response.error_code else _failed(response, error, message)
     if isinstance(response, CreateTopicsResponse):
@@ -42,7 +46,7 @@ def undone(response: object, error: ErrorCode, message: str) -> object:
 
 
 def _failed(response: object, error: ErrorCode, message: str) -> object:
-    """A response of the same kind with this error and nothing else."""
+    """A response of the same class with this error and its message, the throttle time, and otherwise default values."""
     failed = default_struct(type(response))
     given = {"error_code": error, "error_message": message}
     given["throttle_time_ms"] = getattr(response, "throttle_time_ms", 0)
@@ -53,7 +57,7 @@ def _failed(response: object, error: ErrorCode, message: str) -> object:
 
 
 def error_of(response: object) -> ErrorCode:
-    """The error of the whole response. If it has no such field, the error of its first part."""
+    """The error code of a response. If it has none of its own, the error code of its first topic or resource."""
     code = getattr(response, "error_code", None)
     if code is None:
         code = next((part.error_code for part in parts_of(response)), ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""The registration of this broker with the controller: registration, heartbeats, unfencing, controlled shutdown.
+"""Registers this broker with the controller: registration, heartbeats, unfencing, controlled shutdown.
 
 A controller registers with the active controller, once after each start (KIP-919).
 """
@@ -37,20 +37,24 @@ Response = TypeVar("Response")
 
 UNREGISTERED: Final = -1
 FENCED_PAUSE_FIRST_MS: Final = 25
-"""The first pause (ms) between heartbeats of a fenced broker. It is short, because the broker may have caught up at
-once. Each further pause is twice as long, up to the heartbeat interval.
+"""The first pause (ms) between heartbeats of a fenced broker. It is short, because the broker may have caught up
+already. Each further pause is twice as long, up to the heartbeat interval.
 """
 SHUTDOWN_LEADERLESS_MS: Final = 3_000
-"""The time (ms) without a response after which a shutdown stops waiting for the controller. An election takes less. The
-last nodes of a quorum find no controller when they stop.
+"""The time (ms) without a response after which a shutdown stops waiting for the controller. An election takes less
+time. The last nodes of a quorum that stops find no controller.
 """
 REGISTRATION_RETRY_MS: Final = 100
 PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
-"""Errors that pass: the controller still considers a killed incarnation alive, or its disk is full."""
+"""The errors with which a registration is tried again: the controller still considers a killed incarnation alive, or
+its disk is full.
+"""
 SHUTDOWN_RETRY_MS: Final = 20
-"""The pause (ms) between a response of the controller and the next request to be released."""
+"""The pause (ms) between a heartbeat's response and the next heartbeat during a controlled shutdown."""
 HEARTBEATS_PER_FENCE: Final = 10
-"""The number of heartbeats in moldau.broker.silence.fence.ms, so that a shorter stall does not fence the broker."""
+"""The number of heartbeats within moldau.broker.silence.fence.ms. It is more than one, so that a stall shorter than
+that time does not fence the broker.
+"""
 RETRY_S: Final = 0.5
 
 
@@ -60,7 +64,7 @@ class RegistrationRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """The contents of a broker's registration."""
+    """What a broker states when it registers."""
 
     node_id: int
     cluster_id: str
@@ -87,7 +91,7 @@ class Registration:
         metadata_offset: Callable[[], int],
     ) -> None:
         self.epoch = UNREGISTERED
-        """The broker epoch of this incarnation."""
+        """The broker epoch of this incarnation; -1 before the registration."""
         self.is_fenced = True
         self._broker_id = broker_id
         self._identity = identity
@@ -99,9 +103,9 @@ class Registration:
         self._cordoned: list[bytes] | None = None
 
     async def register(self, patience_ms: int) -> None:
-        """Register, and wait to be unfenced.
+        """Register this broker, and wait until the controller unfences it.
 
-        Raises `RegistrationRefused`. The errors in `PASSING` are retried first, for `patience_ms`.
+        Raises `RegistrationRefused`. For `patience_ms`, the errors in `PASSING` lead to another attempt instead.
         """
         identity = self._identity()
         request = BrokerRegistrationRequest(
@@ -132,7 +136,7 @@ class Registration:
                 pause_ms *= 2
 
     async def keep_alive(self) -> None:
-        """Send heartbeats until cancelled, or until a controlled shutdown begins, which sends its own."""
+        """Send heartbeats until cancelled, or until a controlled shutdown begins, which sends heartbeats itself."""
         await asyncio.sleep(self._heartbeat_ms / 1000)
         while not self._is_leaving:
             await self._beat()
@@ -145,8 +149,8 @@ class Registration:
             await self._beat()
 
     async def cordon(self) -> None:
-        """Report that the log directories take no new replicas. Without effect if the cluster's metadata.version
-        does not know that.
+        """Report that the log directories are cordoned: they take no new replicas. This has no effect if the cluster's
+        metadata.version does not support it.
         """
         self._cordoned = list(self._identity().directory_ids)
         await self._beat()
@@ -159,8 +163,8 @@ class Registration:
         return ErrorCode(response.error_code)
 
     async def shut_down(self, patience_ms: int) -> None:
-        """Request a controlled shutdown, so that the controller moves leadership to other brokers; give up after
-        `patience_ms`.
+        """Request a controlled shutdown, and wait until the controller has moved leadership to other brokers, for
+        `patience_ms` at most.
         """
         self._is_leaving = True
         try:
@@ -214,7 +218,9 @@ async def ask(controller: ControllerPort, request: object, kind: type[Response])
 
 
 def heartbeat_ms(config: Config) -> int:
-    """The interval between heartbeats (ms)."""
+    """The interval (ms) between heartbeats: broker.heartbeat.interval.ms, or less if moldau.broker.silence.fence.ms
+    requires it.
+    """
     interval_ms = config.integer("broker.heartbeat.interval.ms")
     fence_ms = config.integer("moldau.broker.silence.fence.ms")
     return min(interval_ms, max(1, fence_ms // HEARTBEATS_PER_FENCE)) if fence_ms else interval_ms
@@ -223,10 +229,10 @@ def heartbeat_ms(config: Config) -> int:
 def broker_identity(
     config: Config, cluster_id: str, incarnation_id: bytes, directory_ids: list[bytes], previous_epoch: int
 ) -> BrokerIdentity:
-    """The identity of this broker.
+    """What this broker states when it registers.
 
-    `directory_ids`: the log directories that are online. `previous_epoch`: the broker epoch of the last process if that
-    ended without a loss; -1 otherwise.
+    `directory_ids`: the ids of the online log directories. `previous_epoch`: the broker epoch of the previous process
+    if that ended without losing records; -1 otherwise.
     """
     return BrokerIdentity(
         node_id=config.node_id,
@@ -253,8 +259,8 @@ def broker_identity(
 
 
 async def keep_registered(quorum: Quorum, config: Config) -> None:
-    """Send ControllerRegistration until the committed metadata has this incarnation, and again after the registration
-    was removed, until cancelled.
+    """Send ControllerRegistration requests until the committed metadata has this incarnation of the controller. If the
+    registration is removed later, begin again. Runs until it is cancelled.
 
     An active controller writes its own registration itself.
     """

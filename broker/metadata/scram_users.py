@@ -1,4 +1,4 @@
-"""The users that can log in by SCRAM: those in the current metadata, and delegation tokens."""
+"""Finds the users that can log in by SCRAM: those in the current metadata, and delegation tokens."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from moldau.security.sasl.scram.credential import COMMON_FORM, ScramCredential, 
 from moldau.security.sasl.scram.exchange import DRAW_BITS, TokenLogin
 
 REMEMBERED_MAX: Final = 10_000
-"""The most token credentials that are cached; at the limit all are dropped."""
+"""The largest number of cached token credentials. When it is reached, the cache is cleared."""
 
 
 class MetadataScramUsers:
-    """A `ScramUsers` over the metadata. The credential of a token takes milliseconds to compute, so it is cached."""
+    """The `ScramUsers` of the current metadata. The credential of a token takes milliseconds to compute, so it is
+    cached.
+    """
 
     def __init__(
         self, image: Callable[[], MetadataImage], token_key: bytes | None, wall_clock_ms: Callable[[], int]
     ) -> None:
-        """`image`: gives the current metadata. `token_key`: `delegation.token.secret.key`; without it tokens cannot log
-        in.
+        """`image`: gives the current metadata. `token_key`: `delegation.token.secret.key`; if it is None, tokens cannot
+        log in.
         """
         self._image = image
         self._token_key = token_key
         self._wall_clock_ms = wall_clock_ms
         self._forms: Mapping[int, Mapping[ScramForm, int]] = {}
-        """The forms in the image from which `_shares` was computed."""
+        """The forms (`scram.forms`) of the image from which `_shares` was computed."""
         self._shares: dict[int, tuple[list[ScramForm], list[int]]] = {}
-        """For each mechanism, its forms in order, and for each form the number of credentials of this form and all
-        before it.
+        """For each mechanism: its forms in a fixed order, and the cumulative numbers of credentials up to and including
+        each form.
         """
         self._of_tokens: dict[tuple[ScramMechanism, str], ScramCredential] = {}
 

@@ -1,6 +1,7 @@
-"""Snapshot files that controllers exchange: reads for a follower, writes of fetched parts.
+"""Snapshot files that controllers exchange: reads bytes for a follower, and writes the bytes that were fetched from the
+leader.
 
-`SnapshotPolicy` says when a snapshot is due: after a number of bytes in the log, or after an interval (KIP-630,
+`SnapshotPolicy` decides when a snapshot is due: after a number of bytes in the log, or after an interval (KIP-630,
 KIP-876).
 """
 
@@ -14,15 +15,16 @@ from moldau.storage.files.port import File, FileSystem
 
 
 class MetadataSnapshotFiles:
-    """The snapshot files in the directory of the metadata log. Every method blocks on the disk: call the long ones in
-    an executor thread."""
+    """The snapshot files in the directory of the metadata log. Every method blocks on the disk. Callers run the long
+    ones in an executor thread.
+    """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
         self._directory = directory
         self._arriving: tuple[SnapshotId, File] | None = None
         self._refused: tuple[SnapshotId, OSError] | None = None
-        """The snapshot for which the disk had no room, with the error."""
+        """The snapshot that could not be written, with the disk's error."""
 
     def read(self, snapshot_id: SnapshotId, size: int, position: int) -> bytes:
         file = self._fs.open(self._path(snapshot_id), read_only=True)
@@ -32,9 +34,9 @@ class MetadataSnapshotFiles:
             file.close()
 
     def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
-        """Write the next bytes of a snapshot that is being fetched. Position 0 begins the file again.
+        """Write bytes of a snapshot that is being fetched. Position 0 begins the file again.
 
-        After a disk error further parts are dropped, and `finish` raises the error.
+        After a disk error the further bytes of the snapshot are dropped, and `finish` raises the error.
         """
         if position == 0:
             self._refused = None
@@ -54,9 +56,9 @@ class MetadataSnapshotFiles:
         file.append([data])
 
     def finish(self, snapshot_id: SnapshotId) -> LoadedSnapshot:
-        """Make the fetched snapshot durable under its name.
+        """Make a snapshot that was fetched completely durable, and give the file its final name.
 
-        Returns its contents. Raises OSError and `MalformedMessage`: then the file is removed.
+        Returns the contents. Raises OSError and `MalformedMessage`, and then removes the file.
         """
         if self._refused is not None and self._refused[0] == snapshot_id:
             refusal, self._refused = self._refused[1], None
@@ -100,7 +102,9 @@ class MetadataSnapshotFiles:
 
 
 class SnapshotPolicy:
-    """Decides when a snapshot is due, one at a time. The limits are Kafka's settings, in bytes and milliseconds."""
+    """Decides when a snapshot of the metadata is due. At most one is written at a time. The limits are Kafka's
+    settings, in bytes and milliseconds.
+    """
 
     def __init__(self, config: Config, now_ms: int) -> None:
         self._bytes_max = config.integer("metadata.log.max.record.bytes.between.snapshots")
@@ -109,7 +113,7 @@ class SnapshotPolicy:
         self.retention_ms = config.integer("metadata.max.retention.ms")
         self._bytes = 0
         self.last_ms = now_ms
-        """The time (ms, the loop's clock) at which the newest snapshot was begun, or this node started."""
+        """The time (ms, monotonic clock) at which the newest snapshot was begun, or at which this node started."""
         self._is_running = False
 
     def appended(self, size: int) -> None:
@@ -121,7 +125,9 @@ class SnapshotPolicy:
         return not self._is_running and (self._bytes >= self._bytes_max or is_late)
 
     def begun(self, now_ms: int) -> None:
-        """Note that a snapshot has begun: bytes that are appended from now on count for the next one."""
+        """Note that writing a snapshot has begun. Bytes that are appended from now on count towards the next
+        snapshot.
+        """
         self._is_running = True
         self._bytes = 0
         self.last_ms = now_ms

@@ -1,8 +1,8 @@
-"""Preparing the directories of a new node, as kafka-storage format does.
+"""Prepares the directories of a new node, like kafka-storage format.
 
 Every directory gets meta.properties and bootstrap.checkpoint, the first records of the metadata log. If the
-configuration names no voters, the log holds them (kraft.version 1): the metadata directory of the first voters also
-gets the snapshot 0-0 with them. A node without that snapshot learns the voters from the leader that it follows.
+configuration names no voters, the log names them (kraft.version 1): the metadata directory of each of the first voters
+also gets the snapshot 0-0 with them. A node without that snapshot learns the voters from the leader that it follows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXAMPLE_DIRECTORY_ID: Final = "8wTLVMuVS7ebtRfBsi2mWg"
 
 
 class FormatError(Exception):
-    """The storage cannot be formatted, and nothing was written; the text says why."""
+    """The directories cannot be formatted, and nothing was written; the text gives the reason."""
 
 
 def format_directories(
@@ -95,8 +95,9 @@ def format_directories(
 
 
 def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int]:
-    """The levels of all features for a new cluster: those in `features`, and Apache Kafka's defaults for the others, as
-    far as this version supports them. `is_dynamic` stands for kraft.version 1. Raises `FormatError`.
+    """The level of every feature in a new cluster: those in `features`, and for the others Apache Kafka's defaults, as
+    far as this version supports them. `is_dynamic`: use kraft.version 1, so that the log names the voters. Raises
+    `FormatError`.
     """
     levels = {METADATA_VERSION: DEFAULT_METADATA_VERSION, KRAFT_VERSION: int(is_dynamic), **features}
     for name, defaults in DEFAULT_LEVELS.items():
@@ -117,7 +118,7 @@ def levels_of(features: Mapping[str, int], *, is_dynamic: bool) -> dict[str, int
 
 
 def kind_of_metadata_directory(config: Config, voters: VoterSet | None) -> str:
-    """The kind of a metadata directory, as the output of Apache Kafka's tool calls it."""
+    """The words with which the output of Apache Kafka's kafka-storage describes a metadata directory."""
     if voters is None:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters.by_id else "dynamic metadata directory"
@@ -129,7 +130,8 @@ def own_voter(config: Config, directory_id: bytes) -> VoterNode:
 
 
 def read_initial_voters(text: str, listener: str) -> VoterSet:
-    """Parse `id@host:port:directory id`, separated by commas; the id is 22 characters of base64.
+    """Parse the initial voters: `id@host:port:directory id`, separated by commas. A directory id is 22 characters of
+    base64.
 
     Raises `FormatError`.
     """

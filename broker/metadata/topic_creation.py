@@ -1,4 +1,4 @@
-"""Topics that a broker creates through the controller: automatically created ones, and internal ones."""
+"""Creates topics through the controller: automatically created ones, internal ones, and those of streams groups."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ log = logging.getLogger("moldau.broker")
 
 
 class ControllerPort(Protocol):
-    """The channel to the active controller."""
+    """Sends requests to the active controller."""
 
     def submit(self, request: object, reply: Callable[..., None]) -> None:
         """Send a request; `reply` is called once with the response, on the event loop."""
 
 
 FAILURES_MAX: Final = 1_000
-"""The most failures that are remembered; beyond them the oldest is forgotten."""
+"""The largest number of remembered failures; beyond it the oldest is forgotten."""
 
 
 class CreationFailure(NamedTuple):
@@ -36,25 +36,25 @@ class CreationFailure(NamedTuple):
 
 
 class TopicCreation:
-    """Sends at most one CreateTopics request for each topic at a time.
+    """Requests the creation of topics, with at most one request in progress for each topic.
 
-    The outcome is logged; the client repeats its own request.
+    The outcome is logged; a client that needs the topic repeats its own request.
     """
 
     def __init__(self, controller: ControllerPort) -> None:
         self._controller = controller
         self._under_way: dict[str, None] = {}
         self._failures: dict[str, CreationFailure] = {}
-        """The last failure of each topic that was not created since. It is logged once, because clients repeat their
-        requests.
+        """By topic: the reason why it could not be created, until it is created. Each reason is logged once, because
+        clients repeat their requests.
         """
 
     def create(
         self, name: str, partitions: int = -1, replication_factor: int = -1, configs: dict[str, str] | None = None
     ) -> None:
-        """Request a topic without waiting. -1 stands for the controller's default.
+        """Request the creation of a topic, without waiting. -1 stands for the controller's default.
 
-        A request in progress is not repeated.
+        Nothing is sent if a request for the topic is in progress.
         """
         topic = CreatableTopic(
             name=name,
@@ -65,7 +65,8 @@ class TopicCreation:
         self._request(topic)
 
     def create_for_group(self, topic: CreatableTopic, retry_ms: int) -> None:
-        """Request an internal topic of a streams group without waiting. A request in progress is not repeated.
+        """Request the creation of an internal topic of a streams group, without waiting. Nothing is sent if a request
+        for the topic is in progress.
 
         `retry_ms` is the time (monotonic clock) until which `failures` reports a failure.
         """
@@ -94,7 +95,7 @@ class TopicCreation:
         self._controller.submit(CreateTopicsRequest(topics=[topic]), created)
 
     def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
-        """The reasons for which topics of streams groups could not be created, by the name of the topic, until their
+        """The reasons why topics of streams groups could not be created, by topic name. A failure is reported until its
         `retry_ms`.
         """
         found = ((name, self._failures.get(name)) for name in names)

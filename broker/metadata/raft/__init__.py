@@ -1,1 +1,1 @@
-"""The parts that carry out the effects of the Raft machine: on the disk, towards peers, for the controller."""
+"""The parts that carry out the effects of the Raft machine: on the disk, towards peers, and for the controller."""

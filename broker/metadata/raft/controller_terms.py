@@ -1,7 +1,6 @@
-"""The controller's terms: there is an active controller while this node leads the metadata quorum, and none while it
-follows.
+"""Begins a term of the controller when this node becomes leader of the metadata quorum, and ends it when it resigns.
 
-`FormerLeader` is the former leader of the quorum, and the time of its last response to this node.
+`FormerLeader` remembers the former leader of the quorum, and the time of its last response to this node.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from moldau.protocol.records.metadata import RegisterControllerRecord
 log = logging.getLogger("moldau.quorum")
 
 INDEXED_ON_LOOP_MAX: Final = 500
-"""The most partitions that a new controller indexes on the event loop, which takes 2 ms; an executor thread indexes
-more.
+"""The largest number of partitions that a new controller indexes on the event loop, which takes 2 ms. More are indexed
+in an executor thread.
 """
 NO_NODE = -1
 
 
 class ControllerTerms:
-    """The controllers of this node: each term has a new one, made from the metadata at the end of the log."""
+    """The controllers of this node. Each term has a new controller, made from the metadata at the end of the log."""
 
     def __init__(
         self,
@@ -53,10 +52,11 @@ class ControllerTerms:
         leader_changed: Callable[[], None],
         cannot_lead: Callable[[NoRoom], None],
     ) -> None:
-        """`registration`: the registration of this controller when it leads.
+        """`registration`: the record by which this controller registers itself when it leads.
 
-        `bootstrap_records`: the records for a log without metadata, read from the disk. `leader_changed`: called when
-        requests to an earlier controller get no response any more.
+        `bootstrap_records`: reads the first records of a cluster from the disk, for a log without metadata.
+        `leader_changed`: called when the leader has changed, so that requests to an earlier controller get no response
+        any more.
         """
         self._environment = environment
         self._tasks = tasks
@@ -86,8 +86,8 @@ class ControllerTerms:
             self._active.disconnected(broker_id)
 
     def lead(self, epoch: int) -> None:
-        """Begin a term. If there are many partitions to index, that is done in an executor thread first; until then
-        brokers' requests to the controller are refused and tried again.
+        """Begin a term as leader of an epoch. If there are many partitions, an executor thread indexes them first.
+        Until then brokers' requests to the controller are refused and tried again.
         """
         image = self._committed.nearest_image
         if image.topics.has_more_partitions_than(INDEXED_ON_LOOP_MAX):
@@ -96,7 +96,9 @@ class ControllerTerms:
             self._lead(epoch, None)
 
     def follow(self, epoch: int, leader_id: int) -> None:
-        """End the term, if this node led, and follow `leader_id`; -1 if the epoch has no known leader."""
+        """End the term if this node led. From now on this node follows `leader_id` (-1 if the epoch has no known
+        leader).
+        """
         if self._active is not None:
             log.info("node %d has resigned as leader of the metadata quorum, epoch %d", self._raft.node_id, epoch)
             self._active.resign()
@@ -136,8 +138,8 @@ class ControllerTerms:
         self._watch_former_leader(self._active)
 
     def _watch_former_leader(self, active: ActiveController) -> None:
-        """Tell the controller about the former leader: when it last responded, or that its connection broke. Unless it
-        resigned cleanly, it sent nothing for long enough to be replaced.
+        """Tell the controller about the node that led the quorum before: when it last responded, or that its connection
+        broke. Unless it resigned cleanly, that node sent nothing for so long that it was replaced.
         """
         contact = self._former_leader.take_contact()
         if contact is None:
@@ -152,18 +154,19 @@ class ControllerTerms:
 
 
 class LastContact(NamedTuple):
-    """The former leader, with its last response."""
+    """The former leader of the quorum, and the time of its last response."""
 
     node_id: int
     heard_ms: int | None
-    """The time (ms, the loop's clock) of its last response; None if its connection broke since."""
+    """The time (ms, monotonic clock) of the former leader's last response; None if its connection has broken since."""
 
 
 class FormerLeader:
-    """Remembers the former leader, so that a new leader can fence its broker before that broker's session ends.
+    """Remembers the former leader of the quorum, so that a new controller can fence the broker on that node before the
+    broker's session ends.
 
-    A new controller has received no heartbeat yet. The former leader's responses to this node as a follower are the
-    only sign that its node is alive.
+    A new controller has received no heartbeat yet. What it knows of the former leader's node is only when that node
+    last answered this node as its follower.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -177,7 +180,7 @@ class FormerLeader:
         return self._node_id
 
     def followed(self, node_id: int) -> None:
-        """Note that this node follows a leader from now on."""
+        """Note that this node follows the leader `node_id` from now on."""
         self._node_id = node_id
         self.answered()
 

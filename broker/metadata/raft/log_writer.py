@@ -1,4 +1,4 @@
-"""Writes of the Raft machine and the controller: quorum-state, and records at the end of the metadata log.
+"""Writes for the Raft machine and the controller: quorum-state, and records at the end of the metadata log.
 
 Every append is reported to the machine twice, as `kraft/raft/events.py` requires: `LogAppended` when the end of the log
 is known, `LogFlushed` when a sync has made it durable. Raft counts a copy only once it is durable (Raft paper, figure
@@ -28,8 +28,8 @@ from moldau.protocol.record_builder import Record
 log = logging.getLogger("moldau.quorum")
 
 REFUSED_RETRY_S: Final = 1.0
-"""The time (seconds) that a follower with a full disk waits before it fetches the same records, or the same snapshot,
-again.
+"""The time (seconds) for which a follower with a full disk waits before it fetches the same records or the same
+snapshot again.
 """
 
 Feed = Callable[[events.Event], None]
@@ -37,9 +37,9 @@ Feed = Callable[[events.Event], None]
 
 
 class MetadataLogWriter:
-    """Writes for one Raft machine.
+    """Writes the metadata log and quorum-state for one Raft machine.
 
-    After a disk error `halt` ends the node, because the contents of the disk are not known.
+    After a disk error `halt` ends the node, because it is not known what the disk contains.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class MetadataLogWriter:
     async def save_election(self, election: ElectionState) -> None:
         """Make quorum-state durable.
 
-        Until then no message with the epoch or the vote leaves: after a crash this node must not vote twice in an epoch
-        (Raft, figure 2).
+        No message with the epoch or the vote is sent before that: after a crash this node must not vote twice in an
+        epoch (Raft, figure 2).
         """
         history = self._history
         data = encode_election(election, history.kraft_version, history.voters.ids, self._raft.node_id)
@@ -85,7 +85,7 @@ class MetadataLogWriter:
         self._feed(events.ElectionSaved(election))
 
     def append(self, records: Sequence[object], metadata_version: int) -> Provenance:
-        """Append the controller's records as one batch. Raises `NoRoom`: then nothing was appended."""
+        """Append the controller's records as one batch. Raises `NoRoom`, and then appends nothing."""
         size_before = self._log.log.size
         provenance = self._log.append(records, metadata_version, self._raft.epoch, self._environment.wall_ms())
         self._policy.appended(self._log.log.size - size_before)
@@ -93,7 +93,9 @@ class MetadataLogWriter:
         return provenance
 
     def append_control(self, records: Sequence[Record], epoch: int) -> None:
-        """Append one batch of control records in the leader's epoch."""
+        """Append control records as one batch, as the leader of `epoch`. If the disk is full, `cannot_lead` is
+        called.
+        """
         base_offset, before = self._log.end_offset, self._history.description
         try:
             self._log.append_control(records, epoch, self._environment.wall_ms())
@@ -104,7 +106,9 @@ class MetadataLogWriter:
         self._appended([(base_offset, description)] if description is not before else [])
 
     def append_fetched(self, fetched: BytesLike, leader_epoch: int) -> None:
-        """Append the leader's batches as they are. If the disk is full, the follower fetches them again later."""
+        """Append batches that were fetched from the leader, unchanged. If the disk is full, the follower fetches them
+        again later.
+        """
         now_ms = self._environment.wall_ms()
         try:
             described = self._log.append_fetched(fetched, leader_epoch, self._history.description, now_ms)
@@ -128,11 +132,11 @@ class MetadataLogWriter:
         self._feed(events.LogTruncated(end_offset))
 
     def flush(self) -> None:
-        """Make the log durable in an executor thread, and report the durable end to the machine."""
+        """Sync the log in an executor thread, and then report the durable end offset to the Raft machine."""
         self._flusher.when_durable([self._log.log], self._flushed)
 
     def disk_failed(self, error: OSError) -> None:
-        """Halt the node: the log cannot be read or written any more."""
+        """Halt the node, because its metadata log cannot be read or written any more."""
         self._halt(f"the metadata log {self._log.directory} has failed: {error}")
 
     def damaged(self, reason: str) -> None:
@@ -147,6 +151,6 @@ class MetadataLogWriter:
         self._feed(events.LogFlushed(self._log.log.synced_end_offset))
 
     def _nothing_appended(self, epoch: int, leader_id: int) -> None:
-        """Let the follower fetch again, unless it follows another leader in the meantime."""
+        """Let the follower fetch again, unless it has another leader or epoch by now."""
         if (self._raft.epoch, self._raft.leader_id) == (epoch, leader_id):
             self._feed(events.LogAppended(self._log.end_offset))

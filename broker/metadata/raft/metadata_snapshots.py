@@ -1,7 +1,8 @@
-"""Snapshots of the metadata: written when due, sent to followers, fetched if the leader's log begins after this
-node's log ends.
+"""Snapshots of the metadata: writes them when they are due, sends them to followers, and fetches one if the leader's
+log begins after this node's log ends.
 
-Files are read, written and removed in an executor thread; the log and the image change on the loop alone (KIP-630).
+Files are read, written and removed in an executor thread; the log and the image change on the event loop alone
+(KIP-630).
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ log = logging.getLogger("moldau.quorum")
 
 
 class MetadataSnapshots:
-    """Writes and fetches snapshots of the metadata. At most one is written at a time, and at most one is fetched."""
+    """Writes and fetches snapshots of the metadata. At most one snapshot is written at a time, and at most one is
+    fetched.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class MetadataSnapshots:
         """Write a snapshot of the image. The image is immutable, so an executor thread can write it while the event
         loop continues.
 
-        After a disk error the next snapshot is written when it is due.
+        After a disk error no snapshot is written until the next one is due.
         """
         environment, now_ms = self._environment, self._environment.wall_ms()
         end_offset = image.provenance.end_offset
@@ -106,7 +109,7 @@ class MetadataSnapshots:
     # Sending to a follower
 
     def reply(self, effect: events.RespondWithSnapshot) -> None:
-        """Respond to a FetchSnapshot with bytes of the snapshot."""
+        """Respond to a FetchSnapshot request with the bytes that it asks for."""
         self._tasks.spawn(self._reply(effect), "snapshot to a follower")
 
     async def _reply(self, effect: events.RespondWithSnapshot) -> None:
@@ -129,11 +132,11 @@ class MetadataSnapshots:
     # Fetching from the leader
 
     def write_part(self, snapshot_id: SnapshotId, position: int, data: BytesLike) -> None:
-        """Write bytes of a snapshot that is being fetched."""
+        """Write bytes of a snapshot that is being fetched from the leader, at `position` of its file."""
         self._files.write_part(snapshot_id, position, data)
 
     def load(self, snapshot_id: SnapshotId) -> None:
-        """Let a fetched snapshot, which is complete, replace the log."""
+        """Replace the log by a snapshot of the leader that was fetched completely."""
         self._tasks.spawn(self._load(snapshot_id), "snapshot of the leader")
 
     async def _load(self, snapshot_id: SnapshotId) -> None:

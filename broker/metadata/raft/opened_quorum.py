@@ -1,4 +1,6 @@
-"""The parts that exist once the metadata log is open: the Raft machine, and the parts that act for it."""
+"""Makes the parts that exist once the metadata log is open: the Raft machine, and the parts that carry out its
+effects.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from moldau.storage.log.log import Log
 
 @dataclass(frozen=True, slots=True)
 class QuorumDependencies:
-    """The parts that exist before the log is opened, and last as long as the node."""
+    """The parts of the quorum that exist before the log is opened."""
 
     environment: Environment
     config: Config
@@ -75,9 +77,9 @@ class OpenedQuorum:
 
 
 def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQuorum:
-    """Compose the parts in dependency order. Raises `UnusableMetadata`.
+    """Make the parts of the quorum, each after those that it uses. Raises `UnusableMetadata`.
 
-    The parts report events to the feed, to which the driver subscribes.
+    The parts report events to the event feed, to which the driver subscribes.
     """
     environment, config, publisher, tasks = around.environment, around.config, around.publisher, around.tasks
     loop, metadata_log, policy, halt = around.channels.loop, loaded.log, around.policy, around.halt
@@ -88,9 +90,9 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
     cluster_check = ClusterCheck(around.properties.cluster_id, controllers_asked(config))
 
     def cannot_lead(error: NoRoom) -> None:
-        """End the node, because it cannot lead the quorum.
+        """End the node, because its disk has no room for what a leader of the quorum has to write.
 
-        During its start the node ends with this error. Later it halts, so that another node is elected.
+        A node that is still starting ends with this error. Otherwise it halts, so that another node is elected.
         """
         if catch_up.is_over:
             environment.halt(str(error))
@@ -138,19 +140,21 @@ def opened_quorum(around: QuorumDependencies, loaded: LoadedMetadata) -> OpenedQ
 
 
 def report_failures(disk_log: Log, writer: MetadataLogWriter, around: QuorumDependencies) -> None:
-    """Let the log report failures of its disk, which any reader or writer may find, to the writer and the node."""
+    """Let the metadata log report failures, damage and a full disk, whichever reader or writer finds them, to the
+    writer and the node.
+    """
     disk_log.on_failure = writer.disk_failed
     disk_log.on_damage = writer.damaged
     disk_log.on_shortage = around.disk_is_full
 
 
 def controllers_asked(config: Config) -> list[str]:
-    """The configured addresses of the quorum, without this node's own."""
+    """The configured addresses (`host:port`) of the quorum's other controllers."""
     voters = [f"{each.host}:{each.port}" for each in config.controller_quorum_voters if each.node_id != config.node_id]
     own = {f"{each.host}:{each.port}" for each in config.advertised_controller_listeners}
     return voters or [each for each in config.controller_quorum_bootstrap_servers if each not in own]
 
 
 def full_disk(error: NoRoom) -> OSError:
-    """The error of a start that cannot write the first batch of its term."""
+    """The error with which a start ends if the disk has no room for the first batch of this node's term."""
     return OSError(errno.ENOSPC, str(error))

@@ -1,7 +1,7 @@
 """Sends the requests of the Raft machine to other members of the quorum, and reports the responses.
 
-If the controllers belong to another cluster, their refusals end the start of this node (`ForeignQuorum`), which would
-wait without end otherwise.
+If the controllers belong to another cluster, their refusals end the start of this node (`ForeignQuorum`), because it
+would otherwise wait without end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Address = tuple[str, int]
 
 
 class QuorumPeers:
-    """Turns each `Send` into exactly one `ResponseReceived`, with the response or without one."""
+    """Sends each request of a `Send` effect, and feeds the machine exactly one `ResponseReceived` for it, also if there
+    is no response.
+    """
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class QuorumPeers:
     ) -> None:
         """`disconnected`: called with the id of a node whose connection broke or was refused.
 
-        `answered`: called with each response and the address that it came from, before the machine gets it.
+        `answered`: called with the address of a peer and its response, before the Raft machine gets the response.
         """
         self._channels = channels
         self._former_leader = former_leader
@@ -41,9 +43,10 @@ class QuorumPeers:
         self._tell_answered = answered
 
     def send(self, send: events.Send) -> None:
-        """Send a request.
+        """Send a request of the Raft machine to a peer.
 
-        A Fetch may wait at the leader for long, so it has its own connection, and no vote waits behind it.
+        A Fetch may wait at the leader for long. So fetches have a connection of their own, and no vote waits behind
+        them.
         """
         is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
         channel = self._channels.to("quorum fetch" if is_fetch else "quorum", send.to.host, send.to.port)
@@ -73,7 +76,7 @@ class ForeignQuorum(ValueError):
 
 
 class ClusterCheck:
-    """Counts the controllers that refuse the cluster id of this node while it starts.
+    """Decides whether the start of this node fails because the controllers refuse its cluster id.
 
     A controller that refuses may have wrong directories itself. So the start fails only if more than half of the other
     controllers in the configuration refuse. Any other response shows that the cluster is the right one.
@@ -87,7 +90,9 @@ class ClusterCheck:
         self._is_settled = not asked
 
     def answered(self, address: Address, response: object) -> ForeignQuorum | None:
-        """Count a response. Returns why this node cannot start, once that is certain."""
+        """Count a response from an address. Returns the error with which the start ends, once enough controllers have
+        refused; otherwise None.
+        """
         if self._is_settled:
             return None
         if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.INCONSISTENT_CLUSTER_ID:

@@ -1,8 +1,8 @@
-"""The shell of the Raft machine: gives it events one at a time, and carries out its effects in their order.
+"""Drives the Raft machine: gives it events one at a time, and carries out its effects in their order.
 
 peers, timers, disk ──▶ events ──▶ Raft ──▶ effects ──▶ writer (log, quorum-state), peers, replies, snapshots
-                                               ├── Lead, Follow ──▶ the controller's terms
-                                               └── Commit ──▶ the publisher: readers, and replies that waited
+                                                ├── Lead, Follow ──▶ the controller's terms
+                                                └── Commit ──▶ the publisher: readers, and replies that waited
 
 A start waits until this node has read all records that were committed before it started (`CatchUp`).
 """
@@ -27,11 +27,11 @@ from moldau.kraft.raft import events
 from moldau.kraft.raft.raft import Raft
 
 PROGRESS_S: Final = 5.0
-"""The time (seconds) between two log lines of a start that waits."""
+"""The time (seconds) between two log lines of a start that waits for the quorum."""
 
 
 class EventFeed:
-    """Passes the events of the parts around a Raft machine to its driver, which is made after them."""
+    """Passes events to the driver of a Raft machine. The parts that report events are made before the driver."""
 
     def __init__(self) -> None:
         self._listener: Callable[[events.Event], None] | None = None
@@ -49,7 +49,7 @@ class EventFeed:
 class RaftDriver:
     """Drives one Raft machine.
 
-    `feed` may be called while the effects of an earlier event are still being carried out: an append leads to
+    `feed` may be called while the effects of an earlier event are still being carried out: an append reports
     `LogAppended` at once, as `kraft/raft/events.py` allows.
     """
 
@@ -82,11 +82,11 @@ class RaftDriver:
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        """Whether the logs are about to be closed; later events are ignored."""
+        """Whether the machine has stopped, because the logs are about to be closed. Later events are ignored."""
         event_feed.subscribe(self.feed)
 
     def feed(self, event: events.Event) -> None:
-        """Step the machine with an event, carry out the effects, and set the timer for its next deadline."""
+        """Pass an event to the machine, carry out the effects, and set the timer for the machine's next deadline."""
         if self._is_over:
             return
         environment = self._environment
@@ -98,8 +98,9 @@ class RaftDriver:
         self._arm()
 
     async def stop(self, patience_ms: int) -> None:
-        """Stop: a leader hands leadership over first, and this waits at most `patience_ms` for it. Later events are
-        ignored."""
+        """Stop the machine. A leader hands leadership over first, for which this waits `patience_ms` at most. Later
+        events are ignored.
+        """
         self.feed(events.Stop(patience_ms))
         await asyncio.wait([self._stopped], timeout=patience_ms / 1000)
         self._is_over = True
@@ -168,8 +169,8 @@ class RaftDriver:
 
 
 class CatchUp:
-    """The wait of a start until this node has caught up with the metadata. It ends once, by `reached` or by `failed`;
-    later calls change nothing.
+    """The wait of a start until this node has caught up with the metadata. The first call of `reached` or `failed` ends
+    it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -180,18 +181,20 @@ class CatchUp:
         return self._ended.done()
 
     def reached(self) -> None:
-        """End the wait: the published image includes every record that was committed when this node started."""
+        """End the wait successfully: the published image includes every record that was committed when this node
+        started.
+        """
         if not self._ended.done():
             self._ended.set_result(None)
 
     def failed(self, error: OSError | ForeignQuorum) -> None:
-        """End the wait with an error, which `wait` raises: this node can neither lead nor catch up."""
+        """End the wait with an error, which `wait` raises, because this node can neither lead nor catch up."""
         if not self._ended.done():
             self._ended.set_exception(error)
 
     async def wait(self, describe: Callable[[], str]) -> None:
-        """Wait for the end of the catch-up, and log the text of `describe` every five seconds. Raises the error of
-        `failed`.
+        """Wait until `reached` or `failed` is called, and log the text of `describe` every five seconds. Raises the
+        error given to `failed`.
         """
         while not (await asyncio.wait([self._ended], timeout=PROGRESS_S))[0]:
             progress.info("still waiting for the metadata quorum: %s", describe())
