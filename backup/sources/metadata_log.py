@@ -36,9 +36,11 @@ class MetadataLog:
         return self._replay.image
 
     def replay(self, data: BytesLike, end_offset: int | None = None) -> int:
-        """Replay the whole batches of stored bytes that lie between the end so far and `end_offset`.
+        """Replay the complete batches in `data`. Skip those that were replayed before, and stop at the first that ends
+        past `end_offset`.
 
-        Returns the bytes of the whole batches. Raises `MalformedMessage` if one is damaged, or does not follow.
+        Returns the position in `data` after the last complete batch that was read, including skipped ones and the one
+        at which it stopped. Raises `MalformedMessage` if a batch is damaged, or if offsets are missing before it.
         """
         batches = iterate_batches(data)
         for position, header in batches:
@@ -54,7 +56,7 @@ class MetadataLog:
         return batches.position
 
     def snapshot(self, now_ms: int) -> MetadataSnapshot:
-        """A snapshot of what was replayed. A metadata transaction that has not ended is left out."""
+        """Return a snapshot of the replayed metadata. A metadata transaction that has not ended is left out."""
         image = self.image
         batches = snapshot_batches(
             image.snapshot_records(),
