@@ -120,7 +120,7 @@ NeedOf = Callable[["Services", "RequestContext", Any], "Need | None"]
 
 
 def all_of(*rules: Rule) -> Rule:
-    """A rule that applies several rules, one after the other. What one of them refuses, the next ones do not see."""
+    """Return a rule that applies several rules in order. Elements that one rule refuses are not passed to the next."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         behind = answer
@@ -136,7 +136,7 @@ def _ask_next(rule: Rule, services: Services, behind: Answer, context: RequestCo
 
 
 def needs_cluster(operation: AclOperation) -> Rule:
-    """A rule: the operation is needed on the cluster."""
+    """Return a rule: the client needs the operation on the cluster."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -148,7 +148,7 @@ def needs_cluster(operation: AclOperation) -> Rule:
 
 
 def unless(operation: AclOperation, rule: Rule) -> Rule:
-    """A rule: a client with the operation on the cluster may send the request; to other clients `rule` applies."""
+    """Return a rule: clients with the operation on the cluster may send the request. `rule` applies to others."""
     need = on_cluster(operation)
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -160,7 +160,7 @@ def unless(operation: AclOperation, rule: Rule) -> Rule:
 
 
 def needs(of: Of, operation: AclOperation, field: str) -> Rule:
-    """A rule: the operation is needed on the resource that a field of the request names."""
+    """Return a rule: the client needs the operation on the resource that a field of the request names."""
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
         need = of(operation, getattr(request, field))
@@ -172,8 +172,9 @@ def needs(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def every(of: Of, operation: AclOperation, field: str) -> Rule:
-    """A rule: the operation is needed on each resource of a list of names. Without one of the permissions the whole
-    request is refused. The names are checked in slices.
+    """Return a rule: the client needs the operation on each resource that the request lists in `field`. If any
+    permission is missing, the whole request is refused. Long lists are checked in steps, so that other requests are not
+    delayed.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -193,8 +194,8 @@ def every(of: Of, operation: AclOperation, field: str) -> Rule:
 
 
 def each_in(elements: str, of: Of, operation: AclOperation, field: str | None = "name", *, results: str = "") -> Rule:
-    """A rule: the operation is needed on the resource of each element of a list. `field` of the element names the
-    resource; None if the element is the name. `results`: the list of the response, if it has another name.
+    """Return a rule: the client needs the operation on the resource of each element of a list. `field` of the element
+    names the resource; None if the element is the name. `results`: the list of the response, if it has another name.
     """
 
     def need_of(services: Services, context: RequestContext, element: object) -> Need:
@@ -218,8 +219,9 @@ def topic_by_id(operation: AclOperation, since: int) -> NeedOf:
 
 
 def elements_rule(elements: str, results: str, need_of: NeedOf) -> Rule:
-    """A rule: `need_of` says what each element of a list needs. The results of refused elements come after the others,
-    unless the whole request failed. A permission that several elements need is decided and logged once.
+    """Return a rule: `need_of` says which permission each element of a list needs. The results of refused elements come
+    after the others, unless the whole request failed. A permission that several elements need is decided and logged
+    once.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -98,7 +98,7 @@ def _cleaner_threads(before: Config, after: Config) -> Iterator[str]:
 
 
 def _local_retention(before: Config, after: Config) -> Iterator[str]:
-    """The local retention of tiered topics may not exceed their whole retention, for which -2 stands."""
+    """The local retention of tiered topics must not exceed their whole retention, for which -2 stands."""
     for unit, kept, was_kept in (
         ("ms", after.log_retention_ms, before.log_retention_ms),
         ("bytes", after.settings.integer("log.retention.bytes"), before.settings.integer("log.retention.bytes")),

@@ -1,9 +1,9 @@
-"""Counts the records that groups have not read. A sample counts as far as its budget allows, and the next sample goes
-on there.
+"""Counts the records that groups have not read. A sample counts as far as its budget allows. The next sample continues
+at the offset that was reached.
 
     what a group has not read ──▶ counted before? ──▶ from there on, within the budget ──▶ kept for the next sample
 
-A count from an offset on stays true while the log grows, so a group whose offset does not change costs nothing.
+The count of a part of a log stays true while the log grows, so a group whose offset does not change costs nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ Place = tuple[bytes, int, int, int]
 
 
 class Counter:
-    """Counts the records that groups have not read, for one sample after another."""
+    """Counts, in each sample of the exporter, the records that groups have not read. Each sample has a budget. A count
+    for a consumer group that does not finish goes on in the next sample. A count for a share group begins again,
+    because its acknowledgements change which records count.
+    """
 
     def __init__(self) -> None:
         self._before: dict[Place, Counted] = {}
@@ -63,7 +66,7 @@ class Counter:
         self._budget, self._left = Budget(*BUDGET), COUNTED_MAX
 
     async def behind(self, client: KafkaClient, unread: Unread) -> Behind:
-        """How far a group is behind in one partition. Counts records if the budget of the sample allows it."""
+        """Return how far a group is behind in one partition. Counts records if the budget of the sample allows it."""
         name = unread.key[0]
         topic_id = self._topic_ids.get(name)
         if topic_id is None:

@@ -32,7 +32,9 @@ class MovableClock:
     def timer(
         self, loop: asyncio.AbstractEventLoop, delay_s: float, callback: Callable[..., object], *args: Any
     ) -> Any:
-        """Set a timer that moves with the clock. Its handle is used like that of `loop.call_later`."""
+        """Set a timer that becomes due earlier if `advance` moves the clock forward. Its handle is used like that of
+        `loop.call_later`.
+        """
         timer = MovableTimer(self._timers, loop, delay_s, callback, args)
         self._timers[timer] = None
         return timer
@@ -78,8 +80,8 @@ class MovableTimer:
 
 
 class FaultyEnvironment:
-    """The environment of a node that takes faults: its files ask the faults, and its wall clock can be moved. All else
-    is that of the real environment.
+    """An environment for a node into which faults are injected. Its files can fail, and its wall clock follows the
+    `MovableClock`. Everything else is passed to the real environment.
     """
 
     def __init__(self, environment: Environment, faults: Faults) -> None:
@@ -97,7 +99,9 @@ class FaultyEnvironment:
 
 
 class MovedEnvironment:
-    """The environment of the coordinators, whose monotonic clock moves too."""
+    """An environment for the coordinators. Its monotonic clock follows the `MovableClock`; everything else is passed to
+    the real environment.
+    """
 
     def __init__(self, environment: Environment, clock: MovableClock) -> None:
         self._environment = environment
@@ -111,7 +115,9 @@ class MovedEnvironment:
 
 
 class MovedLoop:
-    """The event loop of the coordinators, whose timers move with the clock."""
+    """An event loop for the coordinators. Its time and its timers follow the `MovableClock`, so that a test can make
+    timers fire earlier; everything else is passed to the real loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: MovableClock) -> None:
         self._loop = loop

@@ -149,7 +149,7 @@ class HttpServer:
         return None
 
     def make_room(self) -> None:
-        """Make room for one more connection if there are as many as there may be."""
+        """If there are `CONNECTIONS_MAX` connections, close the oldest one of the client address that has the most."""
         if len(self.connections) < CONNECTIONS_MAX:
             return
         counts: dict[str, int] = {}
@@ -161,7 +161,9 @@ class HttpServer:
         oldest.give_up()
 
     def make_room_for(self, size: int) -> None:
-        """Make room for the bytes of an answer if clients have not taken as many as there may be."""
+        """Before an answer of `size` bytes, close the connections with the most unsent bytes until the unsent bytes of
+        all connections and `size` are at most `UNSENT_MAX` together.
+        """
         unsent = {each: each.unsent for each in self.connections if each.unsent}
         while unsent and sum(unsent.values()) + size > UNSENT_MAX:
             most = max(unsent, key=lambda each: unsent[each])

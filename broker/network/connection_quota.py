@@ -194,7 +194,7 @@ class AddressRates:
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
         """Count an accepted connection. Returns the time (ms) after which it has to be closed; 0 if it may stay. A
-        connection that may not stay is not counted.
+        connection that must be closed is not counted.
         """
         limit = self._limits.of_address(address)
         if limit is None:

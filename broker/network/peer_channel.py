@@ -175,7 +175,9 @@ class PeerChannel:
             self._send_queued()
 
     def close(self) -> None:
-        """Close the connection, and end the requests without a response."""
+        """Close the connection. The callback of each queued or unanswered request is called later with
+        `NoResponse.REFUSED`.
+        """
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -263,7 +265,9 @@ class PeerChannel:
         self._send_queued()
 
     def login_failed(self, reason: str) -> None:
-        """End all requests without a response, because the peer refused the login."""
+        """Close the connection, because the peer refused the login. The callback of each queued or unanswered request
+        is called later with `NoResponse.REFUSED`.
+        """
         self._refused(reason)
 
     def _renew(self, login: PeerLogin) -> None:
@@ -293,8 +297,8 @@ class PeerChannel:
             link.send(pending, codec)
 
     def _codec(self, request_class: type[object], wanted: int | None) -> RequestCodec | None:
-        """The codec of the newest version that both sides serve, or of the wanted older one; None if there
-        is none.
+        """Return the codec of the newest version that both sides serve, or of `wanted` if that version is older.
+        Returns None if both sides serve no such version.
         """
         codec = self._codecs.get((request_class, wanted))
         if codec is not None:
@@ -309,7 +313,9 @@ class PeerChannel:
         return codec
 
     def lost(self, link: PeerLink, why: NoResponse, reason: str) -> None:
-        """End all requests without a response, because the current link has ended; a former link is ignored."""
+        """Note that a link has ended. If it is the current one, the callback of each queued or unanswered request is
+        called later with `why`; a former link is ignored.
+        """
         if link is self._link:
             self._fail(why, reason)
 
@@ -317,7 +323,9 @@ class PeerChannel:
         self._fail(NoResponse.TIMED_OUT, "no answer in time")
 
     def _fail(self, why: NoResponse, reason: str) -> None:
-        """End all requests without a response; the next request connects again."""
+        """Close the connection. The callback of each queued or unanswered request is called later with `why`. The next
+        request connects again.
+        """
         link, self._link, self._versions, self._login = self._link, None, None, None
         self._codecs.clear()
         given_up = [*(link.abandon() if link is not None else ()), *self._queue]
@@ -354,7 +362,7 @@ class PeerLink(asyncio.BufferedProtocol):
         transport.write(b"".join(cast("list[BytesLike]", chunks)))
 
     def abandon(self) -> list[PendingRequest]:
-        """Close the link. Returns the requests without a reply."""
+        """Close the link. Returns the requests that were sent and have no reply."""
         waiting = [each.pending for each in self._in_flight]
         self._in_flight.clear()
         transport, self._transport = self._transport, None

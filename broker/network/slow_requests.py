@@ -64,7 +64,7 @@ class SlowRequests:
         self._loop = loop
         self.threshold_ns = NEVER_NS
         self.count = 0
-        """The slow requests since the start, those without a line included."""
+        """The number of slow requests since the start, including requests that were not logged."""
         self.told: Callable[[SlowRequest], None] | None = None
         """Called for each request that has a line; None if traces are not exported."""
         self._said_count = 0
@@ -171,7 +171,9 @@ def _client(connection: ClientConnection, client_id: str | None) -> Pairs:
 
 
 def _named(partitions: Iterator[str]) -> Pairs:
-    """The pair that names the first partitions, with "..." if there are more; no pair without partitions."""
+    """Return the field `partitions` of a log line as a list of one pair. It lists the first `PARTITIONS_MAX`
+    partitions, then "..." if there are more. The list is empty if there are no partitions.
+    """
     first = list(islice(partitions, PARTITIONS_MAX + 1))
     if len(first) > PARTITIONS_MAX:
         first[-1] = "..."
@@ -179,8 +181,8 @@ def _named(partitions: Iterator[str]) -> Pairs:
 
 
 def named_partitions(request: object) -> Iterator[str]:
-    """The partitions that a request names in the fields of Kafka's schemas, as topic-index. A topic without partitions
-    is given by its name.
+    """Yield the partitions that a request names, as topic-index. They are read from the fields that Kafka's schemas use
+    for topics and partitions. A topic without partitions is given by its name.
     """
     for field in ("topic_data", "topics"):
         for topic in getattr(request, field, None) or ():

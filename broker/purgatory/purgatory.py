@@ -77,8 +77,9 @@ class CommitWait(ABC):
 
     @abstractmethod
     def settled(self, error: ErrorCode) -> None:
-        """Handle the end of the wait. Called once, with NONE, or with an error if the records are not known to be
-        committed.
+        """Handle the end of the wait; called once. `error` is NONE if the records are committed, and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if they are committed with fewer in-sync replicas than min.insync.replicas.
+        After any other error it is not known whether they are committed.
         """
 
     def enqueue(self, queue: deque[CommitWait]) -> None:
@@ -153,7 +154,9 @@ class WatchingOperation(ABC):
             self._watched.append(watching)
 
     def watch_updates(self, updates: UpdatedPartitions) -> None:
-        """Watch the urgent updates of a follower's fetch session."""
+        """Watch a follower's fetch session: check this operation when a partition has an update that should be sent at
+        once, such as a new log end offset.
+        """
         self._updates = updates
         updates.on_update = self._updated
 
@@ -481,8 +484,8 @@ class AppendedRecords(CommitWait):
 
 
 class DelayedProduce(WatchingOperation):
-    """The wait of one Produce request under acks=all. An answer becomes an error if its records are not known to be
-    committed.
+    """The wait of one Produce request under acks=all. The answer for a partition becomes an error if its records are
+    not known to be committed, or are committed with fewer in-sync replicas than min.insync.replicas.
     """
 
     __slots__ = ("_add_leaders", "_has_failed", "_open", "_open_count", "_response", "reply")
@@ -514,8 +517,9 @@ class DelayedProduce(WatchingOperation):
             purgatory.await_commit(each.partition, each)
 
     def settled(self, records: AppendedRecords, error: ErrorCode) -> None:
-        """Note that the records of one partition are committed, or that this broker will certainly not learn that they
-        are.
+        """Handle the outcome for the records of one partition. `error` is NONE if they are committed, and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if they are committed with fewer in-sync replicas than min.insync.replicas. Any
+        other error means that this broker no longer leads the partition, so the outcome is unknown.
         """
         self._open_count -= 1
         if error is not ErrorCode.NONE:
@@ -550,6 +554,6 @@ class DelayedProduce(WatchingOperation):
 
 
 def refuse(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """Set the error of records that may be in the log, and are not known to be committed."""
+    """Set the error of records that may be in the log although their request fails."""
     answer.error_code = error
     answer.base_offset = answer.log_append_time_ms = -1

@@ -200,7 +200,7 @@ class SocketAcceptor:
         task.add_done_callback(self._begun)
 
     def _refuse(self, accepted: socket.socket, closing_s: float) -> None:
-        """Close a connection that may not stay: at once, or after a delay that slows its client down."""
+        """Close a connection that is refused: at once, or after a delay that slows its client down."""
         if closing_s <= 0 or len(self._refused) >= REFUSED_MAX:
             accepted.close()
             return

@@ -108,8 +108,8 @@ class SharePartitionRunner:
         self.partition = partition
         self.machine = SharePartition(partition.leader_epoch, lambda: ports.settings.of(key.group_id).limits)
         self.error: ErrorCode | None = None
-        """The error with which the share partition has ended: it could not be loaded, or was fenced. None
-        until then.
+        """The error with which the share partition has ended: it could not be loaded, or was fenced. None if it has not
+        ended.
         """
         self.is_loaded = False
         self.is_read = False

@@ -212,7 +212,7 @@ class RepeatedProduce:
     def records_in(self, frame: memoryview) -> memoryview | None:
         """The records in a frame with the common parts.
 
-        None for any other frame, and for records that may not simply be appended.
+        Returns None for any other frame, for records of a transaction, and for control records.
         """
         position = self._end
         if bytes(frame[:4]) != self._head or bytes(frame[PREFIX_POSITION:position]) != self._prefix:

@@ -4,7 +4,7 @@ partition.
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no
 coordinator would end. The log provides a guard (`batch_verification`), the broker asks the coordinator, and
 then appends the records with the guard: the log refuses them if a marker was appended meanwhile. The connection is
-not read until then, so that a producer's batches stay in order. Later records of the same transaction need no
+not read meanwhile, so that a producer's batches stay in order. Later records of the same transaction need no
 verification.
 """
 

@@ -28,21 +28,21 @@ NULL: Final = ShownBytes(None, "text", 0, False)
 
 
 def printable(text: str) -> str:
-    """The text with an escape for each character that a browser would not show, or would act on."""
+    """Return the text with an escape for each character that a browser would not show, or would act on."""
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(each if each.isprintable() or each in "\t\n" else ascii(each)[1:-1] for each in text)
 
 
 def cut_printable(text: str, shown_max: int) -> tuple[str, bool]:
-    """The first `shown_max` characters of a printable text, and whether there are more."""
+    """Return the first `shown_max` characters of the text as `printable` gives it, and whether there are more."""
     shown = printable(text[:shown_max])
     return shown[:shown_max], len(text) > shown_max or len(shown) > shown_max
 
 
 def pretty_json(value: object, shown_max: int) -> str:
-    """A JSON value as text over several lines. Only one character more than `shown_max` is made. The value is not
-    nested deeper than `parse_json` allows.
+    """Return a JSON value as indented text. Stops soon after `shown_max` characters: the caller cuts the text. The
+    value must not be nested deeper than `parse_json` allows.
     """
     made: list[str] = []
     size = 0
@@ -55,13 +55,18 @@ def pretty_json(value: object, shown_max: int) -> str:
 
 
 def json_as_text(value: object, form: str, size: int, shown_max: int) -> ShownBytes:
-    """A value of JSON, decoded from `size` bytes."""
+    """Return the text of a JSON value for display, of at most `shown_max` characters. `size`: the bytes from which the
+    value was decoded. `form`: the form that the result states.
+    """
     text, is_cut = cut_printable(pretty_json(value, shown_max), shown_max)
     return ShownBytes(text, form, size, is_cut)
 
 
 def bytes_as_text(data: bytes | None, form: str, shown_max: int) -> ShownBytes:
-    """Bytes as text in a form. `auto` takes the first that fits of JSON, text and hex."""
+    """Convert bytes to text for display, of at most `shown_max` characters. `form` is `json`, `text`, `hex` or `auto`.
+    `json` and `auto` show a JSON object or array of at most `4 * shown_max` bytes as indented JSON. `json` shows other
+    bytes as text. `auto` shows other printable UTF-8 as text, and everything else as hex.
+    """
     if data is None:
         return NULL
     part = data[: shown_max * 4]

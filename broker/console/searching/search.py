@@ -1,12 +1,13 @@
-"""A search through a topic for the newest or the oldest records that are wanted, of all partitions. They are shown as
-they are found.
+"""Searches a topic for the newest or the oldest records that are wanted, over all partitions. Records are shown as they
+are found.
 
     partitions ──▶ the one that is furthest behind in time ──▶ its next stretch ──▶ a process looks for records
          ▲                                                                            │
          └──── until the wanted number is found and no other can come before ◀────────┘──▶ events with what was seen
 
-A search holds no more than the records that it shows. It ends when its client leaves: the process has then
-`limited_work.LEFT_S` for the stretch at hand.
+A stretch is a run of consecutive batches of at most about `STRETCH_MAX` bytes, which is searched at once. A search
+holds no more than the records that it shows. It ends when its client leaves: the process that searches then has
+`limited_work.LEFT_S` to finish its stretch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ STRETCH_MIN: Final = 1 << 20
 CHARACTERS: Final = 1 << 18
 """The characters of shown records after which no further record of a stretch is shown."""
 PLANS_MAX: Final = 4
-"""How often a stretch is looked up again because compaction or retention has replaced its file."""
+"""The most attempts to find and read a stretch: compaction or retention may replace its file meanwhile."""
 FULL: Final = "as many records as asked for"
 WHOLE: Final = "all was looked at"
 LATE: Final = f"it ends after {SEARCH_MS // 60_000} min"
@@ -107,7 +108,7 @@ class Search:
     """The bytes of the next stretch."""
 
     async def events(self) -> AsyncIterator[Seen]:
-        """The events of the search, until it ends."""
+        """Yield the events of the search until it ends."""
         now_ms = self.client.ports.environment.monotonic_ms
         began_ms = told_ms = now_ms()
         total = sum(max(end - first, 0) for first, end in self.ranges.values())
@@ -145,7 +146,9 @@ class Search:
         return lane.frontier_ms < -worst if self.is_newest else lane.frontier_ms > worst
 
     async def _look(self, lane: Lane) -> None:
-        """Search the next stretch of a lane. If it cannot be read, the lane ends."""
+        """Search the next stretch in one partition's remaining part (`Lane`). If its records cannot be read or decoded,
+        note the error and stop searching this partition.
+        """
         try:
             if self.is_newest:
                 await self._look_back(lane)
@@ -173,7 +176,7 @@ class Search:
             lane.end, lane.window = window.begin, None
 
     async def _searched(self, lane: Lane, offset: int) -> Searched:
-        """Search the stretch that begins at an offset, and return what was found. Raises `Unreadable` and
+        """Search the stretch that begins at an offset of a lane, and return what was found. Raises `Unreadable` and
         `WorkEnded`.
         """
         client, wanted = self.client, self.wanted
@@ -192,7 +195,7 @@ class Search:
         raise Unreadable(f"what is stored from offset {offset} on cannot be read")
 
     def _note_size(self, size: int) -> None:
-        """Count the bytes that one question has covered, and choose the size of the next stretch: twice as many, from
+        """Count the bytes that were searched in one stretch, and set the size of the next stretch: twice as many, from
         `STRETCH_MIN` to `STRETCH_MAX`.
         """
         self._bytes += size

@@ -87,7 +87,7 @@ class ControllerTerms:
 
     def lead(self, epoch: int) -> None:
         """Begin a term as leader of an epoch. If there are many partitions, an executor thread indexes them first.
-        Until then brokers' requests to the controller are refused and tried again.
+        Until the index is made, brokers' requests to the controller are refused and tried again.
         """
         image = self._committed.nearest_image
         if image.topics.has_more_partitions_than(INDEXED_ON_LOOP_MAX):

@@ -1,1 +1,1 @@
-"""Permissions: listed, added, removed and explained."""
+"""The command `moldau acl`: lists, adds, removes and explains permissions."""

@@ -1,1 +1,1 @@
-"""Settings that the cluster keeps: read and changed."""
+"""The command `moldau config`: shows and changes the settings that are stored in the cluster."""

@@ -1,5 +1,5 @@
-"""What `moldau erase --verify` does: every replica that answers is read again, over both tiers, and must not have the
-records; and with --storage each object in remote storage.
+"""The command `moldau erase --verify`: reads every replica that answers, over both tiers, and checks that it has none
+of the erased records. With --storage it also reads each object in remote storage.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ def _row_of_storage(session: Session, key: Partition, orders: list[dict[str, Any
 
 
 def _left_of(orders: list[dict[str, Any]], passes: Any, end: int) -> tuple[Callable[[Record], bool], list[Run]]:
-    """A function that tells whether a record should be gone, and the runs of offsets of all orders. `end` is the offset
-    below which records that pass the filters should be gone if there is no order.
+    """Return a function that tells whether a record should have been erased, and the sorted offset runs of all orders.
+
+    A record should have been erased if an order names its offset. So should one that passes the filters `passes` and is
+    before the last order, or before `end` if there are no orders. `passes` is None if no filters were given.
     """
     ordered_end = max((order["offset"] for order in orders), default=end)
     runs = sorted(Run(*each) for order in orders for each in order["runs"])

@@ -1,1 +1,1 @@
-"""Records: fetched and printed, read from files and written."""
+"""The commands `moldau consume` and `moldau produce`: fetch and print records, and write records from files."""
