@@ -105,7 +105,9 @@ class Aside:
         return f"{PLAIN} this time: it is being compiled in the background for the next start (log: {LOG})"
 
     def outlook(self) -> str:
-        """The line that says what the next start finds; empty if it finds nothing new. Changes nothing."""
+        """Return the line that says what the next start will find, or an empty text if it will find nothing new.
+        Changes nothing.
+        """
         if not self._folder.is_dir() or is_current(self._root):
             return ""
         if self._is_ready():
@@ -159,14 +161,16 @@ class Aside:
             shutil.rmtree(work, ignore_errors=True)
 
     def _is_ready(self) -> bool:
-        """Whether `ready` holds a set of the current sources."""
+        """Whether the folder `ready` contains extension modules compiled from the current sources."""
         try:
             return (self._ready / DIGEST).read_text() == self._signature(digest_of(self._root))
         except OSError:
             return False
 
     def _has_ready(self) -> bool:
-        """Whether `ready` holds a set of the current sources; a set of other sources is deleted."""
+        """Whether the folder `ready` contains extension modules compiled from the current sources. If not, the folder
+        is deleted.
+        """
         if self._is_ready():
             return True
         shutil.rmtree(self._ready, ignore_errors=True)
@@ -181,7 +185,7 @@ class Aside:
         return COMPILED
 
     def _refuse_known_failure(self) -> None:
-        """Check for an earlier failure. Raises `CannotCompile` if these sources could not be compiled before."""
+        """Raise `CannotCompile` if a compilation of these sources has failed before."""
         try:
             digest, reason, *_ = self._failed.read_text().splitlines()
         except (OSError, ValueError):

@@ -33,7 +33,7 @@ such names.
 
 
 def copy_tree(root: Path, tree: Path) -> None:
-    """Copy the sources, with folders if the repository has links."""
+    """Copy the sources of the checkout at `root` to `tree`. The links in `moldau/` become folders."""
     for top in (TARGET, *BESIDE):
         for path in files_of(root / top):
             copy = tree / path.relative_to(root)
@@ -42,8 +42,8 @@ def copy_tree(root: Path, tree: Path) -> None:
 
 
 def compile_wheel(root: Path, tree: Path) -> None:
-    """Put the extension modules into a tree from `copy_tree`: those of the checkout if they are current, else compiled
-    there. Raises `CannotCompile`.
+    """Put the extension modules into `tree`, which `copy_tree` made. If the checkout at `root` has current ones, copy
+    them; otherwise compile them in `tree`. Raises `CannotCompile`.
     """
     if is_current(root):
         for name in (*EXTENSIONS, LIBRARY):
@@ -54,7 +54,7 @@ def compile_wheel(root: Path, tree: Path) -> None:
 
 
 def files_of(package: Path) -> list[Path]:
-    """The files of a package that belong into a wheel, those in linked folders among them."""
+    """Return the files of a package that belong into a wheel, including the files of linked folders."""
     linked = [package / name for name in LINKED] if package.name == TARGET else []
     return sorted(
         path
