@@ -82,8 +82,10 @@ class Subscriptions(NamedTuple):
         return self.by_name.keys() | self.by_regex.keys()
 
     def is_homogeneous(self, members_count: int) -> bool:
-        """Whether all members subscribe to the same topics, by Kafka's rule: all by name, or all by one and the same
-        regular expression."""
+        """Whether all members have the same subscription, by Kafka's rule. Either no member uses a regular expression,
+        and every subscribed topic is named by all members. Or all members use the same regular expression, and none
+        subscribes by name.
+        """
         if not self.regexes:
             return all(self.by_name[topic] == members_count for topic in self.topics)
         return (

@@ -25,7 +25,7 @@ class ConsumerTargetInputs(NamedTuple):
     """The last target by member id."""
     resolved: Mapping[str, ResolvedRegex]
     is_homogeneous: bool
-    """Whether all members subscribe to the same topics."""
+    """Whether all members have the same subscription (`Subscriptions.is_homogeneous`)."""
     image: CoordinatorImage
     size: int
     """The number of partitions and of the subscriptions of members to topics, together."""
@@ -82,8 +82,9 @@ def _size(group: ConsumerGroup, subscriptions: Subscriptions, image: Coordinator
 
 
 def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
-    computed."""
+    """Return one record for each target assignment that is new or differs from the group's stored target. The last
+    record stores the group epoch for which the targets were computed.
+    """
     return [
         *(
             target_change(group.group_id, member_id, target)

@@ -1,7 +1,7 @@
 """Turns the bytes of a coordinator's log into the changes that its machine replays, in the order of the log.
 
 A machine whose log has transactions gets their records in the order of the log, and later the end of the transaction.
-The machine itself keeps the pending changes until then (`RecordReader.end_transaction`).
+The machine itself keeps the changes of a transaction until it gets this end (`RecordReader.end_transaction`).
 """
 
 from __future__ import annotations

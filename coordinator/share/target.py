@@ -51,8 +51,9 @@ def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -
 
 
 def target_changes(group: ShareGroup, targets: Mapping[str, Assigned], epoch: int, wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
-    computed."""
+    """Return one record for each target assignment that is new or differs from the group's stored target. The last
+    record stores the group epoch for which the targets were computed.
+    """
     return [
         *(
             target_change(group.group_id, member_id, target)

@@ -57,8 +57,9 @@ def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed)
 
 
 def target_changes(group: StreamsGroup, epoch: int, targets: Mapping[str, Tasks], wall_ms: int) -> list[Change]:
-    """The records of the targets that differ from the current ones, and the record of the epoch for which they were
-    computed."""
+    """Return one record for each target assignment that is new or differs from the group's stored target. The last
+    record stores the group epoch for which the targets were computed.
+    """
     changed = [key for key in sorted(targets) if key not in group.targets or targets[key] != group.targets[key]]
     return [
         *(target_change(group.group_id, key, targets[key]) for key in changed),

@@ -99,7 +99,7 @@ class Quota:
 
 
 class _Assignment:
-    """An assignment in the making."""
+    """An assignment while it is computed."""
 
     def __init__(
         self,
@@ -199,9 +199,9 @@ class _Assignment:
         """Choose one of the members that had a standby of the task, as Apache Kafka does: the first one, or a later one
         if it and its process have less load. Returns None if no member had a standby.
 
-        `is_standby` means that a standby is to be assigned, which a process that has the task may not get. The process
-        of the first member is checked only at the end: if it has the task, the result is None although another member
-        was chosen.
+        `is_standby` means that a standby is to be assigned. A process that has the task must not get a standby of it.
+        The process of the first member is checked only at the end: if it has the task, the result is None although
+        another member was chosen.
         """
         members = self.former_standby.get(task)
         if not members:

@@ -61,7 +61,7 @@ class SubtopologyFields(Protocol):
 
 
 class InternalTopic(NamedTuple):
-    """A topic that only the application uses: of a repartitioning, or the changelog of a state store."""
+    """A topic that only the application uses: a repartition topic, or the changelog topic of a state store."""
 
     name: str
     partitions: int
