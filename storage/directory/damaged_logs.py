@@ -77,7 +77,7 @@ class DamagedLogs:
         self.add(key, offsets)
 
     def repaired(self, key: TopicPartition) -> None:
-        """Remove a log from the damaged ones: it is served again, or was not damaged."""
+        """Remove a log from the damaged ones, because it is served. No effect if it is not among them."""
         self._offsets.pop(key, None)
 
     def high_watermarks(self) -> Offsets:
@@ -93,10 +93,11 @@ class DamagedLogs:
     def repair(
         self, topic: str, partition: int, config: LogConfig, now_ms: int, report: Report, unique: str
     ) -> RepairedLog:
-        """Move everything from the segment of the first bad batch on to a stray directory, and open what is left.
+        """Find the first damaged batch. Move its segment and all later ones to a stray directory, and open the
+        remaining log. If the remaining log cannot be opened, move all of it and open an empty log.
 
-        `unique` makes the name of the stray directory. Blocks for as long as it takes to read the whole log; may run in
-        an executor thread. The directory does not serve the log until it is adopted there. Raises OSError.
+        `unique` is part of the stray directory's name. Blocks while the log is read; may run in an executor thread. The
+        log is served only after `LogDirectory.adopt` is called with it. Raises OSError.
         """
         path = f"{self._path}/{partition_directory_name(topic, partition)}"
         aside = f"{self._path}/{suffixed_directory_name(topic, partition, unique, STRAY_SUFFIX)}"

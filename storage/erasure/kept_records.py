@@ -1,4 +1,6 @@
-"""The records of a batch that stay when those of an erase order go: the loop over each record, which mypyc compiles."""
+"""Computes the records that remain in a batch after the records named by an erase order are removed. The loop over the
+records is in this module so that mypyc compiles it.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,22 @@ if TYPE_CHECKING:
 
 
 class KeptRecords(NamedTuple):
-    """The records that stay of a run of whole records."""
+    """The records that remain of a run of whole records."""
 
     parts: Sequence[bytes]
-    """As they are encoded; neighbours are in one part."""
+    """The remaining records as they are encoded. Neighbours are in one part."""
     records_count: int
     max_timestamp_delta: int | None
-    """In ms; None if no record stays."""
+    """In ms; None if no record remains."""
     erased: Sequence[int]
-    """The offsets of the others."""
+    """The offsets of the removed records."""
 
 
 def kept_records(records: bytes, base_offset: i64, named: Sequence[Run]) -> KeptRecords:
-    """What stays of the records of a batch without the offsets of some runs, which are sorted and disjoint. Raises
-    `MalformedMessage` if the framing is wrong."""
+    """Remove the records whose offsets are in `named`, and return the remaining ones. `records` is a run of whole
+    encoded records of one batch, which begins at `base_offset`. The runs of `named` are sorted and disjoint. Raises
+    `MalformedMessage` if the framing of the records is wrong.
+    """
     parts: list[bytes] = []
     erased: list[int] = []
     count: i64 = 0
@@ -78,7 +82,9 @@ def kept_records(records: bytes, base_offset: i64, named: Sequence[Run]) -> Kept
 
 
 def _bounds(named: Sequence[Run], slot: i64) -> tuple[i64, i64]:
-    """The offsets of a run; behind the last one, of one that no record reaches."""
+    """Return the first and the last offset of the run at index `slot`. After the last run, both are `INT64_MAX`, which
+    no record has.
+    """
     if slot < len(named):
         run = named[slot]
         return run.first, run.last

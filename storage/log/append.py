@@ -298,8 +298,8 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
 def check_fetched(
     log: LogState, records: BytesLike, leader_epoch: int, batches: list[CheckedBatch]
 ) -> tuple[ErrorCode, str] | None:
-    """Add the batches that may be appended to the list `batches`. Returns the error of the first batch that may not be
-    appended, or None if there is none.
+    """Add the batches that may be appended to the list `batches`. Returns the error of the first batch that must not be
+    appended, or None if there is no such batch.
     """
     view = memoryview(records)
     position, end, next_offset = 0, len(view), log.end_offset

@@ -155,8 +155,8 @@ def _deletable_tiered(
     The active segment is never copied, and stays. A segment before the log start offset may be deleted without a copy.
 
     DIVERGES: if the timestamp of a copied segment is in the future, Apache Kafka 4.3.1 keeps its local files, and those
-    of all later segments, until then (mended in later versions). Here the time at which the file was last changed
-    decides instead. The copy stays for as long as retention.ms says.
+    of all later segments, until that time is reached (mended in later versions). Here the time at which the file was
+    last changed decides instead. The copy stays for as long as retention.ms says.
     """
     excess_size = sum(segment.size for segment in segments) - config.local_retention_bytes
     has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0

@@ -111,7 +111,7 @@ class LogState:
         self.tiered_end_offset = 0
         """The end (exclusive) of the part whose segments are all copied to remote storage, in this log's leader epochs.
 
-        The reader of the remote log metadata sets it. It is 0 until then, and local retention deletes nothing.
+        The reader of the remote log metadata sets it. Before, it is 0, and local retention deletes nothing.
         """
         self.truncation_count = 0
         """The number of truncations, increased before each. Data read on other threads before is then stale."""

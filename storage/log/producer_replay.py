@@ -123,9 +123,12 @@ def replay_transactional(segment: Segment, producers: ProducerStates, batches: l
 def check_remembered(segment: Segment, producers: ProducerStates, first_offset: int, end_position: int) -> None:
     """Verify the checksums of the batches that the producer state remembers. Raises OSError and `DamagedBatch`.
 
+    Leaves out batches that end before `first_offset` or begin at `end_position` or later. Also leaves out producers for
+    which the last batch is more than `IDLE_MS_MAX` older than the newest batch in the producer state.
+
     These batches decide whether a client's next batch is new or a duplicate. A damaged header among them would cause
-    the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, if recovery
-    checks no batches.
+    the broker to refuse or drop a valid batch. They are therefore checked even below the recovery point, although
+    recovery may verify no batches there.
     """
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     remembered = {
@@ -192,7 +195,7 @@ def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
 
 
 def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHeader]:
-    """The headers of the batches before an offset, the last one first, at most about `HEADERS_MAX`."""
+    """Yield the headers of the batches before an offset, the last one first, at most about `HEADERS_MAX`."""
     left = HEADERS_MAX
     for segment in reversed(segments[: bisect_left(segments, end_offset, key=_base_offset)]):
         end_position = segment.size
@@ -207,7 +210,7 @@ def _headers_backwards(segments: Sequence[Segment], end_offset: int) -> Iterator
 
 
 def _headers_before(segment: Segment, position: int, end_position: int, end_offset: int) -> list[BatchHeader]:
-    """The headers of the batches between two positions of a segment, as far as they begin before `end_offset`.
+    """Return the headers of the batches between two positions of a segment that begin before `end_offset`.
 
     The scan stops at that offset, because a crash may have torn the bytes after it.
     """

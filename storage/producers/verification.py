@@ -35,7 +35,7 @@ class VerificationGuard:
     ) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = lowest_sequence
-        """The lowest first sequence among the batches that wait: one with a higher sequence may not go first."""
+        """The lowest first sequence among the batches that wait. A batch with a higher sequence must not go first."""
         self.leader_epoch = leader_epoch
         """The leader's term in which the verification began."""
         self.noted_ms = now_ms

@@ -51,8 +51,7 @@ kernel would write all of it at a time of its own choice, and block appends mean
 
 class SegmentFiles:
     """The .log file and the three index files of a segment, as files. `Segment` adds what depends on the batches in
-    them. Closing files here never writes anything, except that `release` writes index entries that are still in
-    memory.
+    them. `close` writes nothing. `release` writes pending index entries before it closes the index files.
     """
 
     __slots__ = (
@@ -174,7 +173,9 @@ class SegmentFiles:
         return True
 
     def release(self) -> None:
-        """Close all files and drop what is kept of them in memory; the next use opens them again."""
+        """Write pending index entries, close all files, and drop what is kept of them in memory. The next use opens the
+        files again.
+        """
         self.offset_index.entries.release()
         self.time_index.entries.release()
         self.transaction_index.release()

@@ -58,8 +58,8 @@ class SegmentPieces:
         """Bytes of all pieces so far: the position of the next piece."""
 
     def joined(self, piece: BytesLike) -> bytes:
-        """Add the next piece. Returns the bytes from `position` on, or no bytes while they cannot have a whole
-        batch.
+        """Add the next piece. Return all bytes from `position` on, or empty bytes if they are surely too few for
+        a whole batch.
         """
         self.read_size += len(piece)
         self._parts.append(piece)
@@ -96,7 +96,7 @@ class SegmentPieces:
         self._parts_size = len(data) - inside
 
     def finish(self) -> None:
-        """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
+        """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
         if self.position != self.size or self._parts_size:
             raise DamagedBatch(self.position, f"no whole batch in the last {self.size - self.position} bytes,")
 
@@ -192,7 +192,7 @@ class BatchCheck:
             pieces.keep(data, inside)
 
     def finish(self) -> None:
-        """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
+        """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
         self._pieces.finish()
 
     def _disorder(self, header: BatchHeader) -> str:
@@ -248,7 +248,7 @@ class TransactionWalk:
             pieces.keep(data, inside)
 
     def finish(self) -> None:
-        """Check that the last piece ended with a whole batch, at the size of the segment. Raises `DamagedBatch`."""
+        """Check that the pieces contained the whole segment and ended at the end of a batch. Raises `DamagedBatch`."""
         self._pieces.finish()
 
 

@@ -47,7 +47,7 @@ async def manifest_keys(storage: RemoteStorage, partition: RemotePartition) -> A
 
 
 async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> SegmentManifest:
-    """The manifest at a key, which has to be of the segment that the key names. Raises `RemoteStorageError`:
+    """Read the manifest at a key, and check that it is of the segment that the key names. Raises `RemoteStorageError`:
     `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others.
     """
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
@@ -56,8 +56,8 @@ async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> Se
 
 
 def check_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
-    """Check a manifest. Raises `WrongCluster`, and `CorruptObject` if it is not of the segment that its key
-    names.
+    """Raise `WrongCluster` if a segment's manifest is of another cluster, and `CorruptObject` if it is not of the
+    segment that its key names.
     """
     if manifest.cluster_id != cluster_id:
         raise WrongCluster(f"{key} belongs to the cluster {manifest.cluster_id}, not to {cluster_id}")

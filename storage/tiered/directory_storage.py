@@ -92,8 +92,9 @@ class DirectoryStorage:
         """Do nothing: each call opens and closes its file."""
 
     async def remove_uploads(self, before_ms: int) -> int:
-        """Remove the files of crashed puts that were last changed before a time (ms since the epoch). Returns how many
-        were removed. Raises `RemoteStorageError`."""
+        """Remove the incomplete files of crashed uploads that were last changed before `before_ms` (ms since the
+        epoch). Returns how many. Raises `RemoteStorageError`.
+        """
         with self._errors(UPLOADS):
             return await self._run(self._remove_uploads, before_ms)
 

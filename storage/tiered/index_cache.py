@@ -61,7 +61,7 @@ class IndexProblem(NamedTuple):
 
 
 class RemoteIndexes:
-    """The indexes of one remote segment. Their lookups read local files: cached pages as a rule, the disk at worst."""
+    """The indexes of one remote segment. Lookups read local files, usually from the page cache and else from disk."""
 
     __slots__ = ("offset_index", "size", "time_index", "transaction_index", "use_count")
 

@@ -127,8 +127,10 @@ class RetryingStorage:
         await self._storage.close()
 
     async def remove_uploads(self, before_ms: int) -> int:
-        """Remove what puts of processes that crashed before a time (ms since the epoch) left. Returns how many. Only a
-        directory has any: object stores remove parts of uploads by rules of their own."""
+        """Remove the incomplete files of crashed uploads that were last changed before `before_ms` (ms since the
+        epoch). Returns how many. Only directory storage has such files, so the result for object stores is 0: they
+        remove incomplete uploads by their own rules.
+        """
         remove: Callable[[int], Awaitable[int]] | None = getattr(self._storage, "remove_uploads", None)
         return 0 if remove is None else await self._repeat(lambda: remove(before_ms))
 

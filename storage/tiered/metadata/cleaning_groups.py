@@ -28,9 +28,12 @@ Sizes in records have 31 bits too.
 
 
 def cleaning_groups(segments: Sequence[RemoteSegment], size_max: int) -> list[list[RemoteSegment]]:
-    """Return the segments that are read (`RemoteLog.read_segments`), in groups of at most `size_max` bytes each. A
-    group of one segment, or of several that overlap, may be larger. Groups that no single segment could replace are
-    left out.
+    """Divide the given segments (from `RemoteLog.read_segments`) into groups that cleaning may merge into one segment
+    each.
+
+    The segments of a group are adjacent, and have at most `size_max` bytes together. A single segment, or a run of
+    overlapping segments, stays together even if it is larger. A group is left out if one segment could not hold it. It
+    then has too many bytes, offsets or source segments, or leader epochs whose start offsets do not ascend.
     """
     groups: list[list[RemoteSegment]] = []
     group: list[RemoteSegment] = []
@@ -46,12 +49,12 @@ def cleaning_groups(segments: Sequence[RemoteSegment], size_max: int) -> list[li
 
 
 def cleaned_lineage(group: Sequence[RemoteSegment], cleaned_end_offset: int) -> Lineage:
-    """The lineage of the segment that cleaning makes of a group."""
+    """Return the lineage of the segment that cleaning makes of a group."""
     return replacing_lineage(group, cleaned_end_offset, min(erased_end_offset(each.custom_metadata) for each in group))
 
 
 def replacing_lineage(group: Sequence[RemoteSegment], cleaned_end_offset: int, erased_end_offset: int) -> Lineage:
-    """The lineage of the segment that replaces a group."""
+    """Return the lineage of the segment that replaces a group."""
     lineages = [read_lineage(segment.custom_metadata) for segment in group]
     generation = 1 + max(each.generation if each else 0 for each in lineages)
     return Lineage(
@@ -64,7 +67,7 @@ def replacing_lineage(group: Sequence[RemoteSegment], cleaned_end_offset: int, e
 
 
 def merged_epochs(group: Sequence[RemoteSegment]) -> tuple[EpochStart, ...]:
-    """The leader epochs of a group, each with its first offset there."""
+    """Return the leader epochs of a group in ascending order, each with its first offset in the group."""
     starts: dict[int, int] = {}
     for segment in group:
         for epoch, offset in segment.epochs:
@@ -97,8 +100,8 @@ def _span(group: Sequence[RemoteSegment]) -> int:
 
 
 def _can_be_one(group: Sequence[RemoteSegment]) -> bool:
-    """Whether one record can describe the result: its epochs must be in the order of their offsets, as in one
-    history.
+    """Whether one segment can hold the group. Its size, its offsets and the number of its source segments must be
+    within the limits, and the start offsets of its leader epochs must ascend.
     """
     starts = [offset for _, offset in merged_epochs(group)]
     return (

@@ -1,7 +1,7 @@
 """The remote log of one partition: its segments in remote storage, by leader epoch, as the metadata records say.
 
-Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads
-them has the same state. A record that may not follow the records before it has no effect. The semantics are those of
+Only `replay` changes the state, in the order of the records in the metadata topic, so that every broker that reads them
+has the same state. A record that is not valid after the records before it has no effect. The semantics are those of
 Apache Kafka 4.3.1 (a test compares them with its cache, step by step), with two additions for partitions whose segments
 are cleaned or erased: the new segment replaces its ancestors, and a copy that brings no new offset is never read
 (decisions 14 and 36). For all topics there is one more: the deletion of an unfinished copy has no effect on a copy that
@@ -91,7 +91,7 @@ class RemoteLog:
     # Records
 
     def replay(self, change: RemoteChange) -> bool:
-        """Apply a record. False if the record may not follow the records before it, and has no effect."""
+        """Apply a record. Returns False if the record is not valid after those before it; then it has no effect."""
         match change:
             case RemoteSegment():
                 return self._replay_segment(change)
