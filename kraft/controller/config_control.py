@@ -148,8 +148,8 @@ def still_eligible(view: View, topic_name: str) -> Iterator[PartitionChangeRecor
 
 def refusal_of_min_in_sync(view: View, key: ConfigResource, changes: NewValues) -> ApiError | None:
     """The error of a change of min.insync.replicas that eligible leader replicas forbid; None if the change is allowed.
-    Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker may not
-    have a value of its own, and the value of the cluster may not be removed.
+    Eligible leader replicas need one value for the cluster, which only topics may override (KIP-966). A broker must not
+    have a value of its own, and the value of the cluster must not be removed.
     """
     if not view.has_eligible_replicas or key.type != ResourceType.BROKER or MIN_IN_SYNC not in changes:
         return None
