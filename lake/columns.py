@@ -147,8 +147,8 @@ class TypedColumn:
         return self._form.schema if isinstance(self._form, JsonForm) else None
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Decode the values of a batch. Raises `RegistryNotReached`, and `Refused` if a library is missing: in both
-        cases no record is known to be a misfit.
+        """Decode the values of a batch. Values that cannot be decoded are returned as misfits. Raises
+        `RegistryNotReached`, or `Refused` if a library is missing; then nothing is known about the values themselves.
         """
         self._learn(values)
         misfits, deleted, found = {}, [], []
@@ -169,7 +169,7 @@ class TypedColumn:
         return Decoded(column.flatten() if self._is_flat else [column], misfits, deleted)
 
     def meet(self, values: pa.Array) -> None:
-        """Widen the type of the column for the types that values name, without decoding the values. Raises what
+        """Widen the type of the column for the schemas that the values name, without decoding the values. Raises what
         `decode` raises.
         """
         self._learn(values)
@@ -241,9 +241,11 @@ class Decoded(NamedTuple):
 
     arrays: Sequence[pa.Array]
     misfits: Mapping[int, str]
-    """By row, the reason why it does not fit."""
+    """The reason why a row does not fit, by row."""
     deleted: Sequence[int]
-    """The rows that delete the row of their key, besides rows without a value."""
+    """The rows whose change event deletes the row of the same key. Rows with a null value, which delete too, are left
+    out.
+    """
 
 
 class DecodedColumns:

@@ -26,8 +26,8 @@ from moldau.lake.columns import PLACE
 
 BATCH_ROWS: Final = 65_536
 BATCH_SIZE: Final = 8 << 20
-"""About the bytes of a batch before compression. So the first rows of long values come as soon as those of short
-ones.
+"""About how many bytes a batch has before compression. So the first rows of long values come as soon as the first rows
+of short values.
 """
 FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -69,7 +69,9 @@ def rows_of_file(
 
 
 def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    """The number of rows that have about `BATCH_SIZE` bytes in some columns."""
+    """Return how many rows of a Parquet file to read as one batch, so that the columns `names` have about `BATCH_SIZE`
+    bytes uncompressed. Estimated from the first row group; between 1 and `BATCH_ROWS`.
+    """
     if not metadata.num_rows:
         return BATCH_ROWS
     group = metadata.row_group(0)
@@ -79,7 +81,7 @@ def rows_of_batch(metadata: pq.FileMetaData, names: Collection[str]) -> int:
 
 
 def in_order(tasks: Iterable[FileScanTask], schema: Schema) -> list[FileScanTask]:
-    """Files of a table in the order of their first offsets."""
+    """Sort files of a table by their lowest offset."""
     offset = schema.find_field("offset").field_id
     return sorted(tasks, key=lambda task: int.from_bytes((task.file.lower_bounds or {}).get(offset, b""), "little"))
 
