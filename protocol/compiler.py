@@ -326,7 +326,9 @@ class _DecoderSource(_Source):
             self.emit(f"else: pos = {stop}")
 
     def skip_tags(self, count: str) -> None:
-        """Emit code that skips a section without known tags, after the first byte of its count."""
+        """Emit code that skips a tagged section in which no tag is known. The emitted code runs after the first byte of
+        the number of tags has been read into the variable `count`.
+        """
         self.emit(f"if {count}: pos = skip_tags(buf, pos - 1)")
 
 

@@ -60,7 +60,7 @@ class EraseRun:
 
 @message(versions="0", flexible="0+")
 class EraseOrder:
-    """The value of the control record."""
+    """The value of an erase order's control record (type `ERASE_ORDER_TYPE`)."""
 
     version: Int16
     order_id: Uuid
@@ -74,7 +74,7 @@ class EraseOrder:
 
 
 def order_of(order_id: bytes, predicate_hash: bytes, runs: Iterable[Run]) -> EraseOrder:
-    """The order of a client. The leader sets the time and the principal."""
+    """Make the order that a client sends. The leader sets its time and its principal."""
     return EraseOrder(
         version=ERASE_ORDER_VERSION,
         order_id=order_id,
@@ -90,12 +90,14 @@ def runs_of(order: EraseOrder) -> tuple[Run, ...]:
 
 
 def receipt_setting(partition: int, order_id: str, page: int) -> str:
-    """The name under which DescribeConfigs of a topic gives a page of the receipt of an order (id in hex)."""
+    """Return the config name under which DescribeConfigs of a topic gives one page of an order's receipt. `order_id` is
+    in hex.
+    """
     return f"moldau.erase.{partition}.{order_id}.{page}"
 
 
 def erase_order_batch(order: EraseOrder, timestamp_ms: int) -> bytes:
-    """The batch of an order, with base offset 0."""
+    """Return the control batch of an order, with base offset 0."""
     record = Record(
         CONTROL_KEY.pack(CONTROL_KEY_VERSION, ERASE_ORDER_TYPE), encode(order, ERASE_ORDER_VERSION), timestamp_ms
     )
@@ -123,8 +125,8 @@ def is_control_without_producer(header: BatchHeader) -> bool:
 
 
 def read_erase_order(batch: BytesLike) -> EraseOrder | None:
-    """The order in one whole batch; None if it is another batch. Raises `MalformedMessage` if an order is damaged, or
-    of a version that this release does not know.
+    """Read the order in one whole batch. Returns None if the batch is not an erase order. Raises `MalformedMessage` if
+    the order is damaged, or of a version that this release does not know.
     """
     header = parse_header(batch)
     if not is_control_without_producer(header) or header.attributes & CODEC_MASK or header.records_count != 1:
@@ -143,7 +145,7 @@ def read_erase_order(batch: BytesLike) -> EraseOrder | None:
 
 
 def read_sent_order(batch: BytesLike) -> EraseOrder | str:
-    """The order in the batch that a client sent, or a sentence about what is wrong with it."""
+    """Return the order in the batch that a client sent, or a sentence about what is wrong with the batch."""
     try:
         header = parse_header(batch)
         if header.size != len(batch) or not crc_is_valid(batch, 0, header):
@@ -155,7 +157,7 @@ def read_sent_order(batch: BytesLike) -> EraseOrder | str:
 
 
 def flaw_of_order(order: EraseOrder, end_offset: int) -> str | None:
-    """What is wrong with an order for a log whose high watermark is `end_offset`; None if nothing is."""
+    """Return what is wrong with an order for a log whose high watermark is `end_offset`, or None if nothing is."""
     runs: Sequence[Run] = runs_of(order)
     if not runs:
         return "an erase order names no offsets"
