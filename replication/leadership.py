@@ -1,12 +1,13 @@
-"""The leader's view of its followers, from which follow the high watermark and the in-sync set to propose.
+"""Tracks the progress of a leader's followers, and computes from it the high watermark and the ISR changes to propose
+to the controller.
 
     confirmed ──propose──▶ proposed ──confirmed by the controller (a newer partition epoch)──▶ confirmed
-                              └────refused, or superseded by newer metadata──▶ confirmed, as it was or is now
+                              ├────refused──▶ confirmed (unchanged)
+                              └────newer metadata──▶ confirmed (the set of the metadata)
 
-A change of the set is proposed here and decided by the controller. Until it has decided, the leader cannot know which
-of the two sets holds at the controller. So the high watermark waits for every member of either (`maximal`, as in
-KIP-497), and for the followers that keep up and are about to join; acks=all counts the confirmed set alone. The
-progress of a follower is known only from its fetches.
+The leader proposes a change and the controller decides. Until the decision arrives, the controller may hold either set.
+The high watermark therefore waits for all members of both sets (`maximal`, KIP-497), and for followers that are about
+to join. acks=all counts only the confirmed set. The leader learns a follower's progress only from its fetches.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class Leadership:
         self._knows_all = all(replica == self.leader_id or replica in self.followers for replica in maximal)
 
     def high_watermark(self, end_offset: int) -> int:
-        """The offset before which every replica that may be in sync has all records; -1 if a replica has not fetched
-        in this term.
+        """Return the offset before which every replica that may be in sync has all records, or -1 if a replica has not
+        fetched in this term. `end_offset` is the leader's log end offset.
         """
         for follower in self._decisive:
             if follower.end_offset < end_offset:
@@ -82,8 +83,8 @@ class Leadership:
         return end_offset if self._knows_all else UNKNOWN_OFFSET
 
     def set_with(self, replica: int, high_watermark: int) -> tuple[int, ...] | None:
-        """The in-sync set with a follower that has caught up. None if it has not caught up, is in the set already,
-        or a change is in progress.
+        """Return the in-sync set with a follower added that has caught up. Return None if the follower has not caught
+        up or is in the set already, or if a change is in progress.
 
         Caught up: the follower has every committed record, and every record from before this leader's epoch, because
         the leader may not know yet that such a record is committed. The caller leaves out fenced brokers (KIP-841).
@@ -97,9 +98,9 @@ class Leadership:
         return (*in_sync.confirmed, replica)
 
     def set_without_lagging(self, end_offset: int, lag_ms_max: int, now_ms: int) -> tuple[int, ...] | None:
-        """The in-sync set without the followers that lag for too long.
+        """Return the in-sync set without the followers that lag for longer than `lag_ms_max`.
 
-        None if no follower does, or a change is in progress.
+        Return None if no follower does, or if a change is in progress.
         """
         in_sync = self.in_sync
         if not in_sync.is_settled:
@@ -138,7 +139,7 @@ class InSyncSet(NamedTuple):
         return self._replace(proposed=replicas)
 
     def refused(self) -> InSyncSet:
-        """The set after the controller refused the change."""
+        """Return the set after the controller refused the change."""
         return self._replace(proposed=None)
 
 

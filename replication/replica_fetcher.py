@@ -113,7 +113,9 @@ EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class FetchState(Enum):
-    """The state of a followed partition: whether it is fetched, or the effect that it waits for."""
+    """The state of a followed partition: it is fetched (FETCHING), or it is not fetched until a truncation, a lookup, a
+    rebuild, a flush or a delay has ended.
+    """
 
     FETCHING = auto()
     TRUNCATING = auto()

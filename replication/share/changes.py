@@ -40,7 +40,7 @@ class ShareLimits(NamedTuple):
 
     @property
     def used_up(self) -> RecordState:
-        """The state of a record that may not be delivered again."""
+        """The state of a record that must not be delivered again."""
         return ARCHIVING if self.has_dead_letters else ARCHIVED
 
 
