@@ -56,7 +56,9 @@ class ReplayPlan:
         return sum(end - start for start, end in self.ranges.values())
 
     def round_ranges(self, number: int) -> dict[int, tuple[int, int]]:
-        """The offsets of a round: of each partition the same share."""
+        """Return the [start, end) offsets of each partition in a round. All rounds have about equal shares of a
+        partition.
+        """
         found = {}
         for partition, (start, end) in self.ranges.items():
             first = start + (end - start) * number // self.rounds
@@ -86,7 +88,7 @@ def check_topics(state: str, known: ReplayPlan, topic_id: str | None, target_top
 
 
 class DoneRounds(NamedTuple):
-    """How much of a replay is done."""
+    """How many rounds (parts of a replay) are complete, and their records."""
 
     rounds: int
     records: int
@@ -104,7 +106,9 @@ class ReplayState:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs away. Raises `Refused` if one is under way, and OSError."""
+        """Hold the lock of the directory, so that no other run of the replay can begin. Raises `Refused` if another run
+        holds it, and OSError.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "lock").open("w") as file:
             try:
@@ -114,7 +118,9 @@ class ReplayState:
             yield
 
     def read_plan(self) -> ReplayPlan | None:
-        """The plan of the first run; None before it. Raises `Refused` and OSError."""
+        """Read the plan that the first run stored in `replay.json`. Returns None if the file does not exist. Raises
+        `Refused` if it is invalid, and OSError.
+        """
         read = self._read("replay.json")
         if read is None:
             return None
@@ -137,7 +143,10 @@ class ReplayState:
             left.unlink()
 
     def done(self) -> DoneRounds:
-        """The rounds that are done. Raises `Refused` and OSError."""
+        """Read from `done.json` how many rounds (parts of the replay) are complete, how many records they wrote, and
+        how many the next round has decided to commit. All are 0 if the file does not exist. Raises `Refused` if it is
+        invalid, and OSError.
+        """
         read = self._read("done.json")
         if read is None:
             return DoneRounds(0, 0, 0)
