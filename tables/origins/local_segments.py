@@ -1,4 +1,4 @@
-"""Opening a listed .log file in a task, even if it was renamed meanwhile."""
+"""Opens a listed .log file in a task, even if the file was renamed meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from moldau.tables.refusals import DataLost, SegmentReplaced
 
 
 class LocalSegments(NamedTuple):
-    """The `SegmentSource` of log directories that the tasks see under the paths of the driver."""
+    """The `SegmentSource` for log directories on a file system that the driver and the tasks can both read. Tasks open
+    the files by the same paths as the driver.
+    """
 
     def open(self, wanted: Slice) -> File:
         """Open the file that was listed, under its name or with the suffix `.deleted`. Retention and compaction give a

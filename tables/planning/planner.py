@@ -466,8 +466,9 @@ def _missing_text(topic: str, topics: set[str]) -> str:
 
 
 def matching(keys: Iterable[TopicPartition], selection: TopicSelection) -> list[TopicPartition]:
-    """Return the partitions of topics that the selection names, or whose names its pattern matches. None are returned
-    if it selects everything, or if it names single partitions (`assign`), which have to exist already.
+    """Return those of `keys` whose topic is selected by name or by pattern. A pattern selects no internal topics.
+    Returns an empty list if the selection is of everything, or of single partitions (`assign`), because these must
+    exist already.
     """
     if selection.is_everything or selection.partitions:
         return []

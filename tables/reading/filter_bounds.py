@@ -1,10 +1,11 @@
-"""The bounds that a filter of PyArrow sets for partition, offset and timestamp, for the plan of a read.
+"""Finds the ranges of partition, offset and timestamp outside which a PyArrow filter matches no row, so that the plan
+of a read can leave them out.
 
-An expression cannot be taken apart from Python. But PyArrow answers whether an expression can be true of rows for which
-another expression, a guarantee, is known to hold: in this way a dataset leaves out fragments. So a bound is found by
-bisection: the largest x for which no row with an offset up to x can satisfy the filter. Each answer is on the safe
-side. A filter that PyArrow does not understand can be true of any row. So can a filter for which it raises an error, as
-for a float beside an integer that the float cannot hold. The filter is evaluated on the rows in any case.
+Python code cannot inspect a PyArrow expression. But PyArrow can tell whether a filter may match rows for which a given
+condition (a guarantee) holds. The lower and the upper bound are each found by bisection with such questions. If PyArrow
+cannot decide, or raises an error, the answer is 'may match'. An error is raised, for example, if a float is compared
+with an integer that the float cannot hold. A range may thus be too wide, but never too narrow. The filter is still
+evaluated on every row that is read.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class FilterBounds:
             raise Refused(f"filter: {' '.join(str(problem).split())}") from None
 
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns that the filter refers to."""
+        """Return the columns that the filter refers to."""
         return tuple(name for name in self._schema.names if not self._binds_without(name))
 
     def pushed(self) -> PushedFilters:
-        """The ranges outside of which no row satisfies the filter."""
+        """Return the ranges outside which no row matches the filter. If the range of partitions has at most
+        `LISTED_MAX` numbers, each number is tested on its own.
+        """
         found = PushedFilters()
         for name in set(self.needed_columns()) & BOUNDED.keys():
             start, end = self._range_of(name)
@@ -57,7 +60,7 @@ class FilterBounds:
         return found
 
     def _range_of(self, name: str) -> tuple[int, int]:
-        """Return the half-open range of the values of a column for which the filter can be true."""
+        """Return the half-open range of the values of a column outside which the filter matches no row."""
         low, high = BOUNDED[name]
         column = pc.field(name)
         kind = self._schema.field(name).type
@@ -83,7 +86,7 @@ class FilterBounds:
         return start, end
 
     def _can_hold(self, guarantee: pc.Expression) -> bool:
-        """Whether the filter can be true of a row of which the guarantee is true."""
+        """Whether the filter may match a row for which the guarantee holds."""
         try:
             return bool(self._fragments(self._schema, guarantee))
         except pa.ArrowException:
@@ -98,7 +101,9 @@ class FilterBounds:
         return True
 
     def _fragments(self, schema: pa.Schema, guarantee: pc.Expression) -> list[Any]:
-        """Return the fragments that the filter leaves of a dataset with one file, which is never opened."""
+        """Apply the filter to a dataset of one file, which is never opened, and return its remaining fragments. All
+        rows of the file meet the guarantee. The result is empty if the filter matches no such row.
+        """
         fragment = self._format.make_fragment("/", self._files, partition_expression=guarantee)
         dataset = ds.FileSystemDataset([fragment], schema, self._format, self._files)
         return list(dataset.get_fragments(self._filter))

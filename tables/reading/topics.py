@@ -1,5 +1,6 @@
-"""Topics and the other tables as readers of Arrow batches: `read_topic`, and a function for each table besides the
-records.
+"""Functions that return Arrow record batch readers. `read_topic` reads the records of topics, or the table that its
+argument `table` names. `latest`, `batches`, `segments`, `topics`, `offsets`, `groups` and `transactions` read the table
+of that name.
 """
 
 from __future__ import annotations
@@ -212,35 +213,39 @@ async def read_topic_async(place: Place, topic: Topic = None, **arguments: Any) 
 
 
 def latest(place: Place, topic: Topic, **arguments: Any) -> pa.RecordBatchReader:
-    """The last record of each key of each partition. Raises as `read_topic`, whose arguments it takes."""
+    """Read the last record of each key of each partition. Takes the arguments of `read_topic`, and raises the same
+    errors.
+    """
     return read_topic(place, topic, table="latest", **arguments)
 
 
 def batches(place: Place, topic: Topic, **arguments: Any) -> pa.RecordBatchReader:
-    """A row for each record batch, from its header alone. Raises as `read_topic`, whose arguments it takes."""
+    """Read a row for each record batch, from its header alone. Takes the arguments of `read_topic`, and raises the same
+    errors.
+    """
     return read_topic(place, topic, table="batches", **arguments)
 
 
 def segments(place: Place, topic: Topic = None, **arguments: Any) -> pa.RecordBatchReader:
-    """A row for each segment. Raises as `read_topic`, whose arguments it takes."""
+    """Read a row for each segment. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, topic, table="segments", **arguments)
 
 
 def topics(place: Place, topic: Topic = None, **arguments: Any) -> pa.RecordBatchReader:
-    """A row for each partition, with its offsets. Raises as `read_topic`, whose arguments it takes."""
+    """Read the offsets of each partition. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, topic, table="topics", **arguments)
 
 
 def offsets(place: Place, **arguments: Any) -> pa.RecordBatchReader:
-    """The committed offsets of all groups. Raises as `read_topic`, whose arguments it takes."""
+    """Read the committed offsets of all groups. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, table="offsets", **arguments)
 
 
 def groups(place: Place, **arguments: Any) -> pa.RecordBatchReader:
-    """All groups, with their members. Raises as `read_topic`, whose arguments it takes."""
+    """Read all groups, with their members. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, table="groups", **arguments)
 
 
 def transactions(place: Place, **arguments: Any) -> pa.RecordBatchReader:
-    """The state of all transactional ids. Raises as `read_topic`, whose arguments it takes."""
+    """Read the state of all transactional ids. Takes the arguments of `read_topic`, and raises the same errors."""
     return read_topic(place, table="transactions", **arguments)
