@@ -14,7 +14,8 @@ class MalformedProperties(Exception):
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return the values by name. If a name occurs twice, the later line counts. Raises `MalformedProperties`."""
+    """Return the properties of a properties file as values by name. If a name occurs twice, the later line counts.
+    Raises `MalformedProperties`."""
     return dict(_split(line) for line in _logical_lines(text))
 
 

@@ -61,7 +61,8 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> LeaderEpochs:
-        """Read the file; no epochs if there is none. Raises OSError and `CorruptCheckpoint`."""
+        """Read the leader-epoch-checkpoint of a log directory. A log without this file has no epochs. Raises OSError
+        and `CorruptCheckpoint`."""
         path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not fs.exists(path):
             return cls(fs, directory, [])
@@ -100,32 +101,33 @@ class LeaderEpochs:
         return EpochEnd(self.entries[slot - 1].epoch if slot else epoch, next_start)
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch of the batch at an offset, None before the first known epoch."""
+        """The leader epoch of the batch at an offset; None if the offset is before the start of the
+        first known epoch."""
         slot = bisect_right(self.entries, offset, key=itemgetter(1))
         return self.entries[slot - 1].epoch if slot else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that begin at or past a new end of the log."""
+        """Remove the epochs that begin at or past `end_offset`, to which the log is truncated."""
         if end_offset >= 0 and self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that ended at or before a new start of the log. The epoch that contains this offset now
-        begins at it.
-        """
+        """Remove the epochs that ended at or before `start_offset`, the new start of the log. The epoch that contains
+        `start_offset` begins there from now on."""
         slot = bisect_right(self.entries, start_offset, key=itemgetter(1))
         if slot and self.entries[0].start_offset < start_offset:
             self.entries = [EpochStart(self.entries[slot - 1].epoch, start_offset), *self.entries[slot:]]
             self._changed()
 
     def replace(self, entries: list[EpochStart]) -> None:
-        """Replace all epochs by those of another log."""
+        """Replace all epochs by `entries`, the epochs of another log."""
         self.entries = entries
         self._changed()
 
     def precede(self, earlier: list[EpochStart]) -> None:
-        """Insert the epochs of an earlier part of the log. They replace the known epochs up to their last."""
+        """Insert `earlier`, the epochs of a part of the log that lies before the known one. Known epochs up to the last
+        of `earlier` are replaced."""
         self.entries = [*earlier, *(entry for entry in self.entries if entry.epoch > earlier[-1].epoch)]
         self._changed()
 
@@ -134,34 +136,36 @@ class LeaderEpochs:
         self._changed()
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """The content of the leader-epoch-checkpoint file for the current entries."""
         return format_checkpoint([f"{entry.epoch} {entry.start_offset}" for entry in self.entries])
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file has to be written: its content differs from the entries, or is not known."""
+        """Whether the checkpoint file has to be written, because its content differs from the entries or
+        is not known."""
         return self.entries != self._written_entries
 
     def must_be_written(self, log_end_offset: int) -> bool:
-        """Whether the file has to be written now. False if it lacks only a last epoch that has no batches.
+        """Whether the checkpoint file has to be written now. False if the file lacks nothing, or only a last epoch that
+        has no batches.
 
-        Such an epoch is written with its first batch, because a start of the broker drops an epoch without batches. So
-        a log without appends is not written at each change of its leader.
+        An epoch without batches is written with its first batch, because a start of the broker drops an epoch without
+        batches. So the file is not written at each change of the leader if the log gets no appends.
         """
         entries = self.entries
         is_last_empty = bool(entries) and entries[-1].start_offset >= log_end_offset
         return self.is_dirty and not (is_last_empty and entries[:-1] == self._written_entries)
 
     def note_written(self) -> None:
-        """Note that the file is being written with the current entries."""
+        """Note that a write of the checkpoint file with the current entries has begun."""
         self._written_entries = list(self.entries)
 
     def note_not_written(self) -> None:
-        """Note that writing the file failed or was postponed: its content is not known."""
+        """Note that writing the checkpoint file failed or was postponed, so its content is not known."""
         self._written_entries = None
 
     def write(self) -> None:
-        """Write the file. Blocks for the sync. Raises OSError."""
+        """Write the checkpoint file. Blocks for the sync. Raises OSError."""
         write_atomically(self._fs, self.path, self.encode())
         self.note_written()
 
@@ -172,7 +176,7 @@ class LeaderEpochs:
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochStart]:
-    """Decode the content of the file. Raises `CorruptCheckpoint`."""
+    """Decode the content of a leader-epoch-checkpoint file. Raises `CorruptCheckpoint`."""
     entries: list[EpochStart] = []
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")

@@ -24,18 +24,18 @@ class InvalidMetaProperties(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The values of the file."""
+    """The values of a meta.properties file."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes | None
-    """None in a directory that an early KRaft release formatted: the broker generates one."""
+    """The id of the log directory (KIP-858). None if an early KRaft release formatted the directory: the broker then
+    generates one."""
 
 
 class WrittenWithZooKeeper(InvalidMetaProperties):
-    """The log directory is of a broker that used ZooKeeper. No node can serve it, but programs that only read its
-    topics can.
-    """
+    """meta.properties was written by a broker that used ZooKeeper. No node can serve the log directory, but programs
+    that only read its topics can."""
 
     def __init__(self, path: str, cluster_id: str | None, broker_id: str) -> None:
         super().__init__(
@@ -47,8 +47,8 @@ class WrittenWithZooKeeper(InvalidMetaProperties):
 
 
 def read_meta_properties(fs: FileSystem, directory: str) -> MetaProperties | None:
-    """Read the file; None if the directory is not formatted. Raises `InvalidMetaProperties`,
-    `WrittenWithZooKeeper` among them."""
+    """Read meta.properties; None if the directory is not formatted. Raises `InvalidMetaProperties`, and its subclass
+    `WrittenWithZooKeeper`."""
     path = f"{directory}/{META_PROPERTIES}"
     if not fs.exists(path):
         return None
@@ -95,7 +95,8 @@ def write_meta_properties(fs: FileSystem, directory: str, properties: MetaProper
 
 
 def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
-    """Why the directories, as (path, properties), cannot belong to one node; None if they can."""
+    """Return why the log directories cannot belong to one node, as a text for the operator; None if they can. `found`
+    has the path of each directory and its properties."""
     for path, properties in found[1:]:
         first_path, first = found[0]
         if properties.cluster_id != first.cluster_id:
@@ -112,6 +113,7 @@ def disagreement(found: Sequence[tuple[str, MetaProperties]]) -> str | None:
 
 
 def escape(text: str) -> str:
-    """A value as Java reads it back: special characters escaped, those past Latin-1 as `\\uXXXX`."""
+    r"""Escape a value so that Java's Properties read it back: special characters get a backslash, and characters past
+    ASCII become `\uXXXX`."""
     out = "".join(_ESCAPES.get(c, c) if ord(c) < 0x7F else f"\\u{ord(c):04x}" for c in text)
     return "\\" + out if out.startswith(" ") else out

@@ -13,7 +13,7 @@ ZERO_ID = bytes(16)
 
 
 class CorruptPartitionMetadata(ValueError):
-    """The file does not name a topic id; the message has the path and the reason."""
+    """A partition.metadata file does not name a topic id. The message has the path and the reason."""
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -30,7 +30,8 @@ def parse_uuid(text: str) -> bytes:
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
-    """The topic id, None if there is no file. Raises OSError and `CorruptPartitionMetadata`."""
+    """Read the topic id of a partition directory; None if it has no partition.metadata. Raises OSError and
+    `CorruptPartitionMetadata`."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not fs.exists(path):
         return None
@@ -53,7 +54,8 @@ def read_topic_id(fs: FileSystem, directory: str) -> bytes | None:
 
 
 def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
-    """Write a new file. Returns its path, which the caller has to sync. Raises OSError, and then leaves no file."""
+    """Write the partition.metadata file of a partition directory. Returns the path of the file, which the caller has to
+    sync. Raises OSError, and then leaves no file."""
     assert len(topic_id) == 16 and topic_id != ZERO_ID
     path = f"{directory}/{PARTITION_METADATA}"
     opened = OpenFile(fs.open(path, create=True))

@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints: version, number of lines, the lines; and the checkpoints of a log directory, which have one
+"""Kafka's text checkpoints: a version, the number of lines, and the lines. The checkpoints of a log directory have one
 offset for each partition."""
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ VERSION = 0
 
 
 class CorruptCheckpoint(ValueError):
-    """The file does not have the format of a checkpoint; the message has the path and the reason."""
+    """A file does not have the format of a checkpoint. The message has the path and the reason."""
 
 
 def format_checkpoint(lines: list[str]) -> bytes:
-    """The content of a checkpoint with these lines."""
+    """The content of a checkpoint file with these lines, after the version and the number of lines."""
     return "".join([f"{VERSION}\n{len(lines)}\n", *(f"{line}\n" for line in lines)]).encode()
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[str]:
-    """The lines of a checkpoint. Raises `CorruptCheckpoint` if the text does not have this format.
+    """Return the lines of a checkpoint file without its two header lines. Raises `CorruptCheckpoint` if the text does
+    not have the format of a checkpoint.
 
     An empty file has no lines: Apache Kafka creates its checkpoints empty before it first writes them.
     """
@@ -52,7 +53,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes, path: str) -> Offsets:
-    """Decode the offsets by partition. Raises `CorruptCheckpoint`."""
+    """Decode the content of a checkpoint file into offsets by partition. Raises `CorruptCheckpoint`."""
     offsets: Offsets = {}
     for line in parse_checkpoint(data, path):
         fields = line.split(" ")
@@ -66,11 +67,13 @@ def decode_offsets(data: bytes, path: str) -> Offsets:
 
 
 def read_offsets(fs: FileSystem, directory: str, name: str) -> Offsets:
-    """Read the offsets by partition; empty if there is no file. Raises `CorruptCheckpoint`."""
+    """Read the checkpoint file `name` into offsets by partition, which are empty if there is no file. Raises
+    `CorruptCheckpoint`."""
     path = f"{directory}/{name}"
     return decode_offsets(fs.read(path), path) if fs.exists(path) else {}
 
 
 def write_offsets(fs: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write the offsets and sync the file. It blocks, so it is not called on the event loop. Raises OSError."""
+    """Write the checkpoint file `name` with these offsets and sync it. Blocks for the disk, so it is not called on the
+    event loop. Raises OSError."""
     write_atomically(fs, f"{directory}/{name}", encode_offsets(offsets))

@@ -93,7 +93,7 @@ class BatchCleaner:
     def cleaned(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
         """Clean one batch.
 
-        Returns the batch to write in its place; None if it is removed. Raises `MalformedMessage`.
+        Returns the batch to write in place of it; None if the batch is removed. Raises `MalformedMessage`.
         """
         if header.is_control:
             return self._cleaned_control(header, batch)
@@ -184,7 +184,8 @@ class BatchCleaner:
         return rewritten_batch(header, records, count, attributes, base_timestamp, max_timestamp, level)
 
     def _empty(self, header: BatchHeader) -> CleanedBatch | None:
-        """The batch without records; None if its header is not needed either."""
+        """The batch without its records; None if its header is not needed either. The header is needed if it has the
+        last sequence of an active producer, or ends at the first uncleanable offset."""
         if header.next_offset != self._request.first_uncleanable_offset and not self._is_last_of_producer(header):
             return None
         return emptied_batch(header)
@@ -246,7 +247,8 @@ def emptied_batch(header: BatchHeader) -> CleanedBatch:
 
 
 class CleanedTransactions:
-    """The transactions that are open at the position of the cleaner."""
+    """The transactions that are open at the position of the cleaner. They tell which data is aborted, and which markers
+    may be discarded."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_keeps_from", "_met", "on_kept")
 
@@ -257,10 +259,9 @@ class CleanedTransactions:
         keeps_from: int = INT64_MAX,
         open_before: frozenset[int] = frozenset(),
     ) -> None:
-        """`aborted`: the aborted transactions of which the caller will pass a data batch or the marker to `note_data`
-        or `note_control`. `keeps_from`: markers at or after this offset are kept. `open_before`: the ids of the
-        producers with a transaction that was open before the first batch passed.
-        """
+        """`aborted`: the aborted transactions with a data batch or the marker in the part that the caller will report
+        to `note_data` and `note_control`. `keeps_from`: markers at or after this offset are kept. `open_before`: the
+        ids of the producers with a transaction that is open before the first reported batch."""
         self._coming = sorted(set(aborted), key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, by producer id."""
@@ -274,12 +275,11 @@ class CleanedTransactions:
         at first `open_before`.
         """
         self.on_kept: Callable[[AbortedTransaction], None] | None = None
-        """Called with an aborted transaction at its marker, if the cleaned segment must have the transaction in its
-        transaction index.
-        """
+        """Called with an aborted transaction when its marker is reported, if the transaction index of the cleaned
+        segment needs an entry for it."""
 
     def note_data(self, header: BatchHeader) -> bool:
-        """Report the next batch, which has data. Returns whether its transaction was aborted."""
+        """Report the next batch of the log, which has data. Returns whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -291,7 +291,8 @@ class CleanedTransactions:
         return False
 
     def note_control(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Report the next batch, a control batch. Returns whether it may be discarded. Raises `MalformedMessage`."""
+        """Report the next batch of the log, which is a control batch. Returns whether the cleaner may discard its
+        marker. Raises `MalformedMessage`."""
         self._begin_up_to(header.last_offset)
         record = next(iter(records_of(batch, 0, header)), None)
         if record is None:
@@ -324,7 +325,8 @@ class CleanedTransactions:
 
 
 def shifted(records: bytes, shift: int) -> bytes:
-    """The records with `shift` (ms) added to every timestamp delta. The caller has checked the framing."""
+    """Return encoded records with `shift` (ms) added to every timestamp delta. The caller has checked the framing of
+    the records."""
     out = bytearray()
     at: i64 = 0
     end: i64 = len(records)

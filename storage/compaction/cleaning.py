@@ -43,15 +43,16 @@ from moldau.storage.segment.transaction_index import AbortedTransaction
 SPARE_SLOTS: Final = 3
 """Slots above the number of keys in a map that can hold every key: one that stays free, and one for rounding."""
 PIECES_A_STEP: Final = 16
-"""Pieces that are read between two events: at each event the worker process waits for the driver."""
+"""The number of pieces of a segment that are read between two events. At each event the worker process waits for the
+driver."""
 
 
 def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
-    """Clean a log, as far as the map reaches; the last event is `CleaningDone`.
+    """Clean a log from its start up to the offset that the offset map reaches. The last event is `CleaningDone`.
 
-    The driver swaps each cleaned segment in the order of the events, and checkpoints the next dirty offset when all of
-    them are durable. Raises OSError; `MalformedMessage` if a batch is damaged, so that the log cannot be cleaned;
-    `LogChanged` if the segments are no longer as the request describes them.
+    The driver swaps each cleaned segment in the order of the events. It checkpoints the next dirty offset when all
+    cleaned segments are durable. Raises OSError; `MalformedMessage` if a batch is damaged, so that the log cannot be
+    cleaned; `LogChanged` if the segments are no longer as the request describes them.
     """
     remove_cleaned(fs, request.directory)
     statistics = CleaningStatistics()
@@ -95,10 +96,10 @@ def clean(fs: FileSystem, request: CleaningRequest) -> Iterator[CleaningEvent]:
 
 
 def offset_map(request: CleaningRequest) -> OffsetMap:
-    """Make the empty offset map of a round.
+    """Make the empty offset map of one round of cleaning.
 
-    Its table is at most as large as the dirty part can fill. Entries are spread over the whole table, so all of its
-    memory is touched, and the first touch of memory is slow.
+    The table of the map is at most as large as the dirty part can fill. Entries are spread over the whole table, so all
+    of its memory is touched, and the first touch of memory is slow.
     """
     size, load_factor = request.limits.dedupe_buffer_size, request.limits.load_factor
     dirty_count = max(0, request.first_uncleanable_offset - request.first_dirty_offset)
@@ -108,7 +109,7 @@ def offset_map(request: CleaningRequest) -> OffsetMap:
 
 
 def in_steps(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]:
-    """The `BytesMoved` events, joined so that each except the last has at least `size_min` bytes."""
+    """Yield the `BytesMoved` events of `moves`, joined so that each except the last has at least `size_min` bytes."""
     bytes_read = bytes_written = 0
     for move in moves:
         bytes_read += move.bytes_read
@@ -121,7 +122,8 @@ def in_steps(moves: Iterator[BytesMoved], size_min: int) -> Iterator[BytesMoved]
 
 
 def end_of(cleaned_sources: list[SourceSegment], request: CleaningRequest) -> int:
-    """The base offset of the segment after the cleaned ones."""
+    """The base offset of the segment that follows `cleaned_sources` in the request; the first uncleanable offset if
+    none follows."""
     count = len(cleaned_sources)
     return request.segments[count].base_offset if count < len(request.segments) else request.first_uncleanable_offset
 
@@ -133,7 +135,7 @@ def build_map(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> Iterator[BytesMoved]:
-    """Put the latest offset of each key of the dirty part into the map, until the map is full."""
+    """Put the latest offset of each key of the dirty part into the offset map, until the map is full."""
     start_offset = request.first_dirty_offset
     transactions = CleanedTransactions(each for each in aborted if each.last_offset >= start_offset)
     ends = [*(source.base_offset for source in sources[1:]), request.first_uncleanable_offset]
@@ -156,7 +158,8 @@ def index_piece(
     offsets: OffsetMap,
     statistics: CleaningStatistics,
 ) -> bool:
-    """Put the keys of a piece into the map; False if the map is full before the end of the piece."""
+    """Put the keys of a piece (whole batches of a segment) into the offset map. Returns False if the map is full before
+    the end of the piece."""
     start_offset = request.first_dirty_offset
     for header, batch in checked_batches(piece):
         if header.is_control:
@@ -181,7 +184,8 @@ def clean_group(
     cleaner: BatchCleaner,
     statistics: CleaningStatistics,
 ) -> Iterator[BytesMoved]:
-    """Write the batches of a group that are kept into the cleaned segment."""
+    """Write the batches of a group of segments into the cleaned segment, without the records that the
+    cleaner removes."""
     for source in group:
         for piece in source.pieces(0, request.limits.io_buffer_size):
             kept: list[CleanedBatch] = []
@@ -201,8 +205,8 @@ def clean_group(
 def group_segments(
     segments: list[SourceSegment], segment_bytes: int, segment_index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[SourceSegment]]:
-    """Put neighbours into groups that each fit into one segment: by the size of the .log files and of each index, and
-    by the span of their offsets, which an index entry holds in 31 bits. Raises OSError."""
+    """Put neighbouring segments into groups that each fit into one segment. The .log files and each kind of index must
+    stay within the limits, and the span of the offsets within the 31 bits of an index entry. Raises OSError."""
     groups: list[list[SourceSegment]] = []
     sizes = [0, 0, 0]
     limits = [segment_bytes, segment_index_bytes, segment_index_bytes]

@@ -29,30 +29,31 @@ ENTRY_SIZE: Final = 24
 SALT_SIZE: Final = 32
 NOT_FOUND: Final = -1
 FATES_MAX: Final = 32 << 20
-"""The most fates in memory, of a byte each. Records at later offsets are looked up in the map again."""
+"""The most offsets whose fate is kept in memory, at one byte each. Records at later offsets are looked up in the map
+again."""
 NOT_NOTED: Final = 0
-"""No record with a key was put into the map at this offset, or the fate of this offset is not in memory."""
+"""The fate of an offset at which no record with a key was put into the map, or whose fate is not in memory."""
 SUPERSEDED: Final = 1
 LATEST: Final = 2
-"""The latest record of its key, with a value."""
+"""The fate of the latest record of a key, if it has a value."""
 LATEST_TOMBSTONE: Final = 3
-"""The latest record of its key, without a value."""
+"""The fate of the latest record of a key, if it has no value."""
 
 INT64_MIN: Final = -(1 << 63)
 HUGE_PAGES: int = getattr(mmap_module, "MADV_HUGEPAGE", -1)
-"""The value of Linux's madvise flag; -1 on other systems."""
+"""The flag of Linux's madvise for huge pages; -1 on other systems."""
 SCATTERED_PROBES: Final = 16
-"""The number of probes whose distance depends on the key.
+"""The number of probes of a search whose distance depends on the key.
 
 Further probes go to neighbouring slots, so that every slot is reached.
 """
 
 
 def zeroed_table(slots: int) -> memoryview:
-    """Memory for the entries, as 64-bit integers.
+    """Return zeroed memory for `slots` entries, as 64-bit integers.
 
-    It is in huge pages if the system has them. Lookups are at random places, and with small pages the processor's
-    address cache (TLB) would miss most of them.
+    The memory is in huge pages if the system has them. Lookups are at random positions, and with small pages the
+    processor's address cache (TLB) would miss most of them.
     """
     memory = mmap(-1, slots * ENTRY_SIZE, flags=MAP_PRIVATE | MAP_ANONYMOUS)
     if HUGE_PAGES >= 0:
@@ -62,7 +63,7 @@ def zeroed_table(slots: int) -> memoryview:
 
 
 class OffsetMap:
-    """The latest offset of each key, and how far into the log the map reaches."""
+    """The offset of the latest record of each key, and the offset up to which the log has been read for the map."""
 
     __slots__ = (
         "_fates",
@@ -79,9 +80,8 @@ class OffsetMap:
     def __init__(
         self, memory_size: int, load_factor: float, salt: bytes, first_offset: int = 0, offsets_count: int = 0
     ) -> None:
-        """`salt` are `SALT_SIZE` secret random bytes; the results of the map do not depend on them. Fates are noted for
-        `offsets_count` offsets from `first_offset` on, at most `FATES_MAX`.
-        """
+        """`salt`: `SALT_SIZE` secret random bytes, on which the results of the map do not depend. Fates are noted for
+        `offsets_count` offsets from `first_offset` on, at most `FATES_MAX`."""
         assert len(salt) == SALT_SIZE
         self.slots: int = memory_size // ENTRY_SIZE
         assert self.slots >= 2, "room for one key, and a free slot that ends every search"
@@ -89,7 +89,7 @@ class OffsetMap:
         """The number of keys at which the map is full; more keys would make probing slow."""
         self.count: int = 0
         self.latest_offset: int = -1
-        """Up to this offset (inclusive) the map has every record with a key that is not of an aborted transaction."""
+        """Up to this offset (inclusive) the map has every record with a key, except those of aborted transactions."""
         self._table = zeroed_table(self.slots)
         self._first_salt: bytes = salt[:16]
         self._second_salt: bytes = salt[16:]
@@ -119,24 +119,24 @@ class OffsetMap:
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The offset of the latest record of a key, `NOT_FOUND` if the map has none."""
+        """The offset of the latest record of a key; `NOT_FOUND` if the map does not have the key."""
         first = hash(self._first_salt + key)
         second = hash(self._second_salt + key)
         return self._table[self._place(first, second) + 2] - 1
 
     def reach(self, offset: int) -> None:
-        """Raise `latest_offset` for records that do not enter the map: all records up to this offset (inclusive) were
-        read.
-        """
+        """Raise `latest_offset` to `offset` if it is lower. The caller has read all records up to `offset` (inclusive),
+        also those that do not enter the map."""
         if offset > self.latest_offset:
             self.latest_offset = offset
 
     def forget_fates(self) -> None:
-        """Forget all fates, because later offsets do not ascend, and fates are found by offset."""
+        """Forget the fates of all records, which are stored by offset: the offsets that follow do not ascend."""
         self._fates = bytearray()
 
     def fate(self, first_offset: int, count: int) -> int:
-        """The fate of all records at the `count` offsets from `first_offset` on; `NOT_NOTED` if they differ."""
+        """The fate that all records at the `count` offsets from `first_offset` on have; `NOT_NOTED` if their fates
+        differ."""
         start = first_offset - self._first_fate_offset
         if start < 0 or count <= 0 or start + count > len(self._fates):
             return NOT_NOTED
@@ -148,9 +148,8 @@ class OffsetMap:
             self._fates[offset - self._first_fate_offset] = fate
 
     def _place(self, first: int, second: int) -> int:
-        """The index in the table of the entry of a key, or of the free entry for it. An entry with the offset field 0
-        is free.
-        """
+        """The index in the table of the entry for a key, given the two hashes of the key; the index of a free entry if
+        the key has none. An entry whose offset field is 0 is free."""
         table = self._table
         slots = self.slots
         slot = (first & 0x7FFFFFFFFFFFFFFF) % slots
@@ -216,11 +215,12 @@ class OffsetMap:
     def select_run(
         self, records: BytesLike, count: int, base_offset: int, keeps_tombstones: bool
     ) -> tuple[BytesLike, int, int, bool, int]:
-        """Select the records of a run that are kept: all past the end of the map, before it the latest of each key.
+        """Select the records of a run (encoded records, one after another) that are kept. Past `latest_offset` all are
+        kept, up to it the latest record of each key.
 
-        Before the end of the map, a tombstone is kept only with `keeps_tombstones`. Returns the records that are kept
-        as they are encoded, their number, their largest timestamp delta, whether one of them has no value, and how many
-        records before the end of the map have no key. Raises `MalformedMessage`.
+        Up to `latest_offset` a tombstone is kept only with `keeps_tombstones`. Returns the kept records as they are
+        encoded, their number, their largest timestamp delta, whether one of them has no value, and how many records up
+        to `latest_offset` have no key. Raises `MalformedMessage`.
         """
         try:
             return self._select(bytes(records), count, base_offset, keeps_tombstones)
@@ -291,10 +291,10 @@ class OffsetMap:
 
 
 def key_end_of(number: int, size: int, start: int, end: int) -> int:
-    """The end of a record's key.
+    """Return the end position of a record's key. Raises `MalformedMessage` if the record has no byte left for the size
+    of its value.
 
-    `size`: the key's size before zig-zag decoding; `end`: the end of the record. At least one byte is left for the size
-    of the value.
+    `size`: the key's size before zig-zag decoding; `start`: the position of the key; `end`: the end of the record.
     """
     if size & 1 and size != 1:
         raise MalformedMessage(f"record {number} has a key of a negative size")

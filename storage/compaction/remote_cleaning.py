@@ -1,11 +1,13 @@
-"""Cleaning groups of remote segments: the keys of a part of the log, then each group without what they supersede.
+"""Cleaning groups of remote segments: read the keys of a part of the log, then write each group without the records
+that these keys supersede.
 
     map sources   the records of the part that the groups were not cleaned against yet, local or downloaded
     groups        each gives one segment, written as `.cleaned` files into a directory of its own
 
-A generator like `cleaning.clean`, which only works on files. At `DownloadNeeded` the driver downloads the file, then
-asks for the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file once the next
-event is asked for. A stopped pass leaves files only in its directory, which the next pass and the next start remove.
+`clean_remote` is a generator that only works on files, as `cleaning.clean` is. At `DownloadNeeded` the driver downloads
+the file, then asks for the next event; at `GroupCleaned` the driver uploads the result. The generator removes each file
+once the next event is asked for. A stopped pass leaves files only in its directory, which the next pass and the next
+start remove.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class SourceRange(NamedTuple):
     end_offset: int
     """The end of the range (exclusive)."""
     is_downloaded: bool
-    """Whether the file is remote: the driver downloads it when it is wanted, and the generator removes it."""
+    """Whether the file is in remote storage. At `DownloadNeeded` the driver downloads the file, and the generator
+    removes it after the read."""
 
 
 class GroupRequest(NamedTuple):
@@ -52,7 +55,7 @@ class GroupRequest(NamedTuple):
     end_offset: int
     """The end of the group's offsets (exclusive)."""
     sources: tuple[SourceRange, ...]
-    """The sources in the order of their offsets; no batch is in two of them."""
+    """The files with the batches of the group, in the order of their offsets; no batch is in two of them."""
     cleaned_end_offset: int
     """The offset up to which the sources are clean (exclusive): below it, no record of the sources has a later record
     with the same key.
@@ -76,32 +79,33 @@ class RemoteCleaningRequest:
     """The end (exclusive) of the map, if it does not get full before."""
     groups: tuple[GroupRequest, ...]
     aborted: tuple[AbortedTransaction, ...]
-    """All aborted transactions that may have data or the marker in one of the sources."""
+    """The aborted transactions of the log that may have data or the marker in one of the sources."""
 
 
 class DownloadNeeded(NamedTuple):
-    """The driver downloads this file before it asks for the next event."""
+    """An event: the driver has to download the file of `source` before it asks for the next event."""
 
     source: SourceRange
 
 
 class GroupCleaned(NamedTuple):
-    """The result of one group is written. The generator removes the files when the next event is asked for."""
+    """An event: the cleaned segment of one group is written. The generator removes its files when the next event is
+    asked for."""
 
     number: int
-    """The number of the group in the request."""
+    """The index of the group in the request's `groups`."""
     cleaned_end_offset: int
     size: int
     max_timestamp_ms: int
     """The largest timestamp (ms) of a record; `NO_TIMESTAMP` if no record has one."""
     is_unchanged: bool
-    """Whether the batches are those of the sources, byte for byte."""
+    """Whether the batches of the cleaned segment are those of the sources, byte for byte."""
     paths: dict[str, str]
-    """The paths of the files by suffix."""
+    """The paths of the files of the cleaned segment, by suffix."""
 
 
 class PassDone(NamedTuple):
-    """The last event of a pass."""
+    """The last event of a pass over remote segments."""
 
     statistics: CleaningStatistics
 
@@ -110,8 +114,8 @@ RemoteCleaningEvent: TypeAlias = BytesMoved | DownloadNeeded | GroupCleaned | Pa
 
 
 def clean_remote(fs: FileSystem, request: RemoteCleaningRequest) -> Iterator[RemoteCleaningEvent]:
-    """Clean each group, in the order of the request. A group gives no event if the map does not reach past what the
-    group was cleaned against before.
+    """Clean each group of remote segments, in the order of the request. A group gives no `GroupCleaned` if the offset
+    map does not reach past the offset up to which the group is clean already.
 
     Raises OSError; `MalformedMessage` if a batch is damaged; `LogChanged` if a local file is not as the request
     describes it any more.
@@ -197,9 +201,8 @@ def _clean_group(
 
 
 def _as_it_is(transactions: CleanedTransactions, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-    """Return a batch of a local segment as it is, because the segment is clean already. The batch is still reported to
-    `transactions`, for the transaction index.
-    """
+    """Return a batch of a local segment unchanged, because the segment is clean already. Report the batch to
+    `transactions`, which enter aborted transactions in the transaction index."""
     if header.is_control:
         transactions.note_control(header, batch)
     else:

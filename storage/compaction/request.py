@@ -39,18 +39,20 @@ class CleanablePart(NamedTuple):
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The base offset of the first segment that is not cleaned; never below `first_dirty_offset`, unless that lies
-    within this segment."""
+    """The base offset of the first segment that is not cleaned. It is below `first_dirty_offset` only if that offset
+    lies within this segment."""
     clean_bytes: int
     """Bytes of the segments that begin before the first dirty offset."""
     cleanable_bytes: int
     """Bytes of the segments from the one with the first dirty offset to the last cleanable one."""
     overdue_ms: int
-    """For how long the oldest dirty segment has been older than max.compaction.lag.ms; 0 if none is."""
+    """For how long (ms) the oldest dirty segment has been older than max.compaction.lag.ms; 0 if it is not older."""
     is_checkpoint_reset: bool
-    """The checkpointed offset was outside of the log. The owner checkpoints `first_dirty_offset` instead."""
+    """Whether the checkpointed offset was outside of the log. The caller then checkpoints
+    `first_dirty_offset` instead."""
     truncation_count: int = 0
-    """The truncation count of the log at that time: after a truncation these offsets are meaningless."""
+    """The truncation count of the log when the part was determined. After a further truncation the offsets of the part
+    are meaningless."""
 
     @property
     def total_bytes(self) -> int:
@@ -62,16 +64,18 @@ class CleanablePart(NamedTuple):
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_wanted(self, min_dirty_ratio: float) -> bool:
-        """Whether the log is dirty enough to be cleaned, or has passed its max.compaction.lag.ms."""
+        """Whether the log has to be cleaned: its dirty ratio exceeds `min_dirty_ratio`, or a dirty segment has passed
+        max.compaction.lag.ms."""
         return (self.overdue_ms > 0 and self.cleanable_bytes > 0) or self.dirty_ratio > min_dirty_ratio
 
 
 def cleanable_part(
     log: LogState, checkpointed_offset: int | None, last_stable_offset: int, now_ms: int
 ) -> CleanablePart:
-    """The cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive; None: it never was).
+    """Determine the cleanable part of a log that was cleaned up to `checkpointed_offset` (exclusive); None if the log
+    was never cleaned.
 
-    Reads the timestamps of dirty segments if a limit of the log's configuration asks for them. Raises OSError and
+    Reads the timestamps of dirty segments if the log's configuration has a compaction lag. Raises OSError and
     `MalformedMessage`.
     """
     first_dirty = log.log_start_offset if checkpointed_offset is None else checkpointed_offset
@@ -99,7 +103,8 @@ def cleanable_part(
 
 
 def segments_between(segments: list[Segment], start_offset: int, end_offset: int) -> list[Segment]:
-    """The segments that begin before `end_offset`, from the one that holds `start_offset` on."""
+    """The segments with an offset in [start_offset, end_offset): from the one that contains `start_offset` up to the
+    last one that begins before `end_offset`."""
     if start_offset >= end_offset:
         return []
     first = max(0, bisect_right(segments, start_offset, key=_base_offset) - 1)
@@ -107,7 +112,7 @@ def segments_between(segments: list[Segment], start_offset: int, end_offset: int
 
 
 def dirty_segments(log: LogState, first_dirty_offset: int) -> list[Segment]:
-    """The rolled segments with offsets that were not cleaned."""
+    """The segments before the active one that have an offset at or past `first_dirty_offset`."""
     return segments_between(log.segments, first_dirty_offset, log.active.base_offset)
 
 
@@ -123,7 +128,8 @@ def young_offset(log: LogState, dirty: list[Segment], now_ms: int) -> int:
 
 
 def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
-    """By how much the oldest dirty segment exceeds max.compaction.lag.ms, by the timestamp of its first batch."""
+    """By how much (ms) the oldest dirty segment exceeds max.compaction.lag.ms, by the timestamp of its first batch; 0
+    if it does not."""
     due_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
     if due_ms <= 0:
         return 0  # Without a limit no timestamp is read.
@@ -132,9 +138,10 @@ def overdue_ms(log: LogState, dirty: list[Segment], now_ms: int) -> int:
 
 
 def dirtiest(parts: Iterable[tuple[Name, CleanablePart, float]]) -> Name | None:
-    """The name of the log to clean next: of the logs that are wanted, the one with the largest dirty ratio.
+    """The name of the log to clean next: of the logs that have to be cleaned, the one with the largest dirty ratio.
 
-    `parts` are (name, part, min.cleanable.dirty.ratio). None if no log is wanted; of equal ratios the first counts.
+    `parts` has the name, the cleanable part and the min.cleanable.dirty.ratio of each log. Returns None if no log has
+    to be cleaned. Of equal ratios the first counts.
     """
     wanted = [(name, part) for name, part, min_ratio in parts if part.total_bytes and part.is_wanted(min_ratio)]
     return max(wanted, key=lambda each: each[1].dirty_ratio)[0] if wanted else None
@@ -144,7 +151,7 @@ class LastRecord(NamedTuple):
     """The last batch of an active producer. The cleaner keeps it, because it has the producer's sequence and epoch."""
 
     last_data_offset: int | None
-    """None if the last batch of the producer is a marker."""
+    """The last data offset of the producer; None if its last batch is a marker."""
     producer_epoch: int
 
 
@@ -162,19 +169,20 @@ class CleanerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRequest:
-    """One round of cleaning of one log."""
+    """The request for one round of cleaning of one log."""
 
     directory: str
     truncation_count: int
-    """The truncation count of the log at the time of the request; a swap compares it."""
+    """The truncation count of the log at the time of the request. The swap refuses the cleaned segments if the count
+    has changed."""
     segments: tuple[SegmentSize, ...]
     """The segments from the start of the log to the last one that may be cleaned."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     aborted_behind: tuple[AbortedTransaction, ...]
-    """The aborted transactions with data in these segments and the marker in a later segment."""
+    """The aborted transactions with data in `segments` and the marker in a later segment."""
     last_records: Mapping[int, LastRecord] = field(repr=False)
-    """The last records of the producers that have not expired, by producer id."""
+    """The last batches of the producers that have not expired, by producer id."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -185,14 +193,15 @@ class CleaningRequest:
     """The most bytes of one record of a compressed batch."""
     compression_type: Codec | None
     compression_level: int | None
-    """The level at which batches of `compression_type` are compressed again; others get the codec's default."""
+    """The level at which batches of `compression_type` are compressed again. Batches of another codec get the default
+    of their codec."""
     limits: CleanerLimits
     tombstones_end_offset: int = INT64_MAX
-    """At or past this offset no tombstone and no marker gets a delete horizon or is removed: an older value of the key,
-    or data of the transaction, may be in remote storage.
-    """
+    """No tombstone and no marker at or past this offset gets a delete horizon or is removed, because an older value of
+    the key, or data of the transaction, may be in remote storage."""
     open_before: frozenset[int] = frozenset()
-    """The producers with a transaction that was open before the first segment: its data is only in remote storage."""
+    """The ids of the producers with a transaction that was open before the first segment, so that its earlier data is
+    only in remote storage."""
     salt: bytes = field(repr=False)
     """`SALT_SIZE` secret random bytes for the offset map."""
     now_ms: int
@@ -206,11 +215,11 @@ def cleaning_request(
     now_ms: int,
     tombstones_end_offset: int = INT64_MAX,
 ) -> CleaningRequest:
-    """The request to clean a part of a log.
+    """Make the request to clean the part of a log that `cleanable_part` determined.
 
-    Raises OSError and `LogChanged`. The log has changed if it was truncated since the part was determined: it may
-    end before the part, or have other, uncommitted records there. It has also changed if retention removed all
-    segments of the part.
+    Raises OSError and `LogChanged`. The log has changed if it was truncated since the part was determined: it may end
+    before the part, or have other, uncommitted records there. It has also changed if retention removed all segments of
+    the part.
     """
     is_gone = part.first_dirty_offset < part.first_uncleanable_offset <= log.segments[0].base_offset
     if part.truncation_count != log.truncation_count or is_gone:
@@ -244,7 +253,8 @@ def cleaning_request(
 
 
 def open_before(log: LogState) -> frozenset[int]:
-    """The producers with an open transaction at the start of the local log, according to the producer snapshot there.
+    """The ids of the producers with an open transaction at the start of the local log, by the producer snapshot at that
+    offset. Empty if the log is not tiered or has no such snapshot.
 
     A follower of a tiered log may begin with this snapshot. Raises OSError.
     """
@@ -259,7 +269,7 @@ def open_before(log: LogState) -> frozenset[int]:
 
 
 def last_records(producers: ProducerStates) -> dict[int, LastRecord]:
-    """The last record of each producer that the log remembers."""
+    """The last batch of each producer whose state the log keeps, by producer id."""
     return {
         producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch)
         for producer_id, entry in producers.entries.items()
@@ -267,7 +277,8 @@ def last_records(producers: ProducerStates) -> dict[int, LastRecord]:
 
 
 class BytesMoved(NamedTuple):
-    """Bytes that were read and written since the last event. The driver uses them to throttle the cleaning."""
+    """An event: the bytes that were read and written since the last event. The driver uses them to throttle the
+    cleaning."""
 
     bytes_read: int
     bytes_written: int
@@ -275,7 +286,7 @@ class BytesMoved(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """The counts of one round; the names are those of Kafka's cleaner."""
+    """The counts of one round of cleaning, under the names of Kafka's cleaner."""
 
     map_bytes_read: int = 0
     map_messages_read: int = 0
@@ -290,7 +301,8 @@ class CleaningStatistics:
 
 
 class CleaningDone(NamedTuple):
-    """The last event: everything before `next_dirty_offset` is clean once the cleaned segments are swapped."""
+    """The last event of a round of cleaning. Everything before `next_dirty_offset` is clean once the cleaned segments
+    are swapped in."""
 
     next_dirty_offset: int
     statistics: CleaningStatistics
@@ -300,7 +312,5 @@ CleaningEvent: TypeAlias = BytesMoved | SegmentCleaned | CleaningDone
 
 
 class LogChanged(Exception):
-    """A segment is no longer as the request describes it: the log was truncated or deleted, or retention removed it.
-
-    The log is not damaged. The driver discards the cleaned segment.
-    """
+    """A segment is no longer as the request describes it, because the log was truncated or deleted, or retention
+    removed the segment. The log is not damaged. The driver discards the cleaned segment."""

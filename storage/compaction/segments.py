@@ -1,5 +1,5 @@
-"""The segments of a cleaning: those that are cleaned, read in pieces of whole batches whose checksums are right, and
-the one that is written in their place, under names that end in `.cleaned`."""
+"""The segments of a cleaning: the source segments, read in pieces of whole batches with valid checksums, and the
+cleaned segment, written in their place under names that end in `.cleaned`."""
 
 from __future__ import annotations
 
@@ -40,18 +40,20 @@ from moldau.storage.segment.sparse_index import NO_TIMESTAMP, OffsetIndex, TimeI
 from moldau.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
 LENGTH = Struct(">8xi")
-"""The field with the length of a batch, in its header."""
+"""The struct of the first 12 bytes of a batch header: eight bytes of the base offset are skipped, then comes the length
+of the batch."""
 PIECE_SIZE_MAX = 1 << 20
-"""The largest piece in bytes of decompressed records.
+"""The largest piece (bytes) in which records are decompressed.
 
 Nearly every batch fits into one piece, so that pieces need not be joined.
 """
 RUN_SIZE_MAX = 4 << 20
-"""A batch whose records expand to more bytes is read in several runs."""
+"""The largest run in bytes. A batch whose records expand to more bytes is read in several runs."""
 
 
 class SourceSegment:
-    """A segment as the request describes it. `pieces` raises `LogChanged` if its .log file has changed since."""
+    """A segment to be cleaned, as the request describes it. `pieces` raises `LogChanged` if its .log file has changed
+    since."""
 
     __slots__ = ("_directory", "_fs", "base_offset", "size")
 
@@ -64,12 +66,13 @@ class SourceSegment:
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}"
 
     def file_size(self, suffix: str) -> int:
-        """The size in bytes of one of its files; 0 if the file does not exist."""
+        """The size in bytes of the segment's file with a suffix; 0 if the file does not exist."""
         path = self.path(suffix)
         return self._fs.file_size(path) if self._fs.exists(path) else 0
 
     def position_of(self, offset: int) -> int:
-        """The position (bytes) of a batch at or before the one with an offset. Raises OSError."""
+        """The position (bytes) in the .log file of a batch at or before the one that contains `offset`.
+        Raises OSError."""
         path = self.path(OFFSET_INDEX_SUFFIX)
         if offset <= self.base_offset or not self._fs.exists(path):
             return 0
@@ -80,20 +83,21 @@ class SourceSegment:
             index.entries.close()
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """All entries of its transaction index. Raises OSError, and `MalformedMessage` if the file is damaged."""
+        """All entries of the segment's transaction index. Raises OSError, and `MalformedMessage` if the file is
+        damaged."""
         try:
             return TransactionIndex(self._fs, self.path(TRANSACTION_INDEX_SUFFIX)).entries()
         except CorruptTransactionIndex as damage:
             raise MalformedMessage(str(damage)) from damage
 
     def pieces(self, position: int, piece_size: int) -> Iterator[memoryview]:
-        """The pieces of its .log file, as `file_pieces` gives them."""
+        """Yield the segment's .log file from `position` on, in pieces of whole batches, as `file_pieces` does."""
         return file_pieces(self._fs, self.path(LOG_SUFFIX), self.size, position, piece_size)
 
 
 def file_pieces(fs: FileSystem, path: str, size: int, position: int, piece_size: int) -> Iterator[memoryview]:
-    """The batches of a .log file of `size` bytes from a position on, in pieces of whole batches: about `piece_size`
-    bytes, or one larger batch.
+    """Yield the batches of a .log file of `size` bytes from `position` on, in pieces of whole batches. A piece has
+    about `piece_size` bytes, or one larger batch.
 
     Raises OSError, `LogChanged` if the file has changed, and `MalformedMessage` if it does not consist of whole
     batches.
@@ -188,7 +192,7 @@ def checked_batches(piece: memoryview) -> Iterator[tuple[BatchHeader, memoryview
 
 
 class ExpansionLimits(Protocol):
-    """The settings of a log that bound what a batch may expand to."""
+    """The limits of a log for the decompressed records of one batch."""
 
     @property
     def expanded_bytes_max(self) -> int:
@@ -200,8 +204,8 @@ class ExpansionLimits(Protocol):
 
 
 def runs_of_batch(limits: ExpansionLimits, header: BatchHeader, batch: memoryview) -> Iterable[tuple[BytesLike, int]]:
-    """The records of a batch as they are encoded, in runs of whole records with their count. Raises `MalformedMessage`,
-    and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
+    """Return the encoded records of a batch, decompressed, in runs: the bytes of whole records, and their number.
+    Raises `MalformedMessage`, and `RecordSizeExceeded` for a record of a compressed batch above the limit of the topic.
 
     Nearly every batch is one run. A batch that expands beyond `RUN_SIZE_MAX` comes in several, so that it is never in
     memory whole.
@@ -226,7 +230,7 @@ def runs_of_batch(limits: ExpansionLimits, header: BatchHeader, batch: memoryvie
 
 
 class CleanedBatch(NamedTuple):
-    """A batch to be written, with the offset and the timestamp for the indexes."""
+    """A batch for the cleaned segment, with the last offset and the maximum timestamp (ms) that the indexes need."""
 
     data: BytesLike
     last_offset: int
@@ -234,8 +238,8 @@ class CleanedBatch(NamedTuple):
 
 
 class CleanedSegment:
-    """The files of one cleaned segment. The constructor first removes what an earlier attempt left under these names,
-    and raises OSError."""
+    """The files of one cleaned segment while it is written. The constructor removes files that an earlier attempt left
+    under the same names. It raises OSError."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -274,13 +278,14 @@ class CleanedSegment:
         return f"{self._directory}/{offset_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
 
     def append(self, batches: Sequence[CleanedBatch]) -> None:
-        """Write several batches in one call. Raises OSError."""
+        """Write several batches with one write, and note them in the indexes. Raises OSError."""
         self._file.append([each.data for each in batches])
         for each in batches:
             self._note(len(each.data), each.last_offset, each.max_timestamp)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Enter an aborted transaction in the transaction index: its marker is kept in this segment. Raises OSError."""
+        """Enter an aborted transaction, whose marker is kept in this segment, in the transaction index.
+        Raises OSError."""
         self._transaction_index.append(aborted)
 
     def _note(self, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -295,7 +300,8 @@ class CleanedSegment:
         self.size += size
 
     def finish(self) -> tuple[str, ...]:
-        """Write the rest of the indexes, sync all files and close them. Returns their suffixes. Raises OSError."""
+        """Write the rest of the indexes, sync all files and close them. Returns the suffixes of the files that exist.
+        Raises OSError."""
         if self._max_timestamp >= 0:
             self._time_index.append_if_later(self._max_timestamp, self._offset_of_max_timestamp)
         self._file.sync()
@@ -316,7 +322,7 @@ class CleanedSegment:
         self._transaction_index.close()
 
     def discard(self) -> None:
-        """Close and remove the files. Raises OSError."""
+        """Close and remove the files of the cleaned segment. Raises OSError."""
         self.close()
         self._remove_files()
 

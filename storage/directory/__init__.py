@@ -1,1 +1,1 @@
-"""One log.dir: its lock, its partitions, its checkpoints, and the state that the previous process left in it."""
+"""One log.dir: its lock, its partitions, its checkpoints, and the files that tell how the previous process ended."""

@@ -25,7 +25,7 @@ from moldau.storage.log_config import LogConfig
 
 
 class CheckpointedOffsets(NamedTuple):
-    """The offsets in the checkpoints of a log that is not served."""
+    """The offsets that the checkpoints keep for a log that is not served."""
 
     recovery_point: int
     log_start_offset: int
@@ -37,7 +37,7 @@ class RepairedLog(NamedTuple):
 
     log: Log
     damage: Damage | None
-    """The damage of the log; None if the repair found none."""
+    """The damage that the repair found in the log; None if it found none."""
     aside: str
     """The path of the stray directory with the segments that were moved away."""
 
@@ -60,15 +60,15 @@ class DamagedLogs:
         return len(self._offsets)
 
     def add(self, key: TopicPartition, offsets: CheckpointedOffsets) -> None:
-        """Add a log that was served until its damage was found, or that cannot be opened: the checkpoints keep its
-        offsets.
-        """
+        """Add a log whose damage was found while it was served, or that cannot be opened. The checkpoints keep its
+        offsets."""
         self._offsets[key] = offsets
         self._checkpoints.note(key, offsets.log_start_offset or None, offsets.recovery_point, None)
         self._checkpoints.note_high_watermark(key, offsets.high_watermark)
 
     def add_unopened(self, topic: str, partition: int) -> None:
-        """Add a log whose damage was found when it was opened: the checkpoints keep its offsets."""
+        """Add a log whose damage was found when it was opened. The checkpoints keep the offsets that the previous
+        process wrote."""
         key = (topic, partition)
         known = self._checkpoints
         offsets = CheckpointedOffsets(
@@ -84,7 +84,8 @@ class DamagedLogs:
         return {key: offsets.high_watermark for key, offsets in self._offsets.items()}
 
     def may_be_of(self, topic: str, partition: int, topic_id: bytes) -> bool:
-        """Whether the files of a damaged log name this topic, or cannot be read. Raises OSError."""
+        """Whether the damaged log of a partition may belong to the topic with this id: its partition.metadata names the
+        id, or cannot be read. Raises OSError."""
         try:
             return read_topic_id(self.fs, f"{self._path}/{partition_directory_name(topic, partition)}") == topic_id
         except CorruptPartitionMetadata:

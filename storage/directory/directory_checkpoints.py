@@ -1,9 +1,9 @@
-"""The offset checkpoints of a log directory: as the previous process left them, and as this one writes them.
+"""The offset checkpoints of a log directory: as the previous process left them, and as this process writes them.
 
 Each file holds one offset for each partition. A partition may be deleted and created again under the same name, or
-moved away and back, between two checkpoints: then the file still holds the offsets of the former log. They must not be
-applied to the new one, not even after a crash. So the directory of a new log gets a mark, which stays there until every
-file that mentioned the former log has been written again.
+moved away and back, between two checkpoints: then the file still holds the offsets of the former log. These must not be
+applied to the new log, not even after a crash. So the directory of a new log gets a marker file, which stays there
+until every checkpoint that mentioned the former log has been written again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ StaleFiles = set[str]
 
 
 class OffsetFile:
-    """One checkpoint file: the offsets that this process has noted for it, and the partitions that the file may
-    mention.
+    """One checkpoint file in memory: the offsets to write, and the partitions that the file on the disk may mention.
 
     The offsets stay in memory from one write to the next, and their changes are counted. So the cost of a checkpoint on
     the event loop grows with the number of changes, not with the number of partitions.
@@ -45,7 +44,8 @@ class OffsetFile:
     __slots__ = ("_changes", "_mentioned", "_written_changes", "offsets")
 
     def __init__(self, mentioned: Offsets, *, is_needed: bool = True) -> None:
-        """`mentioned`: the offsets as the file was read. `is_needed`: the file is written even if it has no offset."""
+        """`mentioned`: the offsets that were read from the file. `is_needed`: the file is written even if it has no
+        offset."""
         self.offsets: Offsets = {}
         self._mentioned: tuple[Collection[TopicPartition], ...] = ({*mentioned},)
         """The partitions in the file as it was read or last written, then those in each content whose write has
@@ -55,7 +55,7 @@ class OffsetFile:
         self._written_changes = -1 if mentioned or is_needed else 0
 
     def note(self, key: TopicPartition, offset: int | None) -> None:
-        """Note the offset of a partition; None if the file is not to mention it."""
+        """Note the offset of a partition for the next write; None if the file is not to mention the partition."""
         if self.offsets.get(key) != offset:
             self._changes += 1
             if offset is None:
@@ -75,7 +75,7 @@ class OffsetFile:
         return any(key in mentioned for mentioned in self._mentioned)
 
     def begin_write(self) -> FileWrite | None:
-        """The content to write; None if the file holds it."""
+        """Begin a write. Returns the content to write; None if the file already holds the current offsets."""
         if self._changes == self._written_changes:
             return None
         content = dict(self.offsets)
@@ -91,7 +91,7 @@ class OffsetFile:
 
 
 class FileWrite(NamedTuple):
-    """The new content of a checkpoint file."""
+    """The new content of a checkpoint file, and the number of changes up to it."""
 
     offsets: Offsets
     changes: int
@@ -109,28 +109,26 @@ class CheckpointWork:
         self._fs = fs
         self._directory = directory
         self.files = files
-        """The new content of each file.
+        """The new content of each checkpoint file, by the name of the file.
 
         It is encoded in the thread, because with a thousand partitions that takes milliseconds.
         """
         self.stale = stale
         """The recreated logs at the time of this checkpoint, each with its stale files. After the checkpoint none of
-        them is stale.
-        """
+        these files is stale."""
 
     def __bool__(self) -> bool:
         return bool(self.files)
 
     def run(self) -> None:
-        """Write the files and sync them. Raises OSError: the directory has failed then."""
+        """Write the checkpoint files and sync them. Raises OSError, after which the log directory has failed."""
         for name, write in self.files.items():
             write_atomically(self._fs, f"{self._directory}/{name}", encode_offsets(write.offsets))
 
 
 class DirectoryCheckpoints:
-    """The four checkpoint files of a log directory. The public attributes have the offsets that the previous process
-    wrote.
-    """
+    """The four checkpoint files of a log directory. The public attributes are the offsets that the previous process
+    wrote."""
 
     __slots__ = (
         "_files",
@@ -146,11 +144,11 @@ class DirectoryCheckpoints:
     )
 
     def __init__(self, fs: FileSystem, path: str, report: Report) -> None:
-        """Read the files. Raises OSError."""
+        """Read the checkpoint files. Raises OSError. A file that is damaged is reported and counts as missing."""
         self._fs = fs
         self._path = path
         self._unreadable: set[str] = set()
-        """The files of which something could not be read."""
+        """The names of the files of which something could not be read."""
         self._recreated: dict[TopicPartition, StaleFiles] = {}
         self.recovery_points = self._read(RECOVERY_POINTS, report)
         self.log_starts = self._read(LOG_STARTS, report)
@@ -165,11 +163,13 @@ class DirectoryCheckpoints:
             CLEANER_POINTS: OffsetFile(self.cleaned_ends, is_needed=False),
         }
         self._has_high_watermarks = False
-        """Whether this process has noted high watermarks. Until then the file keeps those of the previous one."""
+        """Whether this process has noted high watermarks. Until then the file keeps the high watermarks of the previous
+        process."""
         self._files[HIGH_WATERMARKS].replace(dict(self.high_watermarks), is_written=True)
 
     def _read(self, name: str, report: Report) -> Offsets:
-        """Read a file. A damaged file counts as missing, and an offset that no log can have as well."""
+        """Read one checkpoint file. A damaged file counts as missing. An offset that no log can have counts as missing,
+        too."""
         try:
             offsets = read_offsets(self._fs, self._path, name)
         except CorruptCheckpoint as error:
@@ -184,7 +184,8 @@ class DirectoryCheckpoints:
 
     @property
     def has_all_recovery_points(self) -> bool:
-        """Whether the recovery points are those that the previous process wrote."""
+        """Whether the file with the recovery points was read without damage, so that no recovery point of the previous
+        process is missing."""
         return RECOVERY_POINTS not in self._unreadable
 
     def lower_high_watermarks(self) -> None:
@@ -203,10 +204,11 @@ class DirectoryCheckpoints:
             self.high_watermarks = synced
 
     def forget_former_log(self, key: TopicPartition, path: str) -> None:
-        """Drop the offsets of a partition's former log, before its new log is opened or created.
+        """Drop the offsets of a partition's former log, before its new log is opened or created in the directory
+        `path`.
 
-        The mark is made before the files of the log, so that it exists whenever a loss of power leaves any of them.
-        Raises OSError.
+        The marker file is made before the files of the log, so that it exists whenever a loss of power leaves any of
+        them. Raises OSError.
         """
         names = self._fs.list_directory(path) if self._fs.exists(path) else []
         if RECREATED not in names:
@@ -220,13 +222,13 @@ class DirectoryCheckpoints:
         self._recreated[key] = {name for name, file in self._files.items() if file.mentions(key)}
 
     def log_removed(self, key: TopicPartition) -> None:
-        """Note that the log of a partition was removed from this directory, and its marker file with it."""
+        """Note that the log of a partition, with its marker file, was removed from this log directory."""
         self._recreated.pop(key, None)
         for file in self._files.values():
             file.note(key, None)
 
     def note(self, key: TopicPartition, log_start: int | None, recovery_point: int, cleaned_end: int | None) -> None:
-        """Note the offsets of a log for the next checkpoint; None if its file need not mention the log."""
+        """Note the offsets of a log for the next checkpoint. An offset is None if its file need not mention the log."""
         self._files[LOG_STARTS].note(key, log_start)
         self._files[RECOVERY_POINTS].note(key, recovery_point)
         self._files[CLEANER_POINTS].note(key, cleaned_end)
@@ -235,18 +237,18 @@ class DirectoryCheckpoints:
         self._files[HIGH_WATERMARKS].note(key, high_watermark)
 
     def begin_high_watermarks(self, of_damaged: Callable[[], Offsets]) -> None:
-        """Drop the high watermarks of the previous process, except those of damaged logs. Called before this process
-        notes high watermarks of served logs. Only the first call has an effect.
-        """
+        """Drop the high watermarks of the previous process, except those of damaged logs, which `of_damaged` returns.
+        Called before this process notes high watermarks of served logs. Only the first call has an effect."""
         if not self._has_high_watermarks:
             self._has_high_watermarks = True
             self._files[HIGH_WATERMARKS].replace(of_damaged())
 
     def work(self) -> CheckpointWork:
-        """Return the work of writing the files in which an offset has changed; it is empty if there is no such file.
+        """Return the work of writing the checkpoint files in which an offset has changed; it is empty if there is no
+        such file.
 
         Until this process has noted high watermarks, their file keeps its contents, except for former logs: as long as
-        one file mentions a former log, a crash loses the offsets of the new log in the others.
+        one file mentions a former log, a crash loses the offsets of the new log in the other files.
         """
         if not self._has_high_watermarks:
             for key in [key for key, stale in self._recreated.items() if HIGH_WATERMARKS in stale]:
@@ -256,9 +258,10 @@ class DirectoryCheckpoints:
         return CheckpointWork(self._fs, self._path, changed, dict(self._recreated))
 
     def written(self, work: CheckpointWork) -> list[TopicPartition]:
-        """Note the contents of the written files, and remove the marks that are not needed any more.
+        """Note that the files of `work` are written, and remove the marker files that are not needed any more.
 
-        Returns the partitions whose marks are removed, for which the caller has to sync the directory. Raises OSError.
+        Returns the partitions whose marker files were removed, so that the caller syncs their directories. Raises
+        OSError.
         """
         unmarked: list[TopicPartition] = []
         for name, write in work.files.items():

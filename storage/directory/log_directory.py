@@ -45,7 +45,7 @@ from moldau.storage.producers.producer_state import PRODUCER_EXPIRATION_MS
 
 LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
-"""The metadata topic. Its directory lies among those of the partitions, and belongs to the quorum."""
+"""The topic of the metadata log. Its directory lies beside those of the partitions, but belongs to the Raft quorum."""
 
 
 class DirectoryReports(NamedTuple):
@@ -54,13 +54,13 @@ class DirectoryReports(NamedTuple):
     """
 
     failure: Callable[[LogDirectory], None] | None = None
-    """Called once, when an operation failed in the directory."""
+    """Called once with the directory, when an operation failed and the directory goes offline."""
     shortage: Callable[[OSError], None] | None = None
-    """Called with each error that may pass: a full disk, a lack of file descriptors."""
+    """Called with each error that may be transient: a full disk, or a lack of file descriptors."""
     damage: Callable[[Log, str], None] | None = None
     """Called with a damaged log and a description of the damage, by the read that found it."""
     epochs_changed: Callable[[Log], None] | None = None
-    """Called with a served log whose leader epochs changed: their checkpoint is to be written."""
+    """Called with a served log whose leader epochs changed, so that their checkpoint has to be written."""
     changes: Sequence[ChangedLogs] = ()
     """The collections to which a served log is added when it changes."""
 
@@ -68,7 +68,7 @@ class DirectoryReports(NamedTuple):
 NO_REPORTS: Final = DirectoryReports()
 
 HighWatermarkOf = Callable[[TopicPartition], int | None]
-"""Gives the high watermark of a partition; None if the broker does not serve it."""
+"""Returns the high watermark of a partition; None if the broker does not serve the partition."""
 
 
 class LogDirectory:
@@ -107,13 +107,13 @@ class LogDirectory:
         self._changed = ChangedLogs()
         """The logs whose offsets are to be noted for the next checkpoint."""
         self._moved = ChangedLogs()
-        """The logs whose high watermarks are to be noted for the next checkpoint with high watermarks."""
+        """The logs whose high watermarks are to be noted for the next checkpoint that includes high watermarks."""
         self._readers = (self._changed, self._moved, *reports.changes)
         self.checkpoints = DirectoryCheckpoints(fs, path, report)
         self.damaged = DamagedLogs(fs, path, self.checkpoints)
         """The damaged logs in this directory, which are not served."""
         self.failure: OSError | None = None
-        """Why the directory is offline, None while it is served."""
+        """The error for which the directory is offline; None while the directory is served."""
         self._closed: set[TopicPartition] = set()
         """The logs that `close_share` has closed."""
         self._close_error: OSError | None = None
@@ -145,12 +145,13 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the previous process shut down cleanly, so that the files are trusted."""
+        """Whether the previous process shut down cleanly, so that the files are trusted without recovery."""
         return self.previous_run.was_clean
 
     @property
     def high_watermarks(self) -> Offsets:
-        """The high watermarks in the last checkpoint of the previous process, as far as they can be trusted."""
+        """The high watermarks in the last checkpoint of the previous process, lowered to the recovery points if writes
+        may be lost."""
         return self.checkpoints.high_watermarks
 
     @property
@@ -166,24 +167,25 @@ class LogDirectory:
             write_clean_shutdown(self.fs, self.path, self.previous_run.clean_broker_epoch)
 
     def note_serving_epoch(self, broker_epoch: int) -> None:
-        """Note the epoch of this process for the next one. Raises OSError; the next process then finds no epoch."""
+        """Write the broker epoch of this process into `.moldau-life`, for the next process. Raises OSError; the next
+        process then finds no epoch."""
         write_serving_epoch(self.fs, self.path, ServingEpoch(self._boot_id, broker_epoch))
 
     def forget_serving_epoch(self) -> None:
-        """Remove the noted epoch after an error of the disk, so that the next process does not claim that nothing was
-        lost.
+        """Remove the file with this process's broker epoch after an error of the disk, so that the next process does
+        not report that nothing was lost.
 
-        If the disk refuses this too, and works again before the machine restarts, the file stays. The other directories
-        of the node have removed theirs by then, and a node makes the claim only if all of its directories agree.
+        If the disk refuses the removal, and works again before the machine restarts, the file stays. The other
+        directories of the node have removed their files by then, and a node reports the epoch only if all of its
+        directories agree.
         """
         remove_serving_epoch(self.fs, self.path)
 
     # Loading
 
     def partitions(self, suffix: str = "", report: Report = ignore_report) -> list[PartitionDirectory]:
-        """The partition directories with a suffix (default: none, the directories to be served), without that of the
-        metadata log. Files of such names are reported.
-        """
+        """The partition directories whose name has the suffix, except that of the metadata log. Without a suffix: the
+        directories to be served. Files with such a name are reported and ignored."""
         found = []
         for name in self.fs.list_directory(self.path):
             parsed = parse_partition_directory(name)
@@ -248,7 +250,7 @@ class LogDirectory:
     # Serving
 
     def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
-        """Make a new, empty log and serve it. Raises OSError, and leaves nothing of the log behind."""
+        """Make a new, empty log and serve it. Raises OSError, and then leaves nothing of the log behind."""
         try:
             log = self.make(topic, partition, topic_id, config, now_ms)
         except OSError as error:
@@ -258,9 +260,8 @@ class LogDirectory:
         return log
 
     def make(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, now_ms: int) -> Log:
-        """Make a new, empty log, which is served once `adopt` is called. This part of `create` may run in an executor
-        thread. Raises OSError, which the caller passes to `refused` on the event loop.
-        """
+        """Make a new, empty log, which is served once `adopt` is called. May run in an executor thread. Raises OSError,
+        which the caller passes to `refused` on the event loop."""
         path = f"{self.path}/{partition_directory_name(topic, partition)}"
         log = None
         try:
@@ -303,9 +304,8 @@ class LogDirectory:
         log.on_failure = self.fail
 
     def _log_changed(self, log: Log) -> None:
-        """Note that a log has changed. If the change is the first batch of a leader epoch, report that the epochs have
-        to be written.
-        """
+        """Note that a log has changed. Report its leader epochs if their checkpoint has to be written, as after the
+        first batch of an epoch."""
         for each in self._readers:
             each.note(log)
         self._report_epochs(log)
@@ -319,7 +319,7 @@ class LogDirectory:
             self._reports.epochs_changed(log)
 
     def refused(self, error: OSError) -> None:
-        """Handle a failed operation: the directory fails, unless the error is transient."""
+        """Handle the error of a failed operation. The directory goes offline, unless the error is transient."""
         if error.errno not in PASSING:
             self.fail(error)
         elif self._reports.shortage is not None:
@@ -345,15 +345,13 @@ class LogDirectory:
         log.close(0, clean=False)
 
     def delete(self, topic: str, partition: int, unique: str) -> str:
-        """Stop serving a log and rename its directory with the suffix `-delete`. Returns the new path, whose tree the
-        caller removes later. Raises OSError.
-        """
+        """Stop serving a log and rename its directory with the suffix `-delete`. Returns the new path, which the caller
+        removes later. Raises OSError."""
         return self.set_aside(topic, partition, unique, DELETE_SUFFIX)
 
     def set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> str:
-        """Stop serving a log and rename its directory with a suffix: a directory with `-stray` is kept. Returns the new
-        path. Raises OSError.
-        """
+        """Stop serving a log and rename its directory with `suffix`. A directory with `-stray` is kept, one with
+        `-delete` is removed later. Returns the new path. Raises OSError."""
         old, new = self.detach(topic, partition, unique, suffix)
         self.fs.rename(old, new)
         return new
@@ -371,9 +369,9 @@ class LogDirectory:
 
     def note_changes(self, count_max: int | None, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Note the offsets of at most `count_max` changed logs (None: all) for the next checkpoint. Returns whether
-        there are others.
+        changed logs remain.
 
-        Without `high_watermark` the file of the high watermarks stays as it is.
+        Without `high_watermark` the high watermarks in the checkpoint stay as they are.
         """
         for log in self._changed.take(count_max):
             key = (log.topic, log.partition)
@@ -389,8 +387,8 @@ class LogDirectory:
         return bool(self._changed) or bool(self._moved)
 
     def checkpoint(self, high_watermark: HighWatermarkOf | None = None) -> CheckpointWork:
-        """Return the checkpoint files in which an offset changed. The caller runs the work in a thread, then calls
-        `checkpointed`.
+        """Begin a checkpoint. Returns the work of writing the files in which an offset changed: the caller runs it in a
+        thread, then calls `checkpointed`.
 
         Without `high_watermark` the file of the high watermarks stays as it is.
         """
@@ -398,7 +396,7 @@ class LogDirectory:
         return self.checkpoints.work()
 
     def checkpointed(self, work: CheckpointWork) -> None:
-        """Apply the result of `checkpoint`, whose work has run without an error. Raises OSError."""
+        """Finish a checkpoint that `checkpoint` began, after its work has run without an error. Raises OSError."""
         for key in self.checkpoints.written(work):
             if (log := self.logs.get(key)) is not None:
                 log.directory_is_dirty = True
@@ -406,17 +404,17 @@ class LogDirectory:
     # Closing
 
     def abandon(self) -> None:
-        """Close all files after a failure, so that the operator can unmount the disk."""
+        """Close all files and unlock the directory after a failure, so that the operator can unmount the disk."""
         for log in self.logs.values():
             log.close(0, clean=False)
         self._lock.release()
 
     def close_share(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
-        """Flush and close the logs of `keys`. The caller calls `close` afterwards, which closes the other logs and also
-        ends unclean if a log could not be closed here.
+        """Flush and close the logs of `keys`, as a first part of `close`. If a log cannot be closed, `close` ends
+        unclean.
 
-        Several threads may do this at the same time, each with logs of its own: one waits for the disk while another
-        writes. Blocks for the syncs.
+        Several threads may do this at the same time, each with other logs: one waits for the disk while another writes.
+        Blocks for the syncs.
         """
         self._reports = self._reports._replace(failure=None)
         for key in keys:
@@ -432,7 +430,7 @@ class LogDirectory:
     def close(self, now_ms: int, broker_epoch: int, high_watermark: HighWatermarkOf | None = None) -> bool:
         """Flush and close all logs, write the checkpoints, and unlock the directory.
 
-        Returns whether the next start may trust the files. Blocks for the syncs.
+        Returns whether the shutdown was clean, so that the next start trusts the files. Blocks for the syncs.
         """
         self._reports = self._reports._replace(failure=None)
         try:
@@ -461,6 +459,7 @@ class LogDirectory:
 
 
 def _hidden_start(log: Log) -> int | None:
-    """The log start offset, if it is not the base offset of the first segment: only such a start has to be stored."""
+    """The log start offset, if it has to be checkpointed; None if it follows from the files, because it is the base
+    offset of the first segment. In a tiered log every start offset above 0 has to be checkpointed."""
     start_offset = log.start_offset_to_checkpoint
     return start_offset if start_offset > (0 if log.config.is_tiered else log.segments[0].base_offset) else None

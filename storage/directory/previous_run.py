@@ -18,7 +18,7 @@ from moldau.storage.files.port import FileSystem, write_atomically
 
 
 class PreviousRun:
-    """The state that the previous process left; it is read once, when the directory is opened.
+    """The way in which the previous process ended. It is read once, when the directory is opened.
 
     | the previous process     | its files are trusted    | may have lost writes | its broker epoch is taken from |
     |--------------------------|--------------------------|----------------------|--------------------------------|
@@ -33,12 +33,12 @@ class PreviousRun:
 
     def __init__(self, fs: FileSystem, path: str, boot_id: str) -> None:
         self.clean_broker_epoch = read_clean_shutdown(fs, path)
-        """The broker epoch of a clean shutdown (-1 if it is not known), None after a crash."""
+        """The broker epoch in .kafka_cleanshutdown (-1 if the file has none); None after a crash."""
         remove_clean_shutdown(fs, path)
         self._serving = read_serving_epoch(fs, path)
         is_same_boot = self._serving is not None and boot_id != "" and self._serving.boot_id == boot_id
         self.may_have_lost_writes = not self.was_clean and not is_same_boot
-        """Whether written data that was not synced may be lost."""
+        """Whether data that the previous process wrote but did not sync may be lost."""
 
     @property
     def was_clean(self) -> bool:
@@ -61,8 +61,8 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
-    """The broker epoch of the previous process after a clean shutdown, -1 if the file does not hold one; None after
-    a crash."""
+    """Read the broker epoch of the previous process from .kafka_cleanshutdown. Returns -1 if the file has no epoch, and
+    None if there is no file, as after a crash."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if not fs.exists(path):
         return None
@@ -77,10 +77,8 @@ def read_clean_shutdown(fs: FileSystem, directory: str) -> int | None:
 
 
 def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
-    """Remove the file when a directory is opened, so that a later crash does not look like a clean shutdown.
-
-    Raises OSError.
-    """
+    """Remove .kafka_cleanshutdown when a directory is opened, so that a later crash does not look like a clean
+    shutdown. Raises OSError."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if fs.exists(path):
         fs.unlink(path)
@@ -88,7 +86,7 @@ def remove_clean_shutdown(fs: FileSystem, directory: str) -> None:
 
 
 def write_clean_shutdown(fs: FileSystem, directory: str, broker_epoch: int) -> None:
-    """Write the file, as the last step of a clean shutdown. Raises OSError."""
+    """Write .kafka_cleanshutdown, as the last step of a clean shutdown. Raises OSError."""
     text = f'{{"version":{SHUTDOWN_VERSION},"brokerEpoch":{broker_epoch}}}'
     write_atomically(fs, f"{directory}/{CLEAN_SHUTDOWN}", text.encode())
 
@@ -98,14 +96,15 @@ SERVING_VERSION = 0
 
 
 class ServingEpoch(NamedTuple):
-    """The content of `.moldau-life`."""
+    """The content of `.moldau-life`: the broker epoch of the process that serves the directory, and the id of the
+    machine's boot."""
 
     boot_id: str
     broker_epoch: int
 
 
 def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
-    """The broker epoch that the previous process wrote; None if there is no file or it cannot be read."""
+    """Read `.moldau-life`, which the previous process wrote; None if the file is missing or cannot be read."""
     path = f"{directory}/{SERVING_EPOCH}"
     if not fs.exists(path):
         return None
@@ -122,7 +121,7 @@ def read_serving_epoch(fs: FileSystem, directory: str) -> ServingEpoch | None:
 
 
 def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -> None:
-    """Write the file. Raises OSError. A file that was only half written counts as missing."""
+    """Write `.moldau-life`. Raises OSError. A file that was only half written counts as missing."""
     file = fs.open(f"{directory}/{SERVING_EPOCH}", create=True)
     try:
         file.truncate(0)
@@ -133,7 +132,7 @@ def write_serving_epoch(fs: FileSystem, directory: str, serving: ServingEpoch) -
 
 
 def remove_serving_epoch(fs: FileSystem, directory: str) -> None:
-    """Remove the file after an error of the disk: written data may be lost although the machine did not restart. An
-    error of the removal itself is ignored, because nothing more can be done."""
+    """Remove `.moldau-life` after an error of the disk: written data may be lost although the machine did not restart.
+    An error of the removal is ignored, because nothing more can be done."""
     with suppress(OSError):
         fs.unlink(f"{directory}/{SERVING_EPOCH}")

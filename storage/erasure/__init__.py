@@ -1,1 +1,2 @@
-"""Erasure (decision 36): the rewriting of the segments with records of an erase order, and the receipts."""
+"""Erasure (decision 36): segments are rewritten without the records that an erase order names, and receipts state what
+was erased."""

@@ -41,29 +41,31 @@ from moldau.storage.log.unfinished_cleaning import remove_cleaned
 from moldau.storage.segment.sparse_index import NO_TIMESTAMP
 
 PIECES_A_STEP = 16
-"""Pieces that are read between two events: at each event the worker process waits for the driver."""
+"""The number of pieces of a segment that are read between two events. At each event the worker process waits for the
+driver."""
 
 
 class SegmentToErase(NamedTuple):
-    """A segment with offsets of the order."""
+    """A segment in whose offsets an erase order names records."""
 
     known: SegmentSize
     end_offset: int
     """The base offset of the segment after it."""
     before: SegmentSize | None
-    """The segment before it; None for the first of the log."""
+    """The segment before it in the log; None for the first segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseRequest:
-    """One erase order in one log."""
+    """The request to carry out one erase order in one log."""
 
     directory: str
     truncation_count: int
-    """The truncation count of the log at the time of the request; a swap compares it."""
+    """The truncation count of the log at the time of the request. The swap refuses the rewritten segments if the count
+    has changed."""
     segments: tuple[SegmentToErase, ...]
     runs: tuple[Run, ...]
-    """Sorted, and disjoint."""
+    """The runs of offsets to erase, sorted and disjoint."""
     index_interval_bytes: int
     expanded_bytes_max: int
     expanded_record_bytes_max: int
@@ -73,24 +75,25 @@ class EraseRequest:
 
 
 class SegmentErased(NamedTuple):
-    """One event: a segment without the records of the order is written and synced."""
+    """An event: a segment without the records of the erase order is written and synced."""
 
     cleaned: SegmentCleaned
     erased: tuple[Run, ...]
     """The offsets of the erased records."""
     records_erased: int
     crc_before: int
-    """CRC-32C of the .log file that is replaced."""
+    """CRC-32C of the .log file before the erasure."""
     crc_after: int
     max_timestamp: int
-    """The largest timestamp (ms) of the records that stay; `NO_TIMESTAMP` if there is none."""
+    """The largest timestamp (ms) of the remaining records; `NO_TIMESTAMP` if none remains."""
 
 
 EraseEvent: TypeAlias = BytesMoved | SegmentErased
 
 
 def erase_request(log: LogState, runs: Sequence[Run], io_buffer_size: int) -> EraseRequest:
-    """The request to erase runs of offsets, sorted and disjoint, which end before the active segment."""
+    """Make the request to erase runs of offsets from a log. The runs are sorted and disjoint, and end before the active
+    segment."""
     segments = log.segments
     assert runs[-1].last < log.active.base_offset, "the active segment is rolled first"
     config = log.config
@@ -115,7 +118,7 @@ def erase_request(log: LogState, runs: Sequence[Run], io_buffer_size: int) -> Er
 
 
 def holds_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> bool:
-    """Whether a run has an offset in this range."""
+    """Whether one of the runs has an offset in [first_offset, end_offset)."""
     slot = bisect_right(runs, first_offset, key=lambda run: run.first) - 1
     if slot >= 0 and runs[slot].last >= first_offset:
         return True
@@ -123,10 +126,10 @@ def holds_offset(runs: Sequence[Run], first_offset: int, end_offset: int) -> boo
 
 
 def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
-    """Rewrite the segments that hold records of the order, from the oldest on.
+    """Rewrite the segments that hold records of the erase order, from the oldest on.
 
-    The driver swaps each in the order of the events. Raises OSError; `MalformedMessage` if a batch is damaged;
-    `LogChanged` if a segment is no longer as the request describes it.
+    The driver swaps in each rewritten segment, in the order of the events. Raises OSError; `MalformedMessage` if a
+    batch is damaged; `LogChanged` if a segment is no longer as the request describes it.
     """
     remove_cleaned(fs, request.directory)
     step_size = PIECES_A_STEP * request.io_buffer_size
@@ -162,7 +165,8 @@ def erase(fs: FileSystem, request: EraseRequest) -> Iterator[EraseEvent]:
 
 
 class SegmentSearch:
-    """The search for a record of the order in one segment; only batches with offsets of the order are decoded."""
+    """The search of one segment for a record that an erase order names. Only batches with offsets of the order are
+    decoded."""
 
     def __init__(self, request: EraseRequest, source: SourceSegment) -> None:
         self._request = request
@@ -186,7 +190,7 @@ class SegmentSearch:
 
 
 class SegmentRewriting:
-    """The copy of one segment without the records of the order."""
+    """The copy of one segment without the records that an erase order names."""
 
     def __init__(self, fs: FileSystem, request: EraseRequest, source: SourceSegment) -> None:
         self._request = request
@@ -211,7 +215,8 @@ class SegmentRewriting:
             yield BytesMoved(len(piece), self.cleaned.size - size_before)
 
     def _without_named(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
-        """Return the batch without the records of the order, or the batch itself if it has no record of the order."""
+        """Return the batch without the records of the erase order, or the batch itself if the order names none of its
+        records."""
         request = self._request
         named = named_in(request.runs, header)
         if not named:
@@ -246,7 +251,7 @@ class SegmentRewriting:
 
 
 def named_in(runs: Sequence[Run], header: BatchHeader) -> Sequence[Run]:
-    """The runs that have an offset of a batch; none of a batch without records of clients."""
+    """The runs that have an offset of the batch; none if it is a control batch or an empty batch."""
     if header.is_control or header.records_count <= 0:
         return ()
     first = bisect_left(runs, header.base_offset, key=lambda run: run.last)

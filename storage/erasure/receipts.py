@@ -18,7 +18,7 @@ from moldau.storage.tiered.metadata.remote_segment import RemoteSegment
 
 @dataclass(slots=True)
 class SegmentReceipt:
-    """What was erased from one segment, by its base offset."""
+    """What an erase order removed from one segment, which `base_offset` names."""
 
     base_offset: int
     erased: list[list[int]]
@@ -33,13 +33,13 @@ class SegmentReceipt:
 
 @dataclass(slots=True)
 class ObjectReceipt:
-    """What was erased from one remote segment, which another segment has replaced."""
+    """What an erase order removed from one remote segment, which another remote segment has replaced."""
 
     segment_id: str
     replaced_by: str
     base_offset: int
     last_offset: int
-    """Inclusive."""
+    """The last offset of the remote segment (inclusive)."""
     erased: list[list[int]]
     """[first, last] of each run of erased offsets."""
     records_erased: int
@@ -52,32 +52,33 @@ class ObjectReceipt:
 
 @dataclass(slots=True)
 class TierReceipt:
-    """What this replica removed from remote storage while it led."""
+    """What this replica erased from remote storage for an erase order, while it was the leader."""
 
     done_ms: int | None = None
-    """When no remote segment had a record of the order any more, and the replaced objects were deleted. None if this
-    replica does not know it: only a leader does.
-    """
+    """The time (ms) at which no remote segment had a record of the erase order any more, and the replaced objects were
+    deleted. None if that is not so yet, or if this replica does not know it: only a leader does."""
     objects: list[ObjectReceipt] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)
-    """The ids of the replaced segments whose objects are not deleted yet, because a pin holds them."""
+    """The ids of the replaced segments whose objects are not deleted yet, because the pin of a reader holds them."""
 
 
 @dataclass(slots=True)
 class OrderReceipt:
-    """What one order removed from this replica."""
+    """What one erase order removed from this replica."""
 
     order_id: str
     offset: int
-    """The offset of the order."""
+    """The offset of the record that is the erase order."""
     asked_ms: int
     principal: str
     predicate_sha256: str
     done_ms: int | None = None
-    """When the last record was erased from the log's own files; None if the erasure is not complete."""
+    """The time (ms) at which the last record was erased from the log's own files; None if the erasure is
+    not complete."""
     segments: list[SegmentReceipt] = field(default_factory=list)
     tier: TierReceipt | None = None
-    """None if the log is not tiered, or not erased yet."""
+    """The receipt for remote storage; None if the log is not tiered, or the order is not carried out in the local files
+    yet."""
 
     @property
     def records_erased(self) -> int:
@@ -90,9 +91,9 @@ def receipt_path(directory: str, order_id: str) -> str:
 
 
 def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -> OrderReceipt:
-    """The receipt of an order, which may have been begun before a crash. A damaged file is replaced: the order is then
-    carried out again, and finds nothing. Blocks for the disk. Raises OSError.
-    """
+    """Read the receipt of an erase order, which a process may have begun before a crash; a new receipt if there is
+    none. A damaged file is replaced: the order is then carried out again, and finds nothing. Blocks for the disk.
+    Raises OSError."""
     path = receipt_path(directory, order.order_id.hex())
     if fs.exists(path):
         try:
@@ -108,7 +109,7 @@ def receipt_of(fs: FileSystem, directory: str, order: EraseOrder, offset: int) -
 
 
 def note_segment(receipt: OrderReceipt, erased: SegmentErased) -> None:
-    """Enter a rewritten segment. The receipt is written before the segment is swapped in."""
+    """Enter a rewritten segment in the receipt. The caller writes the receipt before it swaps in the segment."""
     (replaced,) = erased.cleaned.replaced
     entry = SegmentReceipt(
         replaced.base_offset,
@@ -124,7 +125,8 @@ def note_segment(receipt: OrderReceipt, erased: SegmentErased) -> None:
 
 
 def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, erased: SegmentErased) -> None:
-    """Enter a rewritten remote segment. The receipt is written before the new one is read."""
+    """Enter a rewritten remote segment in the receipt. The caller writes the receipt before the new remote segment is
+    read."""
     entry = ObjectReceipt(
         uuid_text(segment.segment_id),
         uuid_text(replaced_by),
@@ -142,5 +144,5 @@ def note_object(tier: TierReceipt, segment: RemoteSegment, replaced_by: bytes, e
 
 
 def write_receipt(fs: FileSystem, directory: str, receipt: OrderReceipt) -> None:
-    """Write the file, durably. Blocks for the disk. Raises OSError."""
+    """Write the receipt file durably. Blocks for the disk. Raises OSError."""
     write_atomically(fs, receipt_path(directory, receipt.order_id), json.dumps(asdict(receipt)).encode())

@@ -1,1 +1,2 @@
-"""The file port, its implementation on the machine's disk, and the files that a process keeps open."""
+"""The interface to files, its implementations on the machine's disk and in memory, and the files that a process keeps
+open."""

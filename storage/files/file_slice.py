@@ -29,18 +29,17 @@ class FileSlice:
         return self.open_file.file
 
     def read(self) -> bytes:
-        """All bytes. Waits for the disk if they are not in the page cache. Raises OSError."""
+        """Read all bytes of the slice. Waits for the disk if they are not in the page cache. Raises OSError."""
         return self.open_file.file.pread(self.size, self.position)
 
     def warm(self) -> None:
-        """Bring all bytes into the page cache. Waits for the disk. Raises OSError."""
+        """Bring all bytes of the slice into the page cache. Waits for the disk. Raises OSError."""
         self.open_file.file.warm(self.size, self.position)
 
 
 class NotCached(Exception):
-    """A lookup needs bytes that are not in the page cache. The caller warms `place` in an executor thread, and repeats
-    the lookup.
-    """
+    """A lookup needs bytes that are not in the page cache. The caller brings `place` into the page cache in an executor
+    thread, and repeats the lookup."""
 
     def __init__(self, place: FileSlice) -> None:
         super().__init__()

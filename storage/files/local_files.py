@@ -1,4 +1,4 @@
-"""The machine's own disk behind the file port."""
+"""The file interface (`storage.files.port`) on the machine's own disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from moldau.storage.files.open_files import OpenFiles
 from moldau.storage.files.port import FileStamp
 
 FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
-"""The modes of new files and directories, less the umask: records of clients are for the node and its group."""
+"""The modes of new files and directories, less the umask. Only the node's user and group may read
+records of clients."""
 SECRET_FILE_MODE, SECRET_DIRECTORY_MODE = 0o600, 0o700
-"""The modes if credentials are in the records of the metadata log."""
+"""The modes of files and directories with records of the metadata log, which may have credentials."""
 # The most buffers of one vectored call (`getconf IOV_MAX` on Linux).
 BUFFERS_PER_CALL_MAX = 1024
 # The size of Linux's default read-ahead: a page between two samples that is missing from the page cache costs one short
@@ -51,7 +52,7 @@ class LocalFile:
         return self._pread_rest(data, size, position)
 
     def _pread_rest(self, data: bytes, size: int, position: int) -> bytes:
-        """Read the rest.
+        """Read the bytes that are missing after `data`.
 
         The kernel may return fewer bytes than were asked for (a signal, the 2 GiB limit of one call).
         """
@@ -126,7 +127,8 @@ class LocalFile:
         return position
 
     def _append_rest(self, buffers: Sequence[BytesLike], written: int, position: int) -> None:
-        """Append the rest after a short write, or after a call that did not take all buffers."""
+        """Append the rest of `buffers` after their first `written` bytes: after a short write, or a call that did not
+        take all buffers."""
         views = [memoryview(buffer) for buffer in buffers if len(buffer)]
         first = 0
         skip = written
@@ -143,10 +145,10 @@ class LocalFile:
             written += skip
 
     def _cut_back(self, size: int) -> None:
-        """Remove what a failed write left at the end of the file.
+        """Truncate the file to `size`, to remove what a failed write left at its end.
 
-        Raises OSError with EIO if that fails as well: the file then ends at an unknown place, which must not pass
-        for a full disk.
+        Raises OSError with EIO if the truncation fails, too. The file then has an unknown end, so the error must not
+        pass for a full disk.
         """
         try:
             os.ftruncate(self._descriptor, size)
@@ -173,7 +175,7 @@ class LocalFile:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def stamp(self) -> FileStamp:
-        """The attributes of the open file now."""
+        """The present size, inode and modification time of the open file."""
         return _stamp_of(os.fstat(self._descriptor))
 
     def fileno(self) -> int | None:
@@ -186,7 +188,7 @@ class LocalFile:
 
 
 class LocalFileLock:
-    """A lock of this process on one file."""
+    """A lock that this process holds on one file."""
 
     __slots__ = ("_descriptor", "_held", "_key")
 
@@ -207,7 +209,8 @@ def _stamp_of(status: os.stat_result) -> FileStamp:
 
 
 class LocalFiles:
-    """The machine's file system. One object a process: it knows which locks the process already holds."""
+    """The machine's file system. A process has one object of this class, because the object knows which locks the
+    process holds."""
 
     def __init__(self) -> None:
         self.open_files = OpenFiles()
@@ -282,10 +285,11 @@ class LocalFiles:
             os.close(descriptor)
 
     def lock(self, path: str) -> LocalFileLock:
-        """A POSIX record lock over the whole file, as Java's FileLock: it excludes Apache Kafka as well.
+        """Lock a file with a POSIX record lock over the whole file, as Java's FileLock does, so the lock also excludes
+        Apache Kafka.
 
         Such a lock never excludes its own process, and closing any descriptor of the file releases it. The locks of
-        this process are therefore kept here by inode as well, and looked up before the file is opened.
+        this process are therefore also kept here by inode, and looked up before the file is opened.
         """
         key = self._inode(path)
         if key is not None and key in self._locks_held:
@@ -327,17 +331,17 @@ def open_to_append(path: str) -> TextIO:
 
 
 class OwnDirectory:
-    """A directory that belongs to the user of this process, for files that no other user may replace or read.
+    """A directory of the user of this process, for files that no other user may replace or read.
 
-    It is opened once, and its files are made relative to it: a link in its place is never followed.
+    The directory is opened once, and its files are made relative to the open descriptor, so a link that replaces the
+    directory later is never followed.
     """
 
     __slots__ = ("_descriptor", "_path")
 
     def __init__(self, path: str) -> None:
-        """Open the directory, and make it and its parents if they are missing. Raises OSError: also with EPERM if
-        it belongs to another user or others may write into it, and with ENOTDIR or ELOOP if it is a link.
-        """
+        """Open the directory, and make it and its parents if they are missing. Raises OSError, with EPERM if the
+        directory belongs to another user or others may write into it, and with ENOTDIR or ELOOP if it is a link."""
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with suppress(FileExistsError):
             os.mkdir(path, SECRET_DIRECTORY_MODE)
@@ -354,7 +358,7 @@ class OwnDirectory:
             raise PermissionError(errno.EPERM, problem, path)
 
     def exists(self, name: str) -> bool:
-        """Whether there is an entry of this name, be it a link."""
+        """Whether the directory has an entry of this name; a link counts as an entry, even if its target is missing."""
         try:
             os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -363,8 +367,7 @@ class OwnDirectory:
 
     def create(self, name: str, content: bytes, mode: int) -> None:
         """Write a new file with exactly this mode, whatever the umask. If the write fails, no file is left. Raises
-        OSError, with EEXIST if the name is taken.
-        """
+        OSError, with EEXIST if the name is taken."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, SECRET_FILE_MODE, dir_fd=self._descriptor)
@@ -382,7 +385,7 @@ class OwnDirectory:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove a file. Raises OSError."""
+        """Remove a file of the directory. Raises OSError."""
         os.unlink(name, dir_fd=self._descriptor)
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
-"""The directory of the metadata log and its snapshots."""
+"""The name of the directory with the metadata log and its snapshots."""
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-"""The first records of the metadata log, which `moldau format` writes."""
+"""The name of the file with the first records of the metadata log, which `moldau format` writes."""
 
 OFFSET_DIGITS = 20
 
@@ -47,20 +47,20 @@ UNIQUE_DIGITS = 32
 
 
 def holds_credentials(path: str) -> bool:
-    """Whether the path is that of a file or directory with records of the metadata log, which may have SCRAM
-    credentials.
-    """
+    """Whether a file or directory holds records of the metadata log, which may have SCRAM credentials;
+    its path tells."""
     directory, _, name = path.rstrip("/").rpartition("/")
     return name.startswith(BOOTSTRAP_CHECKPOINT) or METADATA_DIRECTORY in (name, directory.rpartition("/")[2])
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """The name of a file with a base offset."""
+    """The name of a file of a log: its offset in 20 digits, and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of_name(name: str) -> int:
-    """The offset at the beginning of a file's name. Raises ValueError if there is none."""
+    """The offset in the first 20 characters of a file's name. Raises ValueError if the name does not begin with an
+    offset."""
     if not begins_with_offset(name):
         raise ValueError(f"no offset in the file name {name!r}")
     return int(name[:OFFSET_DIGITS])
@@ -77,14 +77,15 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def suffixed_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """`<topic>-<partition>.<32 hex><suffix>`; if that is too long the topic is cut short, as in Kafka."""
+    """The name `<topic>-<partition>.<32 hex digits><suffix>` of a partition directory that is not served. If it is too
+    long, the topic is cut short, as in Kafka."""
     assert len(unique) == UNIQUE_DIGITS and suffix in DIRECTORY_SUFFIXES
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: DIRECTORY_NAME_SIZE_MAX - len(tail)] + tail
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """Parse the name of a partition directory; None for any other name."""
+    """Parse the name of a partition directory; None if the name has another form."""
     suffix = unique = ""
     for candidate in DIRECTORY_SUFFIXES:
         head = name[: -len(candidate)]

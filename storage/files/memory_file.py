@@ -24,7 +24,7 @@ class BytesInMemory:
         """Do nothing: there is no page cache behind the bytes."""
 
     def fileno(self) -> int | None:
-        """None: there is no descriptor for sendfile(2)."""
+        """Return None, because there is no descriptor for sendfile(2)."""
         return None
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
@@ -68,5 +68,5 @@ class MemoryFile(BytesInMemory):
 
 
 def memory_slice(data: memoryview) -> FileSlice:
-    """A slice of bytes in memory, for a reply."""
+    """A `FileSlice` over bytes in memory, so that a reply can send them like a part of a file."""
     return FileSlice(OpenFile(MemoryFile(data)), 0, len(data))

@@ -17,7 +17,7 @@ CAPACITY: Final = 1 << 40
 
 
 class _Content:
-    """The bytes of a file. It stays while the file has a name, or is open."""
+    """The bytes of a file in memory. They are kept while the file has a name, or is open."""
 
     __slots__ = ("data", "inode", "modified_ns")
 
@@ -28,7 +28,7 @@ class _Content:
 
 
 class OpenMemoryFile(BytesInMemory):
-    """An open file: a `File`. Reads return copies, because the file may grow meanwhile."""
+    """An open file in memory, with the interface `File`. Reads return copies, because the file may grow meanwhile."""
 
     __slots__ = ("_content", "_is_writable", "_path", "_wall_ms")
 
@@ -98,7 +98,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """A `FileSystem` in memory. Calls from several threads may overlap as far as the file port allows."""
+    """A `FileSystem` in memory. Calls from several threads may overlap as far as the file interface allows."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         """`wall_ms`: the wall clock (ms), for the times of modification."""
@@ -106,7 +106,7 @@ class MemoryFiles:
         self._wall_ms = wall_ms
         self._files: dict[str, _Content] = {}
         self._directories: dict[str, set[str]] = {"/": set()}
-        """The names in each directory, by its path."""
+        """The names of the entries of each directory, by the path of the directory."""
         self._locks: set[str] = set()
         self._inodes = 0
 
@@ -125,7 +125,8 @@ class MemoryFiles:
         return OpenMemoryFile(content, path, self._wall_ms, is_writable=not read_only)
 
     def _enter(self, path: str) -> None:
-        """Add the name to its directory. Raises OSError if there is no such directory."""
+        """Add the name of a new file or directory to its parent directory. Raises OSError if there is no parent
+        directory."""
         parent = parent_directory(path)
         names = self._directories.get(parent)
         if names is None:
@@ -173,7 +174,7 @@ class MemoryFiles:
         return bytes(self._content(path).data)
 
     def rename(self, old: str, new: str) -> None:
-        """As rename(2): a file takes the place of a file, a directory that of an empty directory."""
+        """Rename as rename(2) does: a file replaces a file, and a directory replaces an empty directory."""
         old, new = _absolute(old), _absolute(new)
         if old in self._files:
             if new in self._directories:
@@ -236,9 +237,8 @@ class MemoryFiles:
 
 
 def _absolute(path: str) -> str:
-    """Return the normalized form of a path. A relative path counts from the root, because there is no current
-    directory.
-    """
+    """Return the normalized form of a path. A relative path counts from the root, because a file system in memory has
+    no current directory."""
     return normpath("/" + path.lstrip("/"))
 
 

@@ -2,15 +2,16 @@
 
 A segment, a reply that is being sent and a flush in an executor thread may all use one descriptor. None of them may
 close it while another uses it: the number of a closed descriptor may already stand for another file. Reference counting
-closes the descriptor of an `OpenFile`, so that the three need not coordinate.
+closes the descriptor of an `OpenFile`, so that its users need not coordinate.
 
-The limit is a clock (second chance) over the holders. Segments and their indexes open a file when they need it and keep
-it open. When more are open than the limit, the holders are asked to close in the order in which they opened: a holder
-that was not used since the last request closes its file, one that was used is asked again later. Using a file that is
-open costs nothing. A file that a reply or a sync still holds is closed when they are done with it (`OpenFile`).
+The limit follows the clock algorithm (second chance) over the holders. Segments and their indexes open a file when they
+need it and keep it open. When more files are open than the limit allows, the holders are asked to close in the order in
+which they opened: a holder that was not used since the last request closes its file, and one that was used is asked
+again later. Using a file that is open costs nothing. A file that a reply or a sync still holds is closed when they are
+done with it (`OpenFile`).
 
-Executor threads may open files too. Files are given back only on the event loop, in a callback of its own, so that for
-a moment more files may be open than the limit.
+Executor threads may open files too. Files are closed for the limit only on the event loop, in a callback of its own, so
+for a moment more files may be open than the limit allows.
 """
 
 from __future__ import annotations
@@ -38,20 +39,21 @@ class Holder(Protocol):
 
 
 class OpenFiles:
-    """The holders of open files, and the limit. `opened` and `closed` may be called in any thread."""
+    """The holders of open files, and the limit on the number of these files. `opened` and `closed` may be called in any
+    thread."""
 
     __slots__ = ("_call_soon", "_holders", "_is_due", "count_max", "given_back_count")
 
     def __init__(self) -> None:
         self._holders: OrderedDict[Holder, None] = OrderedDict()
-        """The holders in the order in which they opened their files, or were last found to use them. Each change is one
-        call, atomic among threads."""
+        """The holders in the order in which they opened their files, or in which `give_back` last found a file in use.
+        Each change is one call, which is atomic among threads."""
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_due = False
         self.count_max = 0
-        """The limit on open files; 0: no limit."""
+        """The limit on the number of open files; 0 means no limit."""
         self.given_back_count = 0
-        """Files closed because of the limit, since the start."""
+        """The number of files that were closed because of the limit, since the start of the process."""
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -59,13 +61,13 @@ class OpenFiles:
     def bound(self, count_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """Limit the number of open files to `count_max`.
 
-        `call_soon` must be thread-safe; it calls back on the event loop.
+        `call_soon` schedules a callback on the event loop, and must be thread-safe.
         """
         self.count_max = count_max
         self._call_soon = call_soon
 
     def unbound(self) -> None:
-        """Remove the limit and forget the holders, because an executor thread is about to close the logs."""
+        """Remove the limit and forget the holders. Called before an executor thread closes the logs."""
         self.count_max = 0
         self._call_soon = None
         self._holders.clear()
@@ -73,8 +75,8 @@ class OpenFiles:
     def opened(self, holder: Holder) -> None:
         """Note that a holder has opened its file.
 
-        In a process that has set no limit (`bound`), such as one of Spark, this has no effect. That process may then
-        drop a segment without closing it, because no reference to the segment is kept here.
+        In a process that has set no limit (`bound`), such as one of Spark, this has no effect. So no reference to a
+        segment is kept here, and the process may drop a segment without closing it.
         """
         if self._call_soon is None:
             return
@@ -87,13 +89,14 @@ class OpenFiles:
         self._holders.pop(holder, None)
 
     def make_room(self) -> None:
-        """Close files in a later callback, because the caller may be using one of them now."""
+        """Schedule `give_back`, which closes files in a later callback, because the caller may be using one of them
+        now."""
         if self._call_soon is not None and not self._is_due:
             self._is_due = True
             self._call_soon(self.give_back)
 
     def give_back(self) -> None:
-        """Close an eighth of the files.
+        """Close open files until an eighth below the limit, or an eighth of all of them if there is no limit.
 
         Each holder is asked at most twice, because it refuses once if its file was used since the last call.
         """
@@ -116,9 +119,8 @@ class OpenFiles:
 
 
 def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False, read_only: bool = False) -> OpenFile:
-    """Open a file that the holder keeps open. Raises OSError. If the process has no descriptor left, other holders
-    close their files soon, and the caller may try again.
-    """
+    """Open a file that `holder` keeps open. Raises OSError. If the process has no descriptor left, other holders close
+    their files soon, and the caller may try again."""
     try:
         opened = OpenFile(fs.open(path, create=create, read_only=read_only))
     except OSError as error:
@@ -130,7 +132,7 @@ def open_kept(fs: FileSystem, holder: Holder, path: str, *, create: bool = False
 
 
 class OpenFile:
-    """Keeps a file open for as long as this object lives."""
+    """A file that stays open for as long as this object is referenced."""
 
     __slots__ = ("file",)
 
@@ -141,7 +143,6 @@ class OpenFile:
         self.file.close()
 
     def reads(self, *, waits: bool) -> Readable:
-        """Return the file. Without `waits`, return a view of it whose reads raise `NotCached` instead of waiting for
-        the disk.
-        """
+        """Return the file for reading. Without `waits`, return a view of the file whose reads raise `NotCached` instead
+        of waiting for the disk."""
         return self.file if waits else CachedReads(self)

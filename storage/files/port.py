@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """The reading part of `File`."""
+    """The part of `File` that readers need."""
 
     def pread(self, size: int, position: int) -> BytesLike: ...
 
@@ -34,20 +34,19 @@ class File(Protocol):
     """
 
     def size(self) -> int:
-        """Size in bytes, cached by the implementation: no system call."""
+        """The size of the file in bytes. The implementation caches it, so a call makes no system call."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position` on; fewer only at the end of the file."""
 
     def pread_cached(self, size: int, position: int) -> BytesLike | None:
-        """Does what `pread` does, but returns None if the bytes are not all in the page cache and reading them would
-        block."""
+        """Read as `pread` does, but return None if the read would block because not all bytes are in the page cache."""
 
     def is_cached(self, size: int, position: int) -> bool:
         """Whether the bytes seem to be in the page cache, judged by samples. The sampling itself never blocks."""
 
     def warm(self, size: int, position: int) -> None:
-        """Bring the bytes into the page cache. May take seconds: never called on the event loop."""
+        """Bring the bytes into the page cache. May take seconds, so it is never called on the event loop."""
 
     def send(self, socket_descriptor: int, size: int, position: int) -> int:
         """Send up to `size` bytes into a non-blocking socket by sendfile(2). Returns the number of bytes sent, 0 at the
@@ -58,20 +57,21 @@ class File(Protocol):
         """
 
     def append(self, buffers: Sequence[BytesLike]) -> int:
-        """Write all buffers at the end in one call and return the position of the first byte.
+        """Write all buffers at the end of the file in one call, and return the position of the first byte.
 
-        All or nothing as far as the disk allows: after a short write or an error the file is cut back to its former
-        size before the `OSError` leaves.
+        All or nothing as far as the disk allows: after a short write or an error the file is truncated to its former
+        size before `OSError` is raised.
         """
 
     def pwrite(self, data: BytesLike, position: int) -> None:
-        """Overwrite in place (checkpoint-like files and index entries only; never the log)."""
+        """Overwrite bytes of the file from `position` on. Used for files like checkpoints and for index entries, never
+        for a .log file."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
 
     def sync(self) -> None:
-        """Make content and size durable. May take seconds: never called on the event loop."""
+        """Make content and size of the file durable. May take seconds, so it is never called on the event loop."""
 
     def evict(self) -> None:
         """Drop the clean pages of this file from the page cache, so that reads show what is on the disk. After a failed
@@ -79,7 +79,8 @@ class File(Protocol):
         too."""
 
     def fileno(self) -> int | None:
-        """The descriptor, None if there is none (files in memory): such a file has no `send`."""
+        """The descriptor of the file; None if it has none, as a file in memory. A file without a descriptor has no
+        `send`."""
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
@@ -93,11 +94,11 @@ class FileLock(Protocol):
 
 
 class FileStamp(NamedTuple):
-    """The attributes by which a reader notices that another file is at the path, or that the file has changed."""
+    """The attributes by which a reader notices that a file has changed, or that another file has taken its path."""
 
     size: int
     inode: int
-    """The inode stays the same when the file is renamed."""
+    """The inode number of the file, which stays the same when the file is renamed."""
     modified_ns: int
 
 
@@ -112,8 +113,8 @@ class FileSystem(Protocol):
         """Open an existing file, or with `create` an existing or new one. The directory entry of a new file is durable
         only after `sync_directory`.
 
-        A new file, as a new directory, is for the owner of the process and its group; if `holds_credentials` says
-        so, for the owner alone.
+        The owner of the process and its group may use a new file, as they may use a new directory. If
+        `holds_credentials` is true for its path, only the owner may.
         """
 
     def exists(self, path: str) -> bool: ...
@@ -126,7 +127,7 @@ class FileSystem(Protocol):
         """The present size, inode and modification time of a file. A call costs as much as one of `file_size`."""
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """The names of the entries of a directory, sorted."""
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents if they are missing. As with files, the new entries are durable only
@@ -134,34 +135,35 @@ class FileSystem(Protocol):
         """
 
     def read(self, path: str) -> bytes:
-        """All bytes of a small file."""
+        """Read all bytes of a small file."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomically replace `new`; durable only after `sync_directory` of the parent."""
+        """Rename a file, atomically replacing `new` if it exists. Durable only after `sync_directory` of the parent."""
 
     def unlink(self, path: str) -> None:
-        """Remove a file. A holder of the open file goes on reading it. Durable only after `sync_directory`."""
+        """Remove a file. A process that has it open can still read it. Durable only after `sync_directory`."""
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the directory's entries durable."""
+        """Make the entries of a directory durable."""
 
     def lock(self, path: str) -> FileLock:
-        """Take an exclusive lock on a file, created if missing; `BlockingIOError` if another process holds it. While
-        it is locked this process must not open the file again: closing that descriptor would release the lock."""
+        """Take an exclusive lock on a file, which is created if it is missing. Raises `BlockingIOError` if another
+        process holds the lock. While the file is locked, this process must not open it again: closing that descriptor
+        would release the lock."""
 
     def disk_usage(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """The total and the usable size, in bytes, of the volume that holds `path`."""
 
     def modified_ms(self, path: str) -> int:
-        """The time of the last modification, in milliseconds since the epoch."""
+        """The time of the last modification of a file, in milliseconds since the epoch."""
 
 
 def sync_or_evict(file: File) -> None:
-    """Does what `File.sync` does. After a failure no later read of the file returns bytes that are not on the disk.
-    Raises OSError."""
+    """Sync a file as `File.sync` does. After a failure, no later read of the file returns bytes that are not on the
+    disk. Raises OSError."""
     try:
         file.sync()
     except OSError:
@@ -173,8 +175,9 @@ def write_atomically(fs: FileSystem, path: str, data: BytesLike) -> None:
     """Replace the content of a file. After a crash the file has either its old content or the new one, never a mixture.
     Once this has returned, the new content is durable.
 
-    Temporary file, sync, rename, sync of the directory, in this order: a rename that became durable before the content
-    would leave an empty file. Blocks for the disk: never called on the event loop. Raises OSError.
+    The steps are: write a temporary file, sync it, rename it, sync the directory. The order matters: a rename that
+    became durable before the content would leave an empty file. Blocks for the disk, so it is never called on the event
+    loop. Raises OSError.
     """
     temporary = path + ".tmp"
     if fs.exists(temporary):
@@ -207,5 +210,5 @@ def parent_directory(path: str) -> str:
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""The errors for too many open files, in the process or in the machine."""
+"""The errno values for too many open files, in the process or in the machine."""
 PASSING: Final = NO_SPACE | NO_DESCRIPTOR

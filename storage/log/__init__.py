@@ -1,1 +1,1 @@
-"""One partition's log: loading, recovery, append, read, truncation."""
+"""The log of one partition: loading, recovery, append, read, truncation."""

@@ -40,14 +40,14 @@ from moldau.storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 class AppendOrigin(Enum):
-    """The source of batches, which decides the checks of an append."""
+    """The maker of a batch that is appended. The origin decides which checks the append makes."""
 
     CLIENT = auto()
-    """A client: everything is checked."""
+    """A client sent the batch: everything is checked."""
     COORDINATOR = auto()
-    """A coordinator in this broker: its batches are well formed, and may be transaction markers."""
+    """A coordinator in this broker made the batch: it is well formed, and may be a transaction marker."""
     RAFT = auto()
-    """The Raft leader of the metadata log: control batches, no producers, several batches at once."""
+    """The Raft leader of the metadata log made the batches: control batches, no producers, several batches at once."""
 
 
 NONE = ErrorCode.NONE
@@ -57,7 +57,8 @@ NO_TIME = -1
 
 
 class AppendResult:
-    """The result of one append. A refusal has an error and offsets of -1, and the log is unchanged."""
+    """The result of one append. If the append is refused, the result has an error and offsets of -1, and the log is
+    unchanged."""
 
     __slots__ = (
         "base_offset",
@@ -92,8 +93,8 @@ class AppendResult:
         self.record_errors = record_errors
         self.is_duplicate = is_duplicate
         self.is_postponed = is_postponed
-        """The batch is not refused, but so large that an executor thread has to validate it; `append_examined` then
-        appends it."""
+        """Whether the batch is so large that an executor thread has to validate it. It is not refused: the caller then
+        appends it with `append_examined`."""
 
     def __repr__(self) -> str:
         return f"AppendResult({self.error.name}, {self.base_offset}..{self.last_offset}, {self.error_message})"
@@ -109,8 +110,8 @@ def append_from_client(
 ) -> AppendResult:
     """Validate and append the one batch that a client sent for a partition.
 
-    Offsets and epoch are written into a writable buffer in place; that saves a copy of the batch. A batch that opens a
-    transaction needs the guard of its verification (`storage/producers/verification.py`).
+    Offsets and leader epoch are written into a writable buffer in place, which saves a copy of the batch. `guard`: the
+    `VerificationGuard` that a batch needs if it opens a transaction (`storage/producers/verification.py`).
     """
     config = log.config
     header = validate_header(records, config, produce_version=produce_version)
@@ -126,7 +127,7 @@ def append_examined(
     now_ms: int,
     guard: VerificationGuard | None,
 ) -> AppendResult:
-    """Append a client's batch that was validated before. Returns the error of a batch that was rejected."""
+    """Append a client's batch whose validation is done. If the validation rejected it, return that error instead."""
     if isinstance(examined, RejectedBatch):
         return refuse_invalid(log, examined)
     return append_batch(log, examined.batch, examined.header, leader_epoch, now_ms, CLIENT, guard, 0)
@@ -143,7 +144,7 @@ def append_internal(
 ) -> AppendResult:
     """Append batches that this broker built, up to the first one that is refused.
 
-    `transaction_version` is the transaction.version of the transactions that markers among the batches end.
+    `transaction_version`: the transaction.version of the transactions that are ended by markers among the batches.
     """
     view = memoryview(records)
     batches = BatchIterator(records, 0, len(records))
@@ -173,7 +174,8 @@ def append_batch(
     guard: VerificationGuard | None,
     transaction_version: int,
 ) -> AppendResult:
-    """Let the producer state decide about a valid batch, assign its offsets and leader epoch, and write it."""
+    """Append one valid batch: check it against the producer state, assign its offsets and leader epoch,
+    and write it."""
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
     # A batch never spans two segments, and positions in an index have 31 bits.
@@ -221,7 +223,7 @@ def store(
     now_ms: int,
     marker: TransactionMarker | None,
 ) -> None:
-    """Write one checked batch and update the state. Raises OSError; the caller passes it to `refuse_disk`."""
+    """Write one checked batch and update the log's state. Raises OSError, which the caller passes to `refuse_disk`."""
     size = header.batch_length + LOG_OVERHEAD
     last_offset = base_offset + header.last_offset_delta
     segment = log.active
@@ -235,7 +237,7 @@ def store(
 def note_appended(
     log: LogState, header: BatchHeader, base_offset: int, leader_epoch: int, marker: TransactionMarker | None
 ) -> None:
-    """Update the log end offset and the state that is derived from a batch that was written."""
+    """Update the log end offset, leader epochs and producer state for a batch that has been written."""
     log.end_offset = end_offset = base_offset + header.last_offset_delta + 1
     # Compared before the call: the epoch changes with a new leader only, and this runs for every batch.
     if leader_epoch != log.epochs.latest_epoch:
@@ -274,8 +276,8 @@ def append_as_follower(log: LogState, records: BytesLike, leader_epoch: int, now
     leader epoch on: the follower must first check that its log agrees with that leader's. The next fetch gets the
     batches that were left out.
 
-    The error is OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, and CORRUPT_MESSAGE if a batch is
-    damaged. The batches before it stay in the log.
+    The result has the error OFFSET_OUT_OF_RANGE if a batch begins before the log end offset, and CORRUPT_MESSAGE if a
+    batch is damaged. The batches before the refused one stay in the log.
     """
     if log.failure is not None:
         return refuse(log, ErrorCode.KAFKA_STORAGE_ERROR, f"the log failed: {log.failure}")
@@ -324,9 +326,8 @@ def check_fetched(
 
 
 def append_run(log: LogState, records: BytesLike, batches: list[CheckedBatch], first: int, now_ms: int) -> int:
-    """Write those batches from slot `first` on that fit into one segment, in one call. Returns the slot after the last
-    of them.
-    """
+    """Write the batches from index `first` on, as many as fit into one segment, in one call. Returns the index after
+    the last written batch."""
     position, header = batches[first].position, batches[first].header
     segment = log.active
     if must_roll(log, segment, header, 0, now_ms):
@@ -373,7 +374,7 @@ def refuse_invalid(log: LogState, refusal: RejectedBatch) -> AppendResult:
 
 
 def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | ProducerBatch) -> AppendResult:
-    """The result for a batch that the producer state refuses; for a duplicate, the result of its first append."""
+    """The result for a batch that the producer state refuses. For a duplicate it is the result of its first append."""
     if isinstance(verdict, ProducerBatch):
         return AppendResult(
             NONE, verdict.first_offset, verdict.last_offset, verdict.timestamp, log.log_start_offset, is_duplicate=True
@@ -391,8 +392,8 @@ def refuse_producer(log: LogState, header: BatchHeader, verdict: ErrorCode | Pro
 def refuse_disk(log: LogState, error: OSError, end_offset: int) -> AppendResult:
     """The result for a batch whose write failed.
 
-    A full disk or a lack of file descriptors refuses this batch alone, provided that the file was cut back to its
-    former end: there may be room for the next one. Any other error, and a file with a torn end, fails the log.
+    A full disk or a lack of file descriptors refuses only this batch, provided that the file was truncated to its
+    former end: there may be room for the next batch. Any other error, and a file with a torn end, fails the log.
 
     DIVERGES: in Apache Kafka a full disk takes the log directory offline, and with the last one the broker down.
     """

@@ -1,9 +1,9 @@
-"""The logs that changed since a reader of the changes looked last: periodic work visits these alone.
+"""The logs that changed since a periodic task took them last, so that the task visits only these.
 
     an append, a flush, a truncation, ... ──▶ Log.note_change ──▶ the `ChangedLogs` of each reader
     a reader, at its next time            ──▶ take ──▶ the next change of such a log is noted again
 
-A log notes one change until a reader has taken it (`Log.is_noted`), so that an append compares a flag.
+A log notes one change until a reader has taken it (`Log.is_noted`), so an append only compares a flag.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ChangedLogs:
-    """The logs that changed since its one reader took them last, in the order of their first change."""
+    """The logs that changed since their one reader took them last, in the order of their first change."""
 
     __slots__ = ("_logs",)
 
@@ -30,7 +30,8 @@ class ChangedLogs:
         self._logs[log] = None
 
     def take(self, count_max: int | None = None) -> list[Log]:
-        """Take at most `count_max` logs (None: all). Their next changes are noted again, also for other readers."""
+        """Take at most `count_max` logs (None: all) out of this collection. The next change of each taken log is noted
+        again, in this and in the other collections."""
         logs = list(islice(self._logs, count_max))
         for log in logs:
             del self._logs[log]

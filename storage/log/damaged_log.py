@@ -1,4 +1,4 @@
-"""A damaged log: finding its first bad batch, and setting aside everything from that batch's segment on.
+"""Finding the first bad batch of a damaged log, and setting aside everything from that batch's segment on.
 
 No file is truncated. The files are moved as they are into a directory of their own, which Kafka calls stray: it is kept
 for the operator, and no broker serves it. The newest segments are moved first, so that a crash at any step leaves the
@@ -23,7 +23,7 @@ from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_bat
 
 
 class Damage(NamedTuple):
-    """The first batch of a log whose stored bytes are not what was written."""
+    """The first batch of a log whose stored bytes are not those that were written."""
 
     segment_base_offset: int
     reason: str
@@ -31,9 +31,9 @@ class Damage(NamedTuple):
 
 
 def find_damage(fs: FileSystem, directory: str) -> Damage | None:
-    """Read a whole log and check that every batch is whole, has a right checksum and is in order.
+    """Read a whole log and check that every batch is complete, has a valid checksum and is in order.
 
-    None if that is so. Blocks for as long as the disk takes. Raises OSError.
+    Returns the first damage; None if there is none. Blocks for as long as the disk takes. Raises OSError.
     """
     names = [name for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX) and begins_with_offset(name)]
     bases = sorted(map(offset_of_name, names))
@@ -59,9 +59,9 @@ def find_damage(fs: FileSystem, directory: str) -> Damage | None:
 
 
 def damage_of(place: FileSlice) -> str | None:
-    """Return what is wrong with the first bad batch in a part of a .log file, or None if all batches are good.
+    """Return a description of the first bad batch in a part of a .log file; None if all batches are good.
 
-    A batch that is cut short at the end of the part is not damaged. Reads piece by piece. Raises OSError.
+    A batch that is cut short at the end of the part counts as good. Reads piece by piece. Raises OSError.
     """
     end_position = place.position + place.size
     pieces = Pieces(place.file, place.position, end_position)
@@ -74,16 +74,15 @@ def damage_of(place: FileSlice) -> str | None:
 
 
 def set_aside_from(fs: FileSystem, directory: str, aside: str, base_offset: int) -> None:
-    """Move the segments that begin at or past an offset, and the snapshots past it, into an existing directory.
-
-    Raises OSError.
-    """
+    """Move the segments that begin at or past `base_offset`, and the producer snapshots past it, into the existing
+    directory `aside`. Raises OSError."""
     moved = [name for name in fs.list_directory(directory) if _is_set_aside(name, base_offset)]
     _move(fs, directory, aside, moved)
 
 
 def set_all_aside(fs: FileSystem, directory: str, aside: str) -> None:
-    """Move all files, also the topic id and the leader epochs, into an existing directory. Raises OSError."""
+    """Move all files of a log, also those with the topic id and the leader epochs, into the existing directory `aside`.
+    Raises OSError."""
     _move(fs, directory, aside, fs.list_directory(directory))
 
 

@@ -1,4 +1,4 @@
-"""The files that follow from the batches: when a start makes them again, and how.
+"""The files that can be derived from the batches: when a start of the broker makes them again, and from what.
 
 | file                      | a start does not trust it if             | it is made again from                  |
 |---------------------------|---------------------------------------------|-------------------------------------|
@@ -15,9 +15,10 @@
 
 A start reads neither the batches nor the sparse indexes of rolled segments, so that thousands of logs open in a moment.
 The entries of these indexes are compared with the batches when they are used (`Segment.find`). A segment without
-aborted transactions has no `.txnindex`, so that a missing one is known by the other indexes: operators delete them
-together, as Apache Kafka's documentation advises. One that is deleted alone, before the recovery point or after a
-clean stop, is not missed, and its transactions count as committed; Apache Kafka 4.3.1 does the same.
+aborted transactions has no `.txnindex`. That such a file was deleted is therefore noticed by the other indexes, which
+operators delete with it, as Apache Kafka's documentation advises. If only the `.txnindex` is deleted, before the
+recovery point or after a clean stop, this is not noticed, and its transactions count as committed; Apache Kafka 4.3.1
+does the same.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class IndexCheck:
         log_start_offset: int,
         now_ms: int,
     ) -> None:
-        """`names`: the names of the files of the log when it was opened."""
+        """`names`: the names of the files in the log's directory when it was opened."""
         self._segments = segments
         self._names = names
         self._snapshots = snapshots
@@ -65,7 +66,7 @@ class IndexCheck:
         self._log_start_offset = log_start_offset
         self._now_ms = now_ms
         self.rebuilt: list[Segment] = []
-        """The segments whose indexes were made again."""
+        """The segments whose indexes were rebuilt."""
 
     def flaw_of(self, slot: int) -> str | None:
         """Return what is wrong with the indexes of a segment, judged by the names of its files and the entries of its
@@ -116,8 +117,8 @@ class IndexCheck:
         """Empty the three indexes of a segment, or create them. The caller then fills them from the batches. Raises
         OSError.
 
-        The flaw is reported only if the segment has batches: the indexes of an empty segment, such as that of a new
-        log, hold nothing.
+        `flaw`, the reason for the rebuilding, is reported only if the segment has batches: the indexes of an empty
+        segment, such as that of a new log, hold nothing.
         """
         if segment.size:
             self._report(f"{flaw}: the indexes of {segment.path(LOG_SUFFIX)} are made again from its batches")
@@ -141,8 +142,7 @@ class IndexCheck:
 
 
 def report_missing(directory: str, segments: Sequence[Segment], orphans: Sequence[int], report: Report) -> None:
-    """Report each segment between others that is empty, or whose .log file is missing although one of its indexes is
-    left.
+    """Report each segment between two others that is empty, or whose .log file is missing although an index is left.
 
     `orphans`: the base offsets of indexes without a .log file. Compaction leaves both kinds of segments; other logs
     have neither.
@@ -173,10 +173,10 @@ def load_epochs(
 
 
 def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch: int, report: Report) -> None:
-    """Replace the epochs of the checkpoint if its latest epoch is not the epoch of the last batch.
+    """Replace the leader epochs of the checkpoint if its latest epoch is not the epoch of the last batch.
 
     Epochs that ended before the first segment are kept, because a tiered log has no local batches of them.
-    `last_epoch`: the epoch of the last batch, -1 if there is none. Raises OSError and `MalformedMessage`.
+    `last_epoch`: the epoch of the last batch; -1 if the log has no batch. Raises OSError and `MalformedMessage`.
     """
     if last_epoch == UNDEFINED_EPOCH or last_epoch == epochs.latest_epoch or not epochs.entries:
         return
@@ -191,12 +191,12 @@ def correct_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], last_epoch
 
 
 def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
-    """Add the epochs that are missing before the first one of the checkpoint, from the batches. Raises OSError and
-    `MalformedMessage`.
+    """Add the leader epochs that are missing before the first one of the checkpoint, from the batches. Raises OSError
+    and `MalformedMessage`.
 
-    After a deletion at the start of the log, a crash may restore the old segments and not the old epoch checkpoint. A
-    leader that does not know their epochs would tell a follower of such an epoch that their logs agree. DIVERGES:
-    Apache Kafka knows the epochs of its checkpoint alone.
+    After a deletion at the start of the log, a crash may restore the old segments but not the old epoch checkpoint. A
+    leader that does not know the epochs of these segments would tell a follower of such an epoch that their logs agree.
+    DIVERGES: Apache Kafka knows the epochs of its checkpoint alone.
     """
     known_from = epochs.entries[0].start_offset if epochs.entries else end_offset
     if known_from <= log_start_offset:
@@ -207,7 +207,7 @@ def complete_epochs(epochs: LeaderEpochs, segments: Sequence[Segment], log_start
 
 
 def epochs_of_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> list[EpochStart]:
-    """The epochs of the batches in [start_offset, end_offset), from their headers. Raises OSError,
+    """Read the leader epochs of the batches in [start_offset, end_offset) from the batch headers. Raises OSError and
     `MalformedMessage`."""
     found: list[EpochStart] = []
     for segment in segments:

@@ -1,4 +1,4 @@
-"""The part of a flush that waits for the disk; it runs in an executor thread."""
+"""The part of a flush that waits for the disk. It runs in an executor thread."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from moldau.storage.segment.segment import Segment
 
 
 class FlushWork:
-    """Makes a log durable up to an offset.
+    """The files to sync so that a log is durable up to `end_offset`.
 
     Batches are synced before the leader epoch checkpoint, and the checkpoint before the directory. So after a crash in
     between, no file name refers to missing batches. The checkpoint names an epoch of missing batches only if a work
-    with `is_of_epochs` has written that epoch before. A work runs once, because a log with a failed sync has failed.
+    with `is_of_epochs` has written that epoch before. `run` is called once, because a log with a failed sync has
+    failed.
     """
 
     __slots__ = (
@@ -48,22 +49,20 @@ class FlushWork:
         self._directories = directories
         self.end_offset = end_offset
         self.is_of_epochs = is_of_epochs
-        """Whether the work only writes the leader epoch checkpoint and makes no batch durable."""
+        """Whether `run` only writes the leader epoch checkpoint and makes no batch durable."""
         self.is_abandoned = False
-        """Whether the log was closed meanwhile. Its directory may have been deleted, so a missing file does not count
-        as an error.
-        """
+        """Whether the log was closed while the work was under way. Its directory may have been deleted, so a missing
+        file does not count as an error."""
         self.is_complete = False
-        """Whether everything is durable. False after `run` if a full disk had no room for a checkpoint: then only the
-        batches are durable.
-        """
+        """Whether batches and checkpoints are durable. False after `run` if a full disk had no room for a checkpoint:
+        then only the batches are durable."""
         self.is_postponed = False
-        """Whether the process had too many open files. No sync failed, so another flush can sync the remaining
-        files.
-        """
+        """Whether `run` gave up because too many files were open. No sync failed, so another flush can sync the
+        remaining files."""
 
     def run(self) -> None:
-        """Sync the files. Blocks until the disk is done. Raises OSError: a sync failed, and so the log has failed."""
+        """Sync the files and write the checkpoints. Blocks until the disk is done. Raises OSError if a sync failed,
+        after which the log has failed."""
         try:
             self._sync()
         except OSError as error:

@@ -6,9 +6,9 @@ A flush has three steps, because the syncs may take seconds and the log is appen
     FlushWork.run     executor thread    syncs
     flushed           event loop         moves synced_end_offset and recovery_point on, as far as nothing was truncated
 
-The leader epoch checkpoint is also written between flushes (`pending_epochs`), by a work of the same kind that syncs
-nothing else. Only one work of a log is under way at a time. After a failed sync the log has failed: the kernel has
-dropped the pages that it could not write, so that a second sync would succeed without having written them.
+The leader epoch checkpoint is also written between flushes (`pending_epochs`), by a `FlushWork` that syncs nothing
+else. A log has only one `FlushWork` under way at a time. After a failed sync the log has failed: the kernel has dropped
+the pages that it could not write, so a second sync would succeed without having written them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _base_offset = attrgetter("base_offset")
 
 
 def flush_is_due(log: LogState, now_ms: int) -> bool:
-    """Whether flush.messages or flush.ms asks for a flush."""
+    """Whether the log has unflushed records and flush.messages or flush.ms requires a flush now."""
     unflushed_count = log.end_offset - log.synced_end_offset
     return unflushed_count > 0 and (
         unflushed_count >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
@@ -32,9 +32,9 @@ def flush_is_due(log: LogState, now_ms: int) -> bool:
 
 
 def pending_flush(log: LogState, end_offset: int | None) -> FlushWork | None:
-    """Return the work that makes everything before an offset durable (by default before the log end offset).
+    """Return the work that makes everything before `end_offset` durable (None: before the log end offset).
 
-    Return None if nothing is to be done, if a flush is under way already, or if the log has failed.
+    Returns None if there is nothing to do, if a flush is under way already, or if the log has failed.
     """
     end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not needs_flush(log, end_offset):
@@ -53,7 +53,7 @@ def needs_flush(log: LogState, end_offset: int) -> bool:
 
 def write_snapshot(log: LogState) -> None:
     """Write a producer snapshot at the log end offset. After the next flush a recovery begins there: it neither checks
-    the batches before it nor reads their headers. Raises OSError, and leaves the log as it was.
+    the batches before the snapshot nor reads their headers. Raises OSError, and then leaves the log as it was.
 
     An earlier snapshot within the active segment is removed. Snapshots at the start of a segment stay.
     """
@@ -68,7 +68,8 @@ def write_snapshot(log: LogState) -> None:
 
 
 def begin_flush(log: LogState, end_offset: int) -> FlushWork:
-    """Collect the files to sync, and remove them from the lists of unsynced files. Raises OSError."""
+    """Begin a flush up to `end_offset`: collect the files to sync, and remove them from the log's lists of unsynced
+    files. Raises OSError."""
     slot = max(0, bisect_right(log.segments, log.recovery_point, key=_base_offset) - 1)
     reached = [segment for segment in log.segments[slot:] if segment.base_offset <= end_offset]
     # Truncated segments before the recovery point hold nothing new, but without a sync a crash would restore the
@@ -90,10 +91,10 @@ def begin_flush(log: LogState, end_offset: int) -> FlushWork:
 
 
 def pending_epochs(log: LogState) -> FlushWork | None:
-    """Return the work that writes only the leader epoch checkpoint. Return None if the checkpoint is written, if a
+    """Return the work that writes only the leader epoch checkpoint. Return None if the checkpoint is up to date, if a
     flush is under way, or if the log has failed.
 
-    A loss of power may then take batches whose epochs the checkpoint names. Recovery therefore drops the epochs that
+    A loss of power may then lose batches whose epochs the checkpoint names. Recovery therefore drops the epochs that
     begin at or past the recovery point, and reads them from the batches.
     """
     if log.flush_end_offset != NO_FLUSH or log.failure is not None or not log.epochs.is_dirty:
@@ -107,11 +108,11 @@ def pending_epochs(log: LogState) -> FlushWork | None:
 
 
 def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
-    """Apply the result of a finished flush.
+    """Apply the result of a finished flush to the log.
 
     The log is durable up to `flush_end_offset`, which a truncation during the flush has lowered. The recovery point
-    moves only if the checkpoints of leader epochs and of erase orders were written as well, because recovery reads
-    neither of batches before the recovery point.
+    moves only if the checkpoints of leader epochs and of erase orders were written, too, because recovery reads neither
+    from batches before the recovery point.
     """
     if work.is_postponed:
         return flush_postponed(log, work)
@@ -128,9 +129,8 @@ def flushed(log: LogState, work: FlushWork, now_ms: int) -> None:
 
 
 def flush_postponed(log: LogState, work: FlushWork) -> None:
-    """Put the files that the flush had collected back into the lists of unsynced files, because too many files were
-    open.
-    """
+    """Put the files that a flush had collected back into the log's lists of unsynced files. The flush was postponed
+    because too many files were open."""
     log.flush_in_flight = None
     log.flush_end_offset = NO_FLUSH
     log.unsynced_paths = work.paths + log.unsynced_paths
@@ -156,7 +156,8 @@ def flush_failed(log: LogState, error: OSError) -> None:
 
 
 def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
-    """Flush in the calling thread, which blocks. No other flush may be under way.
+    """Flush the log up to `end_offset` (None: the log end offset) in the calling thread, which blocks. No other flush
+    may be under way.
 
     Raises OSError. The log has then failed, except with EMFILE: too many files were open, and the log is unchanged.
     """

@@ -7,8 +7,8 @@
     4  compare the end of the log with what the other files say of it (`go_on_after_lost_end`)
     5  bring epochs and snapshots within [log start offset, log end offset)
 
-What follows from the batches is made again from them (`derived_files`). No checkpoint makes a start remove whole
-batches, unless the machine lost what was never synced.
+Files that can be derived from the batches are made again from them (`derived_files`). No checkpoint makes a start
+remove whole batches, unless the machine lost what was never synced.
 
 Each step can be interrupted by a crash at any point: the next start then repeats it.
 """
@@ -42,7 +42,7 @@ from moldau.storage.segment.segment import Segment
 
 
 class LogRequest(NamedTuple):
-    """The offsets from the checkpoints and the configuration, with which a log is opened."""
+    """The arguments with which a log is opened: its configuration, and the offsets from the checkpoints."""
 
     fs: FileSystem
     directory: str
@@ -60,19 +60,18 @@ class LogRequest(NamedTuple):
     """
     checked: Checked
     high_watermark: int = 0
-    """The checkpointed high watermark. A log that has lost nothing does not end before it."""
+    """The checkpointed high watermark. A log that has lost nothing ends at or past it."""
     may_have_lost_writes: bool = True
-    """Whether what was never synced may be lost: the machine restarted, and the recovery point could be read."""
+    """Whether data that was never synced may be lost: the machine restarted, and the recovery point could be read."""
     is_only_replica: bool = False
-    """Whether no other replica has a copy. The log is then served even if it has lost records."""
+    """Whether no other replica has a copy of the log. It is then served even if it has lost records."""
     closed_cleanly: bool = False
-    """Whether the newest producer snapshot is from a clean stop, so that everything before it was flushed. It may be
-    True although `clean_shutdown` does not ask to trust the files.
-    """
+    """Whether the newest producer snapshot was written by a clean stop, so that everything before it was flushed. It
+    may be True although `clean_shutdown` is False, so that the files are not trusted otherwise."""
 
 
 class LoadedLog(NamedTuple):
-    """The state of a log as it was found, or recovered."""
+    """The state of a log that was loaded from its files, after a recovery if it was needed."""
 
     segments: list[Segment]
     log_start_offset: int
@@ -84,16 +83,15 @@ class LoadedLog(NamedTuple):
     topic_id: bytes | None
     first_dirty_offset: int | None
     was_clean: bool
-    """Whether the files were trusted and none had to be made, so that no file name waits for a sync of the
-    directory.
-    """
+    """Whether the files were trusted and no file had to be made, so that the directory has no unsynced names."""
     erase_orders: PendingOrders
     rebuilt: list[Segment]
-    """Segments whose indexes were made again, and have to be synced."""
+    """The segments whose indexes were rebuilt, and have to be synced."""
 
 
 def load_log(request: LogRequest) -> LoadedLog:
-    """Open the log, or make an empty one. Raises `CorruptLog` if flushed bytes are damaged, and OSError."""
+    """Load a log from its directory, or make an empty one. Raises OSError, and `CorruptLog` if flushed bytes are
+    damaged."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
@@ -164,7 +162,8 @@ def load_log(request: LogRequest) -> LoadedLog:
 
 
 def open_segments(request: LogRequest, names: list[str]) -> list[Segment]:
-    """All segments in the order of their offsets; a new first one if there is none. Raises OSError."""
+    """Open all segments of a log, in the order of their offsets. If there is none, create the first one. Raises
+    OSError."""
     fs, directory, config, now_ms = request.fs, request.directory, request.config, request.now_ms
     offsets = [offset_of_name(name) for name in names if name.endswith(LOG_SUFFIX)]
     segments = [Segment.open(fs, directory, offset, config, now_ms) for offset in offsets]
@@ -175,20 +174,21 @@ class LogEnd(NamedTuple):
     """The end of the batches of a log."""
 
     offset: int
-    """Exclusive."""
+    """The log end offset (exclusive)."""
     leader_epoch: int
     """The leader epoch of the last batch; -1 if none was read."""
 
 
 def newest_offset(snapshots: ProducerSnapshots) -> int:
-    """The offset of the newest producer snapshot, 0 if there is none."""
+    """The offset of the newest producer snapshot; 0 if there is none."""
     return snapshots.offsets[-1] if snapshots.offsets else 0
 
 
 def end_offset_of_other_files(
     request: LogRequest, active: Segment, snapshots: ProducerSnapshots, flushed_end_offset: int
 ) -> int:
-    """Return the offset that the log must reach according to two of its other files: one file alone may be damaged.
+    """Return the offset that the log must reach according to at least two of its other files, because one file alone
+    may be damaged. These files are the checkpoints, the newest producer snapshot and the index of the active segment.
 
     After a crash the result is at most the offset up to which the log is known to be flushed.
     """
@@ -219,9 +219,8 @@ def go_on_after_lost_end(
 
 
 def emptied(request: LogRequest, segments: list[Segment], end_offset: int, log_start_offset: int) -> Segment:
-    """Remove all segments of a log that ends before its log start offset, because it lost its end. Returns the new
-    first segment. Raises OSError.
-    """
+    """Remove all segments of a log that ends before its log start offset because its end was lost. Returns the new
+    first segment, which begins at the log start offset. Raises OSError."""
     request.report(
         f"{request.directory}: the log ends at offset {end_offset}, before its start offset {log_start_offset}:"
         f" emptied, it goes on at its start offset; {sum(each.size for each in segments)} bytes are removed"
@@ -248,11 +247,11 @@ def start_offset_of(request: LogRequest, segments: list[Segment], end_offset: in
 
 
 def load_topic_id(request: LogRequest) -> bytes | None:
-    """Read the topic id of partition.metadata. Return None if there is no file.
+    """Read the topic id from partition.metadata. Return None if there is no file.
 
-    A crash may have torn the file of a log that was never flushed; such a file is removed. Like recovery, the read of a
-    log that promises durability goes past the page cache, which may show what a failed sync did not write. Raises
-    `CorruptPartitionMetadata` if the file is damaged and was synced before, and OSError.
+    A crash may have torn the file of a log that was never flushed; such a file is removed. If the log promises
+    durability, the file is read past the page cache after a crash, because the page cache may show what a failed sync
+    did not write. Raises `CorruptPartitionMetadata` if the file is damaged and was synced before, and OSError.
     """
     fs, path = request.fs, f"{request.directory}/{PARTITION_METADATA}"
     if request.config.promises_disk and not request.clean_shutdown and fs.exists(path):
@@ -275,10 +274,10 @@ def load_after_clean_shutdown(
     snapshots: ProducerSnapshots,
     producers: ProducerStates,
 ) -> LogEnd | None:
-    """Open the log after a clean shutdown, without reading its batches. Returns the end of the log. Returns None if the
+    """Load a log after a clean shutdown, without reading its batches. Returns the end of the log. Returns None if the
     log has to be recovered: the shutdown was not clean, or the last segment does not end with a whole batch.
 
-    An index is made again if it is missing or cannot be right. The end of the log is found from the last index entry of
+    An index is rebuilt if it is missing or cannot be right. The end of the log is found from the last index entry of
     the last segment. Raises OSError and `MalformedMessage`.
     """
     if not request.clean_shutdown:
@@ -310,8 +309,7 @@ def recover(
     flushed_end_offset: int,
 ) -> LogEnd:
     """Check the log from the recovery point on, after a crash. Returns its end. The segments after a truncated one are
-    removed, also from the list. Raises `CorruptLog`, OSError and `MalformedMessage`.
-    """
+    removed from the disk and from `segments`. Raises `CorruptLog`, OSError and `MalformedMessage`."""
     directory = request.directory
     # The last segment that begins before the recovery point holds it; everything before that segment was flushed.
     slot = max((i for i, segment in enumerate(segments) if segment.base_offset < request.recovery_point), default=0)
@@ -371,11 +369,11 @@ def load_recovered(
     *,
     is_sound: bool,
 ) -> None:
-    """Restore the producer state at the beginning of a segment that is recovered. Raises OSError and
-    `MalformedMessage`.
+    """Restore the producer state at the beginning of the segment at index `slot`, from which recovery begins. Raises
+    OSError and `MalformedMessage`.
 
-    `is_sound`: the indexes of the segment are sound. A snapshot between the beginning of the segment and the recovery
-    point is then used, and the batches before the snapshot are not replayed.
+    `is_sound`: whether the indexes of the segment are sound. A snapshot between the beginning of the segment and the
+    recovery point is then used, and the batches before the snapshot are not replayed.
     """
     base_offset = segments[slot].base_offset
     load = partial(
@@ -394,9 +392,8 @@ def load_recovered(
 
 
 def remove_files(fs: FileSystem, segments: list[Segment]) -> None:
-    """Close segments and unlink their files at once, without the `.deleted` name that retention gives: a truncated tail
-    must not come back. Raises OSError.
-    """
+    """Close segments and unlink their files at once. They are not renamed to `.deleted` first, as retention renames
+    them, because a truncated end of the log must not come back. Raises OSError."""
     for segment in segments:
         segment.close()
         for suffix in segment.existing_suffixes():

@@ -24,14 +24,14 @@ from moldau.storage.segment.transaction_index import AbortedTransaction
 
 
 class Log(LogState):
-    """The façade of a log: its callers hold this one object, while the rules of each operation are a module of their
+    """One partition's log, with all operations of the broker on it. Each operation is implemented in a module of its
     own.
 
     Synchronous, and not thread-safe: every method runs on the event loop. Executor threads only run `FlushWork.run` and
     read the bytes of a `FileSlice`.
 
     A refusal is a value (`ErrorCode`, `AppendResult`). After an OSError of a write or a sync the log has failed:
-    `failure` says why, and everything that would write is refused from then on.
+    `failure` has the error, and everything that would write is refused from then on.
     """
 
     __slots__ = ()
@@ -81,7 +81,8 @@ class Log(LogState):
         return cls(fs, directory, config, load_log(request), now_ms)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata if there is none; a directory never changes its topic. Raises OSError."""
+        """Write partition.metadata with the topic id if the log has none. A log never changes its topic. Raises
+        OSError."""
         if self.topic_id is None:
             self.unsynced_paths.append(write_topic_id(self.fs, self.directory, topic_id))
             self.directory_is_dirty = True
@@ -101,10 +102,11 @@ class Log(LogState):
         guard: VerificationGuard | None = NOT_REQUIRED,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Check one batch of a client, or batches that this broker built, assign offsets and the epoch, and append.
+        """Append one batch of a client, or batches that this broker built: check them, and assign offsets and the
+        leader epoch.
 
-        `guard`: the guard from the verification of the transaction that the batch opens. `transaction_version`: the
-        transaction.version of the transaction that a marker ends.
+        `guard`: the `VerificationGuard` from the verification of the transaction that the batch opens.
+        `transaction_version`: the transaction.version of the transaction that a marker ends.
         """
         if origin is append.CLIENT:
             return append.append_from_client(self, records, leader_epoch, now_ms, produce_version, guard)
@@ -117,11 +119,12 @@ class Log(LogState):
         now_ms: int,
         guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendResult:
-        """Append a client's batch that was validated before, perhaps in an executor thread."""
+        """Append a client's batch whose validation is done, perhaps in an executor thread."""
         return append.append_examined(self, examined, leader_epoch, now_ms, guard)
 
     def append_as_follower(self, records: BytesLike, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append batches as the leader stored them; those before a refused one stay in the log."""
+        """Append batches of a fetch response as the leader stored them. If a batch is refused, the batches before it
+        stay in the log."""
         return append.append_as_follower(self, records, leader_epoch, now_ms)
 
     # Reading
@@ -129,28 +132,31 @@ class Log(LogState):
     def read(
         self, offset: int, size_max: int, *, end_offset: int, at_least_one: bool, waits: bool = True
     ) -> LogRead | ErrorCode:
-        """The place of the batches from an offset on, in one segment: up to `size_max` bytes and before `end_offset`.
+        """Find the part of a .log file with the batches from `offset` on, up to `size_max` bytes and before
+        `end_offset`.
 
-        Without `waits` it raises `NotCached` instead of waiting for the disk.
+        With `at_least_one` the first batch comes whole even if it is larger. Without `waits` it raises `NotCached`
+        instead of waiting for the disk.
         """
         return reading.read(self, offset, size_max, end_offset, at_least_one, waits)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after a timestamp (ms). Raises OSError and `MalformedMessage`."""
+        """The first record whose timestamp is at or after `timestamp` (ms); None if there is none. Raises OSError and
+        `MalformedMessage`."""
         return reading.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp of the log. Raises OSError and `MalformedMessage`."""
+        """The first record with the largest timestamp of the log; None if no record has a timestamp. Raises OSError and
+        `MalformedMessage`."""
         return reading.offset_of_max_timestamp(self)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The end of the batches of a leader epoch (OffsetForLeaderEpoch); (-1, -1) if the log does not know the
-        epoch.
-        """
+        """The end of the batches of a leader epoch (OffsetForLeaderEpoch); `UNDEFINED_END` if the log does not know the
+        epoch."""
         return self.epochs.end_offset_for(leader_epoch, self.end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The offset before which a read_committed consumer may read.
+        """The last stable offset: a read_committed consumer may read the records before it.
 
         Drops from the producer state each transaction whose marker the high watermark has passed. This is final,
         because a high watermark does not fall.
@@ -160,7 +166,8 @@ class Log(LogState):
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self.log_start_offset))
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with batches in a range of offsets: those that a read_committed read must skip."""
+        """The aborted transactions with batches in [first_offset, end_offset), which a read_committed consumer must
+        skip."""
         return reading.aborted_transactions(self, first_offset, end_offset)
 
     def aborted_in_read(
@@ -175,49 +182,47 @@ class Log(LogState):
     # Truncating and deleting
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Remove everything at or past an offset; False if there is nothing to remove. Raises OSError,
-        `MalformedMessage`.
-        """
+        """Remove everything at or past `offset`. Returns False if there is nothing to remove. Raises OSError and
+        `MalformedMessage`."""
         return truncation.truncate_to(self, offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Remove all batches; the next one gets this offset. Raises OSError."""
+        """Remove all batches; the next batch gets `offset`. Raises OSError."""
         truncation.truncate_fully_and_start_at(self, offset, now_ms)
 
     def start_after_remote(self, start: RemoteStart, now_ms: int) -> None:
-        """Remove all batches; the log then continues after its remote part, with the state at the end of that part.
-
-        Raises OSError.
-        """
+        """Remove all batches. The log then continues after the part that is only in remote storage, with the state at
+        the end of that part. Raises OSError."""
         truncation.start_after_remote(self, start, now_ms)
 
     def advance_log_start(self, offset: int, high_watermark: int) -> ErrorCode:
-        """Hide everything before an offset from readers. Returns OFFSET_OUT_OF_RANGE if the offset is past the high
-        watermark.
-        """
+        """Advance the log start offset, so that readers no longer see the records before `offset`. Returns
+        OFFSET_OUT_OF_RANGE if the offset is past the high watermark."""
         return log_start.advance_log_start(self, offset, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Apply retention.
+        """Remove the segments that retention deletes.
 
-        Returns the paths of the renamed files, to be removed after file.delete.delay.ms. Raises OSError.
+        Returns the paths of the renamed files, which the caller removes after file.delete.delay.ms. Raises OSError.
         """
         return log_start.delete_old_segments(self, now_ms, high_watermark)
 
     # Compaction
 
     def swap_cleaned(self, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
-        """Put a cleaned segment in place of the segments that it was made of.
+        """Replace segments by the segment that was cleaned from them.
 
-        Returns the paths of the renamed files, to be removed after file.delete.delay.ms; None if the log has changed
-        meanwhile. Raises OSError.
+        Returns the paths of the renamed files, which the caller removes after file.delete.delay.ms; None if the log has
+        changed meanwhile. Raises OSError.
         """
         return segment_swap.swap_cleaned(self, cleaned, now_ms)
 
     def note_cleaned(self, next_dirty_offset: int, truncation_count: int) -> None:
-        """Note the end of a round of cleaning, whose cleaned segments and their names are durable.
+        """Note that the log is clean before `next_dirty_offset`, after a round of cleaning whose segments and their
+        names are durable.
 
-        Nothing is noted if the log was truncated since the round began, at `truncation_count`.
+        Nothing is noted if the log was truncated since the round began, when its truncation count was
+        `truncation_count`.
         """
         if truncation_count == self.truncation_count:
             self.first_dirty_offset = next_dirty_offset
@@ -227,49 +232,51 @@ class Log(LogState):
 
     @property
     def unflushed_count(self) -> int:
-        """The number of offsets that a loss of power could remove."""
+        """The number of offsets whose records a loss of power could remove."""
         return self.end_offset - self.synced_end_offset
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms asks for a flush."""
+        """Whether the log has unflushed records and flush.messages or flush.ms requires a flush now."""
         return flushing.flush_is_due(self, now_ms)
 
     def write_snapshot(self) -> None:
-        """Write a producer snapshot at the log end offset: a recovery begins there once the log is flushed. Raises
-        OSError.
-        """
+        """Write a producer snapshot at the log end offset, at which a recovery begins once the log is flushed. Raises
+        OSError."""
         flushing.write_snapshot(self)
 
     def pending_flush(self, end_offset: int | None = None) -> FlushWork | None:
-        """The work for an executor thread that makes everything before an offset durable, None if there is none.
+        """The work for an executor thread that makes everything before `end_offset` durable (None: before the log end
+        offset); None if there is no such work.
 
         When the work has run, call `flushed`, or `flush_failed` with its error.
         """
         return flushing.pending_flush(self, end_offset)
 
     def pending_epochs(self) -> FlushWork | None:
-        """The work for an executor thread that writes the leader epoch checkpoint alone, None if it is written.
+        """The work for an executor thread that writes only the leader epoch checkpoint; None if the checkpoint is up to
+        date.
 
-        It ends like the work of `pending_flush`.
+        When the work has run, call `flushed`, or `flush_failed` with its error.
         """
         return flushing.pending_epochs(self)
 
     def flushed(self, work: FlushWork, now_ms: int) -> None:
-        """Apply the result of a work that ran without an error."""
+        """Apply the result of a flush to the log, after `work.run` has returned without an error."""
         flushing.flushed(self, work, now_ms)
 
     def flush_failed(self, error: OSError) -> None:
-        """Fail the log, because the work raised this error."""
+        """Fail the log, because the work of a flush raised `error`."""
         flushing.flush_failed(self, error)
 
     def flush(self, now_ms: int, end_offset: int | None = None) -> None:
-        """Flush in the calling thread, blocking. Raises OSError."""
+        """Flush in the calling thread, which blocks, up to `end_offset` (None: the log end offset). Raises OSError."""
         flushing.flush(self, now_ms, end_offset)
 
     def close(self, now_ms: int, *, clean: bool, syncs_parent: bool = True) -> None:
-        """Close all files. With `clean`, write everything out first, so that the next start need not recover.
+        """Close all files. With `clean`, flush everything first, so that the next start need not recover.
 
-        Without `syncs_parent` the owner makes the directory's name durable, once for all its logs. Raises OSError.
+        Without `syncs_parent` the caller makes the name of the log's directory durable, once for all its logs. Raises
+        OSError.
         """
         self.epochs.on_change = None  # The owner of the log writes no more files in the background.
         self.parent_is_dirty = self.parent_is_dirty and syncs_parent
@@ -291,8 +298,8 @@ class Log(LogState):
 
 
 def ignore_checked(_checked_size: int, _of_size: int) -> None:
-    """The progress callback of callers that do not show the progress of recovery."""
+    """Ignore the progress of a recovery: the callback of callers that do not show it."""
 
 
 def ignore_report(_: str) -> None:
-    """The report callback of callers that do not show what recovery found."""
+    """Ignore what a recovery found: the callback of callers that do not show it."""

@@ -1,8 +1,9 @@
-"""Moving the start of a log: DeleteRecords hides what is before an offset, retention deletes the oldest segments.
+"""Moving the start of a log: DeleteRecords hides the records before an offset, and retention deletes the oldest
+segments.
 
 Retention goes by log start offset, size and time. Files are first renamed to `.deleted` and removed after
-file.delete.delay.ms, because readers may still hold a place in them. Of a tiered log, local retention deletes segments
-whose copies are finished: that moves the local log start offset and leaves the log start offset of the partition.
+file.delete.delay.ms, because readers may still hold a slice of them. Local retention of a tiered log deletes segments
+whose copies are finished: that moves the local log start offset, and not the log start offset of the partition.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from moldau.storage.segment.segment import Segment
 
 
 def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorCode:
-    """Hide everything before an offset. Segments that are wholly before it are deleted by the next retention check.
+    """Advance the log start offset, so that readers no longer see the records before `offset`. The next retention check
+    deletes the segments that are wholly before it.
 
-    Returns OFFSET_OUT_OF_RANGE if the offset is past the high watermark. An offset at or before the start changes
-    nothing.
+    Returns OFFSET_OUT_OF_RANGE if the offset is past the high watermark. An offset at or before the log start offset
+    changes nothing.
     """
     if offset > high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -35,8 +37,8 @@ def advance_log_start(log: LogState, offset: int, high_watermark: int) -> ErrorC
 def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
     """Remove the segments that retention deletes from the log. Returns the paths of their files, renamed to `.deleted`.
 
-    The caller removes the files after file.delete.delay.ms. The check also closes the descriptors of the segments that
-    stay; the next reader opens them again. Raises OSError: the log has failed, or there were too many open files.
+    The caller removes the files after file.delete.delay.ms. The call also closes the descriptors of the remaining
+    segments, which the next reader opens again. Raises OSError if the log has failed, or too many files were open.
     """
     if log.failure is not None:
         return []
@@ -82,7 +84,8 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
 
 
 def try_roll(log: LogState, now_ms: int) -> bool:
-    """Roll, so that all earlier segments can be deleted. False if the disk has no room for a new segment."""
+    """Roll the active segment, so that all earlier segments can be deleted. Returns False if the disk has no room for a
+    new segment."""
     try:
         log.roll(now_ms)
     except OSError as error:
@@ -92,10 +95,8 @@ def try_roll(log: LogState, now_ms: int) -> bool:
 
 
 def rename_deleted(log: LogState, segment: Segment) -> list[str]:
-    """Rename the files of a segment and the snapshot at its start, so that no start finds them again.
-
-    Returns the new paths.
-    """
+    """Rename the files of a deleted segment, and the producer snapshot at its start, to `.deleted`, so that no start
+    finds them again. Returns the new paths."""
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset in log.snapshots.offsets:
         paths.append(segment.path(SNAPSHOT_SUFFIX))
@@ -107,7 +108,8 @@ def rename_deleted(log: LogState, segment: Segment) -> list[str]:
 
 
 IsDue = Callable[[Segment, int], bool]
-"""Whether a segment may be deleted; called with the segment and the offset where the next one begins."""
+"""A rule of retention: returns whether a segment may be deleted. Called with the segment and the base offset of the
+next one."""
 
 
 def deletable_count(
@@ -120,12 +122,12 @@ def deletable_count(
     now_ms: int,
     tiered_end_offset: int = 0,
 ) -> int:
-    """The number of segments that may be deleted, counted from the oldest.
+    """The number of segments, from the oldest on, that retention may delete.
 
-    Of a tiered log whose segments are copied, only local retention deletes, and only segments whose copies are
+    If the log is tiered and its segments are copied, only local retention deletes, and only segments whose copies are
     finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high
     watermark stays, because a follower may not have it yet. The active segment counts if all of it is committed; the
-    owner then rolls first. Raises OSError: timestamps are read from the files.
+    caller then rolls it first. Raises OSError, because timestamps are read from the files.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
@@ -152,7 +154,8 @@ def _deletable_tiered(
 ) -> int:
     """Return the number of oldest segments of a tiered log whose local files may be deleted.
 
-    The active segment is never copied, and stays. A segment before the log start offset may be deleted without a copy.
+    The active segment is never copied, so it stays. A segment before the log start offset may be deleted without a
+    copy.
 
     DIVERGES: if the timestamp of a copied segment is in the future, Apache Kafka 4.3.1 keeps its local files, and those
     of all later segments, until that time is reached (mended in later versions). Here the time at which the file was
@@ -188,8 +191,8 @@ def due_by(segments: Sequence[Segment], config: LogConfig, log_start_offset: int
 
 
 def size_rule(segments: Sequence[Segment], retention_bytes: int, log_start_offset: int) -> IsDue:
-    """The rule of retention.bytes: a segment may be deleted while the log without it is still at least that large.
-    Segments before the log start offset do not count: the rule before this one has deleted them."""
+    """The rule of retention.bytes: a segment may be deleted if the log without it still has at least `retention_bytes`.
+    Segments before the log start offset do not count, because an earlier rule has deleted them."""
     hidden_count = sum(later.base_offset <= log_start_offset for later in segments[1:])
     excess_size = sum(segment.size for segment in segments[hidden_count:]) - retention_bytes
 

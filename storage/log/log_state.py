@@ -91,30 +91,29 @@ class LogState:
         self.active = loaded.segments[-1]
         self.log_start_offset = loaded.log_start_offset
         self.lowered_start_offset: int | None = None
-        """The start of the log after the coming truncation; None if the start stays. Checkpointed before the
-        truncation, as the recovery point is: after a crash the old start would hide what was appended since.
-        """
+        """The log start offset after the truncation that is being prepared; None if the start does not change. It is
+        checkpointed before the truncation, as the recovery point is: after a crash the old start would hide records
+        that were appended since."""
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
-        """Recovery after a crash begins at this offset: everything before it is durable, and so are the checkpointed
-        epochs of it.
-        """
+        """The offset at which recovery begins after a crash. Everything before it is durable, and so are the
+        checkpointed leader epochs up to it."""
         self.synced_end_offset = loaded.recovery_point
         """Every record before this offset is durable.
 
-        It is past the recovery point if a full disk refused the checkpoint.
+        It is past the recovery point if a full disk had no room for the checkpoint.
         """
         self.first_dirty_offset = loaded.first_dirty_offset
-        """The log is clean before this offset, and the cleaned segments are durable, so that the offset may be
-        checkpointed. None if the log was never cleaned.
-        """
+        """The offset up to which the log is cleaned (exclusive). The cleaned segments are durable, so the offset may be
+        checkpointed. None if the log was never cleaned."""
         self.tiered_end_offset = 0
         """The end (exclusive) of the part whose segments are all copied to remote storage, in this log's leader epochs.
 
         The reader of the remote log metadata sets it. Before, it is 0, and local retention deletes nothing.
         """
         self.truncation_count = 0
-        """The number of truncations, increased before each. Data read on other threads before is then stale."""
+        """The number of truncations of this log. It is increased before each one, so that data that other threads read
+        before can be recognized as stale."""
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = loaded.snapshots
@@ -122,41 +121,43 @@ class LogState:
         self.failure: OSError | None = None
         """The error that forbids writes to this log until the broker restarts; None if there is none."""
         self.on_failure: Callable[[OSError], None] | None = None
-        """Called with the failure: an error of the disk in one log takes its whole log directory offline."""
+        """Called with the error of the disk that failed this log. Such an error takes the whole log
+        directory offline."""
         self.on_change: Callable[[], None] | None = None
         self.is_noted = False
         self.on_damage: Callable[[str], None] | None = None
-        """Called, within a read, with a description of the damage of stored batches."""
+        """Called, within a read, with a description of damaged batches that the read found."""
         self.on_shortage: Callable[[OSError], None] | None = None
-        """Called with each error that may pass: a full disk, a lack of file descriptors."""
+        """Called with each error that may be transient: a full disk, or a lack of file descriptors."""
         self.last_flush_ms = now_ms
         self.boundaries = Boundaries()
         self.directory_is_dirty = not loaded.was_clean
         """Whether file names were added or removed since the directory was last synced."""
         self.parent_is_dirty = not loaded.was_clean
-        """Whether the name of the partition's directory may not be durable in the log directory yet."""
+        """Whether the name of this log's directory may not be durable in the log directory yet."""
         self.unsynced_paths = _unsynced(loaded, directory)
-        """Files beside the segments that the next flush has to sync."""
+        """The paths of files, besides those of the segments, that the next flush has to sync."""
         before = [segment for segment in self.segments if segment.base_offset < self.recovery_point]
         self.cut_segments = loaded.rebuilt + ([] if loaded.was_clean else before[-1:])
-        """Segments below the recovery point that were truncated since the last flush, perhaps by the process before."""
+        """Segments below the recovery point that were truncated since the last flush, perhaps by the
+        previous process."""
         for segment in [] if loaded.was_clean else self.segments[max(len(before) - 1, 0) :]:
             segment.note_not_synced()  # entries that were removed would come back with a loss of power
         self.flush_end_offset = NO_FLUSH
-        """The offset up to which the current flush makes the log durable. A truncation lowers it."""
+        """The offset up to which the current flush makes the log durable, which a truncation lowers; `NO_FLUSH` if no
+        flush is under way."""
         self.flush_in_flight: FlushWork | None = None
         self.end_offset_at_release = loaded.end_offset
 
     @property
     def local_start_offset(self) -> int:
-        """The first offset that can be read from the files here."""
+        """The first offset that can be read from local files."""
         return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
     def start_offset_to_checkpoint(self) -> int:
-        """The log start offset to write into the checkpoint. If a truncation is about to lower the start, this is
-        already the lower one.
-        """
+        """The log start offset to write into the checkpoint. If a truncation that lowers the start is being prepared,
+        this is already the lower one."""
         return self.log_start_offset if self.lowered_start_offset is None else self.lowered_start_offset
 
     @property
@@ -167,7 +168,8 @@ class LogState:
     def note_change(self) -> None:
         """Note that an offset, the high watermark or the configuration changed.
 
-        `on_change` is called unless a change `is_noted` already that no reader has taken (`ChangedLogs`).
+        `on_change` is called only if no earlier change is waiting to be taken by a reader of the changes
+        (`ChangedLogs`).
         """
         if not self.is_noted:
             self.is_noted = True
@@ -175,9 +177,10 @@ class LogState:
                 self.on_change()
 
     def roll(self, now_ms: int, base_offset: int = 0) -> Segment:
-        """Open a new segment at the end of the log, or at a later base offset, if the next batch begins there.
+        """Open a new segment at the end of the log, or at a later `base_offset` if the next batch begins there.
 
-        An empty active segment that begins there already is kept. Raises OSError and leaves the log as it was.
+        If the active segment is empty and already begins there, it is kept. Raises OSError, and then leaves the log as
+        it was.
         """
         base_offset = max(base_offset, self.end_offset)
         if not self.active.size and self.active.base_offset == base_offset:
@@ -196,13 +199,12 @@ class LogState:
 
     def note_control_batch(self, base_offset: int) -> None:
         """Note that a control batch without a producer was appended. If it is an erase order, the order is pending from
-        now on, and is carried out once it is committed. Raises OSError and `MalformedMessage`.
-        """
+        now on: it is carried out once it is committed. Raises OSError and `MalformedMessage`."""
         if order_at(self.segments[-1:], base_offset) is not None:
             self.erase_orders.add(base_offset)
 
     def hide_pending(self) -> None:
-        """Hide the records that pending erase orders name from consumers, until they are erased here."""
+        """Hide the records that pending erase orders name from consumers, until this replica has erased them."""
         try:
             self.erase_orders.hide(self.segments)
         except MalformedMessage as malformed:
@@ -211,14 +213,14 @@ class LogState:
             self.fail_unless_passing(error)
 
     def is_hidden(self, base_offset: int) -> bool:
-        """Whether the segment with this base offset has offsets that are hidden."""
+        """Whether a pending erase order hides offsets of the segment with this base offset."""
         slot = bisect_right(self.segments, base_offset, key=attrgetter("base_offset"))
         end_offset = self.segments[slot].base_offset if slot < len(self.segments) else self.end_offset
         return self.erase_orders.hides(base_offset, end_offset)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Prepare a truncation: lower the recovery point and the other checkpointed offsets to the new end. The owner
-        makes them durable, and then truncates.
+        """Prepare a truncation to `offset`: lower the recovery point and the other offsets that are checkpointed to the
+        new end. The caller makes the checkpoints durable, and then truncates.
 
         A batch that spans the offset is removed whole, so the offsets are lowered to its base offset. If the recovery
         point stayed past the new end, recovery would report a torn append as damage of flushed data.
@@ -232,9 +234,8 @@ class LogState:
         self.note_change()
 
     def _end_after_truncation(self, offset: int) -> int:
-        """Return the end of the log after a truncation to `offset`. If the batch at `offset` cannot be read, return an
-        offset before it.
-        """
+        """Return the log end offset after a truncation to `offset`, which is lower if a batch spans `offset`. If the
+        batch cannot be read, return the base offset of its segment."""
         if not self.segments[0].base_offset < offset < self.end_offset:
             return offset
         segment = self.segments[bisect_right(self.segments, offset, key=attrgetter("base_offset")) - 1]
@@ -247,7 +248,8 @@ class LogState:
     def forget_after_end(self) -> None:
         """Drop all state about the bytes past the new end, after a truncation.
 
-        That includes the current flush: the bytes that it synced past the new end are not those that are appended next.
+        The current flush is affected, too: the bytes that it syncs past the new end are not those that are appended
+        next.
         """
         self.erase_orders.truncate_from_end(self.end_offset)
         self.erase_orders.truncate_from_start(self.segments[0].base_offset)
@@ -259,9 +261,7 @@ class LogState:
 
     def release_files(self) -> None:
         """Close the descriptors of rolled segments, and of all segments if nothing was appended since the last call.
-
-        The next use opens a file again.
-        """
+        They are opened again at their next use."""
         in_use = self.active if self.end_offset != self.end_offset_at_release else None
         self.end_offset_at_release = self.end_offset
         for segment in self.segments:
@@ -287,9 +287,8 @@ class LogState:
                 self.on_damage(reason)
 
     def fail_unless_passing(self, error: OSError) -> None:
-        """Does what `fail` does, except for a full disk and a lack of file descriptors: these fail only the one
-        operation, which must have left the log unchanged.
-        """
+        """Fail the log as `fail` does, unless the error is transient (a full disk, or a lack of file descriptors). A
+        transient error fails only the one operation, which must have left the log unchanged."""
         if error.errno not in PASSING:
             self.fail(error)
         elif self.on_shortage is not None:
@@ -297,10 +296,10 @@ class LogState:
 
 
 def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:
-    """The files besides the segments that the previous process may not have synced.
+    """The paths of the files, besides those of the segments, that the previous process may not have synced.
 
-    They must be synced, because a start sets a log aside that has records and no topic id, and does not write the
-    snapshots before the recovery point again.
+    They must be synced. A start sets a log aside that has records and no topic id, and it does not write the snapshots
+    before the recovery point again.
     """
     snapshots = [loaded.snapshots.path(each) for each in loaded.snapshots.offsets if each > loaded.recovery_point]
     is_id_durable = loaded.was_clean or loaded.topic_id is None
@@ -311,10 +310,11 @@ BOUNDARIES_KEPT = 16
 
 
 class Boundaries:
-    """Positions of batches in the active segment by base offset, the last `BOUNDARIES_KEPT` that were looked up.
+    """Positions of batches in the active segment by base offset: the last `BOUNDARIES_KEPT` that were looked up.
 
-    A reader at the tail asks for the offset at which its last read ended. Its position is then known without a lookup
-    in the index and without a read of batch headers. Truncating or rolling the log must `clear` it.
+    A reader at the end of the log asks for the offset at which its last read ended. The position of this offset is then
+    known without a lookup in the index and without a read of batch headers. Truncating or rolling the log must call
+    `clear`.
     """
 
     __slots__ = ("_positions",)
@@ -323,11 +323,12 @@ class Boundaries:
         self._positions: dict[int, int] = {}  # Position by base offset.
 
     def get(self, offset: int) -> int | None:
-        """The position of the batch that begins at an offset, None if it is not remembered."""
+        """The position of the batch that begins at `offset`; None if it is not remembered."""
         return self._positions.get(offset)
 
     def remember(self, offset: int, position: int) -> None:
-        """Remember the position of a batch; the oldest entry is dropped when there are `BOUNDARIES_KEPT`."""
+        """Remember the position of the batch that begins at `offset`. If there are `BOUNDARIES_KEPT` entries, the
+        oldest is dropped."""
         positions = self._positions
         if offset not in positions:
             if len(positions) >= BOUNDARIES_KEPT:

@@ -1,15 +1,17 @@
-"""The erase orders of a log that it has not carried out: how they are found, and what is hidden meanwhile.
+"""The pending erase orders of a log, which it has not carried out yet: how they are found, and what is hidden
+meanwhile.
 
     appended, or fetched from the leader ──▶ pending ──▶ below the high watermark: carried out here ──▶ forgotten
-                                                 └──▶ truncated ──▶ forgotten            │ a tiered log   ▲
-                                                                                         └──▶ tiered ─────┘
+                                               └──▶ truncated ──▶ forgotten            │ a tiered log   ▲
+                                                                                      └──▶ tiered ─────┘
 
-A *tiered* order waits until no remote segment has a record that it names, and its own segment is copied. Every replica
-waits, because each of them may have to lead; the leader does the work.
+A *tiered* order is carried out in the local files. It waits until no remote segment has a record that it names, and the
+segment with the order itself is copied. Every replica waits, because each of them may have to lead; the leader does the
+work.
 
 `erase-order-checkpoint` has the offsets of the pending orders. It can be made from the log: each flush writes it before
-the recovery point moves past an order, and a start reads the headers from the recovery point on. An offset at which
-the log has no order is dropped, and a damaged file is made again from the headers of the whole log.
+the recovery point moves past an order, and a start reads the headers from the recovery point on. An offset at which the
+log has no order is dropped, and a damaged file is made again from the headers of the whole log.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class PendingOrders:
-    """The offsets of the pending orders of one log, ascending."""
+    """The erase orders of one log that are not carried out yet, by the offsets of their batches."""
 
     __slots__ = ("_directory", "_is_written", "hidden", "offsets", "searched", "tiered")
 
@@ -46,31 +48,31 @@ class PendingOrders:
         self._is_written = is_written
         self.offsets = list(offsets)
         self.tiered: list[int] = []
-        """The offsets (ascending) of the orders that are carried out in the local files, and perhaps not yet in remote
-        storage. A start of the broker counts them as pending again.
-        """
+        """The offsets (ascending) of the erase orders that are carried out in the local files, and perhaps not yet in
+        remote storage. A start of the broker counts them as pending again."""
         self.searched: set[int] = set()
-        """The orders of `tiered` for which this replica knows that no remote segment has a record that they name."""
+        """The orders of `tiered` for which this replica knows that remote storage has none of the records that they
+        name."""
         self.hidden: tuple[Run, ...] = ()
-        """The offsets that consumers must not read here until they are erased. A replica that starts or is elected with
-        a pending order hides the records that the order names, because other replicas may have erased them long ago.
-        """
+        """The runs of offsets that consumers must not read here until they are erased. A replica that starts or is
+        elected with a pending order hides the records that the order names, because other replicas may have erased them
+        long ago."""
 
     @property
     def path(self) -> str:
         return f"{self._directory}/{ERASE_ORDERS}"
 
     def encode(self) -> bytes:
-        """The content of the file."""
+        """The content of the erase-order-checkpoint file."""
         return format_checkpoint([str(offset) for offset in sorted(self.offsets + self.tiered)])
 
     @property
     def copy_end_offset(self) -> int:
         """The offset (exclusive) up to which segments may be copied to remote storage.
 
-        While an order is pending nothing is copied, because local records may still be erased. The batch of a tiered
-        order is not copied before the order is carried out in remote storage: so a replica that begins after the copied
-        part has this order.
+        While an order is pending, nothing is copied, because local records may still be erased. The batch of a tiered
+        order is not copied before the order is carried out in remote storage, so a replica that begins after the copied
+        part has the order.
         """
         if self.offsets:
             return 0
@@ -78,16 +80,14 @@ class PendingOrders:
 
     @property
     def kept_offset(self) -> int:
-        """Local retention keeps the segments of a tiered log from this offset on, because they have the batches of
-        orders that are still needed.
-        """
+        """The offset from which on local retention keeps the segments of a tiered log, because they have the batches of
+        orders that are still needed; `INT64_MAX` if there is none."""
         return min(self.offsets[:1] + self.tiered[:1], default=INT64_MAX)
 
     @property
     def erased_end_offset(self) -> int:
-        """The erased end offset (`storage/tiered/metadata/lineage.py`) of a segment that is copied to remote storage
-        now.
-        """
+        """The erased end offset (`storage/tiered/metadata/lineage.py`) for a segment that is copied to remote storage
+        now."""
         return self.tiered[-1] + 1 if self.tiered else 0
 
     @property
@@ -101,18 +101,17 @@ class PendingOrders:
         self._is_written = False
 
     def add(self, offset: int) -> None:
-        """Add an order that was appended at `offset`. It is pending."""
+        """Add an erase order whose batch was appended at `offset`. It is pending from now on."""
         self.offsets.append(offset)
         self._is_written = False
 
     def carried_out(self, offset: int) -> None:
-        """Forget an order that was carried out, durably."""
+        """Forget the erase order at `offset`, which was carried out durably."""
         self._keep(lambda each: each != offset)
 
     def carried_out_here(self, offset: int) -> None:
-        """Note that an order was carried out in the local files, durably. Remote storage may still have records that it
-        names.
-        """
+        """Note that the erase order at `offset` was carried out durably in the local files. Remote storage may still
+        have records that it names."""
         self._keep(lambda each: each != offset)
         self.tiered = sorted({*self.tiered, offset})
 
@@ -120,7 +119,8 @@ class PendingOrders:
         self._keep(lambda each: each < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the orders before the first segment: the records that they name are deleted with them."""
+        """Forget the orders before `start_offset`, the start of the first segment: the records that they name are
+        deleted with them."""
         self._keep(lambda each: each >= start_offset)
 
     def _keep(self, stays: Callable[[int], bool]) -> None:
@@ -134,14 +134,13 @@ class PendingOrders:
                 self.hidden = ()
 
     def hide(self, segments: Sequence[Segment]) -> None:
-        """Hide the records that the pending orders name. Raises OSError and `MalformedMessage`."""
+        """Hide the records that the pending orders name from consumers. Raises OSError and `MalformedMessage`."""
         orders = [order_at(segments, offset) for offset in self.offsets]
         self.hidden = tuple(sorted(run for order in orders if order is not None for run in runs_of(order)))
 
     def show(self, first_offset: int, end_offset: int) -> None:
-        """Stop hiding the offsets in [first_offset, end_offset), which are erased. The part of a run outside of them
-        stays hidden.
-        """
+        """Stop hiding the offsets in [first_offset, end_offset), which are erased. The offsets of a run outside of this
+        range stay hidden."""
         left: list[Run] = []
         for run in self.hidden:
             if run.first < first_offset:
@@ -156,7 +155,8 @@ class PendingOrders:
 
 
 def order_at(segments: Sequence[Segment], offset: int) -> EraseOrder | None:
-    """The order whose batch begins at an offset; None if there is none. Raises OSError and `MalformedMessage`."""
+    """The erase order whose batch begins at `offset`; None if no such batch is there. Raises OSError and
+    `MalformedMessage`."""
     slot = bisect_right(segments, offset, key=_base_offset) - 1
     if slot < 0:
         return None
@@ -167,7 +167,8 @@ def order_at(segments: Sequence[Segment], offset: int) -> EraseOrder | None:
 
 
 def _order_in(segment: Segment, position: int, size: int) -> EraseOrder | None:
-    """Return the erase order in a batch. Return None if the batch has none, or one that this release cannot read."""
+    """Read the erase order in the batch at a position. Returns None if the batch has none, or one that this release
+    cannot read."""
     try:
         return read_erase_order(segment.file().pread(size, position))
     except MalformedMessage:
@@ -177,10 +178,9 @@ def _order_in(segment: Segment, position: int, size: int) -> EraseOrder | None:
 def load_pending_orders(
     fs: FileSystem, directory: str, segments: Sequence[Segment], trusted_end_offset: int, end_offset: int
 ) -> PendingOrders:
-    """Return the pending orders of a log that is opened: those before `trusted_end_offset` that the checkpoint names,
-    and those in the batches from there to the end of the log. The records that they name are hidden. Raises OSError and
-    `MalformedMessage`.
-    """
+    """Load the pending erase orders of a log that is opened: those before `trusted_end_offset` from the checkpoint, and
+    those from there to `end_offset` from the batches. The records that they name are hidden. Raises OSError and
+    `MalformedMessage`."""
     path = f"{directory}/{ERASE_ORDERS}"
     stated: list[int] = []
     if fs.exists(path):

@@ -4,8 +4,8 @@ This is needed when a log is opened and when it was truncated. A snapshot is wri
 one segment of batch headers is read.
 
 A snapshot holds only the last batch of each producer; the batches before it are read from the log (`remember_repeats`).
-A client with five requests in flight when the broker restarts sends all five again. The ones that were stored must be
-recognized as duplicates. Otherwise the first of them would be out of order, and the client would fail.
+A client with five requests in flight when the broker restarts sends all five again. The requests that were stored must
+be recognized as duplicates. Otherwise the first of them would be out of order, and the client would fail.
 
 DIVERGES: Apache Kafka knows only the last batch after a restart from a snapshot.
 """
@@ -31,11 +31,11 @@ from moldau.storage.segment.batch_scan import DamagedBatch, Pieces, verified_bat
 from moldau.storage.segment.segment import Segment
 
 HEADERS_MAX = 256
-"""The most batches that are read: clients repeat only their latest batches, and a start must not read whole logs."""
+"""The most batch headers that `remember_repeats` reads: clients repeat only their latest batches, and a start must not
+read whole logs."""
 IDLE_MS_MAX = 300_000
-"""A producer whose last batch is older than the newest batch of the log by this time (ms) has no request in flight:
-clients give up after delivery.timeout.ms, by default two minutes.
-"""
+"""The age (ms), before the newest batch of the log, from which on a producer's last batch means that it has no request
+in flight: clients give up after delivery.timeout.ms, by default two minutes."""
 
 _base_offset = attrgetter("base_offset")
 
@@ -51,10 +51,10 @@ def load_producers(
     *,
     earlier: list[Segment] | None = None,
 ) -> None:
-    """Restore `producers` to the state at `end_offset`, the end of `segments`.
+    """Restore `producers` to the state at `end_offset`, at which `segments` end.
 
-    `snapshot_offset_max`: the highest offset of a snapshot that may be used, by default `end_offset`. `earlier`: the
-    segments with the batches before the snapshot, by default `segments`. Raises OSError and `MalformedMessage`.
+    `snapshot_offset_max`: the highest offset of a snapshot that may be used (None: `end_offset`). `earlier`: the
+    segments with the batches before the snapshot (None: `segments`). Raises OSError and `MalformedMessage`.
     """
     latest = snapshots.load_latest(log_start_offset, end_offset if snapshot_offset_max is None else snapshot_offset_max)
     if latest is None:
@@ -71,9 +71,9 @@ def load_producers(
 
 
 def replay_producers(segment: Segment, producers: ProducerStates, end_position: int) -> None:
-    """Apply to the producer state the batches of a segment that it has not seen, up to a position in the file.
+    """Replay the batches of a segment from the end of the producer state's map on, up to `end_position` in the file.
 
-    Raises OSError; `MalformedMessage` if one of these batches is damaged and the producer state remembers it.
+    Raises OSError, and `MalformedMessage` if a replayed batch is damaged that the producer state remembers.
     """
     first_offset = producers.map_end_offset
     for batch_position, header in segment.headers(segment.start_position(first_offset)):
@@ -93,9 +93,11 @@ def replay_producers(segment: Segment, producers: ProducerStates, end_position: 
 def replay_batch(
     segment: Segment, producers: ProducerStates, header: BatchHeader, marker_batch: memoryview | bytes | None
 ) -> None:
-    """Apply a stored batch to the producer state. An abort is also added to the transaction index unless it is there.
+    """Apply a stored batch to the producer state. An aborted transaction is also added to the segment's transaction
+    index, unless it is there already.
 
-    `marker_batch`: the bytes of a transaction marker; other batches are replayed from their header alone.
+    `marker_batch`: the bytes of the batch if it is a transaction marker; other batches are replayed from their header
+    alone.
     """
     completed = producers.replay(header, None if marker_batch is None else read_transaction_marker(marker_batch))
     if completed is not None and completed.is_aborted:
@@ -105,7 +107,8 @@ def replay_batch(
 
 
 def replay_transactional(segment: Segment, producers: ProducerStates, batches: list[InTransaction]) -> None:
-    """Apply the batches and markers of transactions that `BatchRun.walk` has collected, in order."""
+    """Apply the transactional batches and markers that `BatchRun.walk` has collected to the producer
+    state, in order."""
     header = BatchHeader()
     for (
         header.attributes,
@@ -149,9 +152,8 @@ def check_remembered(segment: Segment, producers: ProducerStates, first_offset: 
 
 
 def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> None:
-    """Add to each producer of a snapshot its batches before the last one. Call it only right after the snapshot was
-    restored.
-    """
+    """Add to each producer of a restored snapshot the batches before its last one. Called only right after the snapshot
+    was restored."""
     since_ms = max((entry.last_timestamp for entry in producers.entries.values()), default=0) - IDLE_MS_MAX
     wanted = {
         producer_id: entry
@@ -172,9 +174,8 @@ def remember_repeats(segments: Sequence[Segment], producers: ProducerStates) -> 
 
 
 def _prepend(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Add a batch before the remembered batches of a producer. Returns False if earlier batches of the producer need
-    not be remembered.
-    """
+    """Add a batch before the remembered batches of a producer. Returns False if no earlier batch of the producer is
+    needed."""
     first = entry.batches[0]
     if header.attributes & CONTROL_BIT or header.last_offset >= first.first_offset:
         return True

@@ -1,12 +1,14 @@
-"""Reading: finds the place of an offset in a .log file, the aborted transactions of a read, and the offset of a time.
+"""Reading: finds the position of an offset in a .log file, the aborted transactions of a read, and the offset for a
+timestamp.
 
     offset -> segment (bisect) -> position at or before it (offset index) -> batch that holds it (walk over headers)
 
-A reader at the tail skips the last two steps: `Boundaries` has the position of the batch at which its last read ended.
-The caller reads or sends the bytes. A read_committed consumer skips the records of the aborted transactions.
+A reader at the end of the log skips the last two steps: `Boundaries` has the position of the batch at which its last
+read ended. The caller reads or sends the bytes. A read_committed consumer skips the records of the aborted
+transactions.
 
 For a lookup by time (ListOffsets) the time index narrows the search to one index interval of one segment. The
-timestamps of single records are inside the batches, so the last step decompresses one or two of those.
+timestamps of single records are inside the batches, so the last step decompresses one or two batches.
 """
 
 from __future__ import annotations
@@ -26,21 +28,21 @@ from moldau.storage.segment.segment import Segment
 from moldau.storage.segment.transaction_index import AbortedTransaction
 
 FEW_ABORTED: Final = 16
-"""The number of aborted transactions up to which those that begin past the end of the read are not filtered out."""
+"""The most aborted transactions for which the list is not filtered: it then includes transactions that begin past the
+end of the read."""
 _base_offset = attrgetter("base_offset")
 _first_offset = attrgetter("first_offset")
 
 
 class LogRead:
-    """The part of a .log file that a read returns. It begins with the batch that holds the requested offset. The last
-    batch may be cut short, as in Kafka.
-    """
+    """The part of a .log file that a read returns. It begins with the batch that contains the requested offset. The
+    last batch may be cut short, as in Kafka."""
 
     __slots__ = ("base_offset", "size", "slice")
 
     def __init__(self, place: FileSlice | None, base_offset: int) -> None:
         self.slice = place
-        """The part of the file; None if there is nothing to read before `end_offset`."""
+        """The part of the file; None if there is nothing to read."""
         self.base_offset = base_offset
         """The base offset of the segment that was read; -1 if there is nothing to read."""
         self.size = place.size if place is not None else 0
@@ -52,14 +54,13 @@ NOTHING = LogRead(None, -1)
 def read(
     log: LogState, offset: int, size_max: int, end_offset: int, at_least_one: bool, waits: bool
 ) -> LogRead | ErrorCode:
-    """Find up to `size_max` bytes of batches before `end_offset` in one segment, from the batch that holds `offset` on.
-
-    With `at_least_one` the first batch comes whole even if it is larger.
+    """Find up to `size_max` bytes of batches before `end_offset` in one segment, beginning with the batch that contains
+    `offset`. With `at_least_one` the first batch comes whole even if it is larger.
 
     Returns OFFSET_OUT_OF_RANGE if the offset is outside of the log, and OFFSET_MOVED_TO_TIERED_STORAGE if it is before
-    the first local segment. Returns KAFKA_STORAGE_ERROR if the disk fails (the log has failed then, except for a lack
-    of file descriptors) and if no batch begins at a position where one must begin (the log is damaged). Without `waits`
-    it raises `NotCached` if the lookup would have to wait for the disk.
+    the first local segment. Returns KAFKA_STORAGE_ERROR if the disk fails, after which the log has failed (except for a
+    lack of file descriptors), or if no batch begins at a position at which one must begin, after which the log is
+    damaged. Without `waits` it raises `NotCached` if the lookup would have to wait for the disk.
     """
     try:
         return find(log, offset, size_max, end_offset, at_least_one, waits)
@@ -103,9 +104,11 @@ def find(
 
 
 def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tuple[int, int]:
-    """(position, size) of the batch that holds an offset, or of the first one after it; size 0 if it is not known.
+    """The position and the size (bytes) of the batch that contains `offset`, or of the first batch after it. The size
+    is 0 if it is not known.
 
-    Only the active segment has boundaries remembered: rolled segments are read from one end to the other, once.
+    Only positions in the active segment are remembered (`Boundaries`): rolled segments are read from one end to the
+    other, once.
     """
     if segment is not log.active:
         place = segment.find(offset, waits=waits)
@@ -126,16 +129,16 @@ def position_of(log: LogState, segment: Segment, offset: int, waits: bool) -> tu
 
 
 def batch_size_at(segment: Segment, position: int, waits: bool) -> int:
-    """The size in bytes of the batch at a position, 0 if no whole batch lies there."""
+    """The size in bytes of the batch at a position; 0 if no whole batch begins there."""
     for place in walk_places(segment.open_file().reads(waits=waits), position, segment.size):
         return place.size
     return 0
 
 
 def aborted_transactions(log: LogState, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """The aborted transactions with batches in a range of offsets.
+    """The aborted transactions with batches in [first_offset, end_offset).
 
-    Raises OSError, `CorruptTransactionIndex` among them.
+    Raises OSError, and its subclass `CorruptTransactionIndex`.
     """
     found: list[AbortedTransaction] = []
     slot = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
@@ -153,7 +156,7 @@ def aborted_in_read(
     """The aborted transactions that may overlap the result of a read from `first_offset` on, sorted by first offset.
 
     The transaction index has the order of the markers, but some clients take the list in the order of the records.
-    Raises OSError, `CorruptTransactionIndex` among them; without `waits` also `NotCached`.
+    Raises OSError, and its subclass `CorruptTransactionIndex`; without `waits` also `NotCached`.
     """
     segments = log.segments
     slot = bisect_right(segments, read.base_offset, key=_base_offset) - 1
@@ -168,7 +171,8 @@ def aborted_in_read(
 
 
 def read_end_offset(segment: Segment, end_position: int, otherwise: int, waits: bool) -> int:
-    """An offset at or past the end of the batches that begin before a position, as close as the offset index allows."""
+    """An offset at or past the end of the batches that begin before `end_position`, as close as the offset index
+    allows; `otherwise` if the index has no such offset."""
     later = segment.offset_index.offset_after(end_position - 1, waits=waits)
     return otherwise if later is None else later
 
@@ -180,15 +184,15 @@ class TimestampedOffset(NamedTuple):
     """The timestamp of the record, in ms."""
     offset: int
     leader_epoch: int
-    """The leader epoch of the batch, -1 if the batch has none."""
+    """The leader epoch of the record's batch; -1 if the batch has none."""
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | None:
-    """The first record at or after a timestamp (ms), None if there is none. Raises OSError and `MalformedMessage`,
-    `RecordSizeExceeded` among them.
+    """The first record whose timestamp is at or after `timestamp` (ms); None if there is none. Raises OSError,
+    `MalformedMessage`, and its subclass `RecordSizeExceeded`.
 
-    DIVERGES: Apache Kafka finds no record if the first segment with a sufficient timestamp has no such record past
-    the log start offset; it does not search later segments.
+    DIVERGES: Apache Kafka finds no record if the first segment with a sufficient timestamp has no such record past the
+    log start offset; it does not search later segments.
     """
     for segment in log.segments:
         if segment.largest_timestamp() >= timestamp:
@@ -202,7 +206,8 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampedOffset | N
 def find_in_segment(
     segment: Segment, timestamp: int, start_offset: int, record_size_max: int
 ) -> TimestampedOffset | None:
-    """The first record of a segment at or after a timestamp and an offset."""
+    """The first record of a segment whose timestamp is at or after `timestamp` (ms) and whose offset is at or past
+    `start_offset`; None if there is none."""
     indexed_offset = segment.time_index.at_or_before(timestamp)[1]
     position = segment.start_position(max(indexed_offset, start_offset))
     for batch_position, header in segment.headers(position):
@@ -215,9 +220,9 @@ def find_in_segment(
 
 
 def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
-    """The first record with the largest timestamp of the log; None if no record has one.
+    """The first record with the largest timestamp of the log; None if no record has a timestamp.
 
-    Raises OSError and `MalformedMessage`, `RecordSizeExceeded` among them.
+    Raises OSError, `MalformedMessage`, and its subclass `RecordSizeExceeded`.
     """
     for segment in log.segments:
         segment.load_timestamps()
@@ -234,5 +239,5 @@ def offset_of_max_timestamp(log: LogState) -> TimestampedOffset | None:
 
 
 def read_batch(segment: Segment, position: int, header: BatchHeader) -> bytes:
-    """The whole batch, header included. Raises OSError."""
+    """Read a whole batch, header included. Raises OSError."""
     return segment.file().pread(header.size, position)

@@ -46,16 +46,17 @@ CHECKED_EVERY_SIZE = 16 << 20
 INT32_MAX = (1 << 31) - 1
 """The largest distance of an offset from the base offset of its segment, because index entries have 31 bits for it."""
 FAR_DELTA = INT32_MAX - (1 << 24)
-"""From this distance to the base offset of the segment on, batches are checked one by one and not in runs."""
+"""The distance from the base offset of the segment from which on recovery checks batches one by one and not in runs."""
 
 Report = Callable[[str], None]
-"""Called with a sentence on what was found and what was done, for the log of the broker."""
+"""A callback for the log of the broker: called with a sentence on what recovery found and what it did."""
 Checked = Callable[[int, int], None]
-"""Called from time to time with the bytes of the log that were checked, and the bytes to check in total."""
+"""A callback for the progress of recovery: called from time to time with the bytes that were checked, and the bytes to
+check in total."""
 
 
 class CorruptLog(Exception):
-    """Flushed bytes differ from what was written: the replica must be fenced, and its log must not be truncated.
+    """Flushed bytes differ from what was written. The replica must be fenced, and its log must not be truncated.
 
     DIVERGES: Kafka truncates a log at the first damage in the segments that it recovers, flushed or not, and serves the
     rest; it also serves batches that are damaged later.
@@ -67,9 +68,9 @@ class TailRecovery:
     derived from them.
 
     With `asks_disk` it reads past the page cache. A process may be killed while a sync fails. The page cache then still
-    shows what the disk never took, and batches that are written after that would be lost with it. A process that sees
-    the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before acknowledging are read from
-    the disk.
+    shows bytes that the disk never took, and batches that are written after these bytes would be lost with them. A
+    process that sees the failed sync evicts the cache itself (`sync_or_evict`). Only logs that flush before
+    acknowledging are read from the disk.
 
     `flushed_end_offset`: the offset up to which the log is known to be flushed, at least the recovery point. `size`:
     the bytes of all segments that will be recovered, for `checked`. `may_cut_batches`: written batches may have been
@@ -109,11 +110,11 @@ class TailRecovery:
         self.next_offset = 0
         """The offset after the last batch that was checked."""
         self.last_epoch = UNDEFINED_EPOCH
-        """The leader epoch of the last batch that was checked, whose successor cannot have an earlier one."""
+        """The leader epoch of the last batch that was checked. The next batch cannot have an earlier one."""
 
     def recover(self, segment: Segment, later: Sequence[Segment], now_ms: int) -> bool:
-        """Recover one segment. Returns False if it was truncated because of damage: all later segments must then be
-        removed.
+        """Recover one segment. Returns False if it was truncated because of damage: the caller must then remove all
+        later segments.
 
         Batches at or past the base offset of the next segment were truncated before that segment was created, and a
         crash brought them back. They are removed again, and the next segment is kept. Raises `CorruptLog` and OSError.
@@ -154,9 +155,8 @@ class TailRecovery:
         return True
 
     def _cut(self, segment: Segment, damage: DamagedBatch, later: Sequence[Segment], now_ms: int) -> None:
-        """Cut a segment at its first damage, or raise `CorruptLog`, as the table in the docstring of the module
-        says.
-        """
+        """Truncate a segment at its first damage, or raise `CorruptLog`: the table in the docstring of the module says
+        which."""
         found = f"{segment.path('.log')}: {damage}, offset {self.next_offset}"
         is_durable = self._is_durable_from_here
         if is_durable and not self.may_cut_flushed:
@@ -178,9 +178,8 @@ class TailRecovery:
         segment.seal()
 
     def _batch_behind(self, segment: Segment, position: int, later: Sequence[Segment]) -> int | None:
-        """Return the base offset of the first whole batch after a damage, in this segment or a later one. Return None
-        if no whole batch follows. Raises OSError.
-        """
+        """Return the base offset of the first whole batch after a damaged position, in this segment or a later one.
+        Return None if no whole batch follows. Raises OSError."""
         for each, start in ((segment, position), *((each, 0) for each in later)):
             found = whole_batch_after(each.file(), start, each.size, self.next_offset)
             if found is not None:
@@ -193,9 +192,8 @@ class TailRecovery:
         return BatchRun(self.next_offset, self.last_epoch, limit_offset, self.producers.map_end_offset, BATCHES_KEPT)
 
     def _walk_plain(self, segment: Segment, run: BatchRun, pieces: Pieces, position: int) -> int:
-        """Check and note the plain batches from a position on (see `BatchRun`), as far as `pieces` has them. Returns
-        the position after the last one.
-        """
+        """Check and note the plain batches from `position` on, for as long as `pieces` has them. A plain batch is one
+        that `BatchRun.walk` can check in a run. Returns the position after the last one."""
         inside = pieces.reach(position, HEADER_SIZE)
         segment.begin_run(run)
         run.next_offset, run.leader_epoch = self.next_offset, self.last_epoch
@@ -213,7 +211,7 @@ class TailRecovery:
         return pieces.position + end
 
     def _note_batch(self, segment: Segment, header: BatchHeader, position: int, batch: bytes) -> None:
-        """Account for one checked batch: index entries, leader epochs, producers."""
+        """Note one checked batch in the indexes, the leader epochs and the producer state."""
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_appended(position, len(batch), last_offset, header.max_timestamp)
         # Epochs past the recovery point are taken from the batches: the checkpoint may not have been written since.
@@ -230,8 +228,8 @@ class TailRecovery:
 
         Compaction leaves gaps between segments, up to `gaps_end_offset` (0 if the log is not compacted). Any other gap
         means that the end of the last segment was not written to the disk, or that a segment is gone. If flushed or
-        later records would be lost, such a gap is reported and accepted in the only replica. Elsewhere it raises
-        `CorruptLog`.
+        later records would be lost with the later segments, the only replica reports the gap and keeps them; any other
+        replica raises `CorruptLog`.
         """
         next_base_offset = later[0].base_offset
         if self.next_offset == next_base_offset or self.next_offset < next_base_offset <= gaps_end_offset:
@@ -252,7 +250,8 @@ class TailRecovery:
 
     @property
     def _is_durable_from_here(self) -> bool:
-        """Whether a batch that is not deleted was flushed at or past the next offset.
+        """Whether the log was flushed past the offset that recovery has reached, so that a damage there is a loss of
+        flushed data.
 
         The log start offset counts because a log that lost all batches continues at its start offset, in a segment that
         begins before it: the offsets between the two were deleted.
@@ -287,7 +286,8 @@ class TailRecovery:
         return 0
 
     def _replay_unverified(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Replay into the producer state those batches before the start position that no snapshot covers."""
+        """Replay the batches before the start position that no snapshot covers into the producer state, without
+        checking them."""
         if self.producers.map_end_offset < end_offset:
             replay_producers(segment, self.producers, end_position)
 
@@ -299,9 +299,8 @@ class TailRecovery:
             return None
 
     def _refuse_disorder(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """Raise `DamagedBatch` for a batch whose checksum is right, but which cannot follow the batch before it. The
-        checksum does not cover the base offset.
-        """
+        """Raise `DamagedBatch` if a batch with a valid checksum cannot follow the batch before it. The checksum does
+        not cover the base offset and the leader epoch."""
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise DamagedBatch(position, f"offset {header.base_offset} in a segment from {segment.base_offset} on")
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:

@@ -1,7 +1,7 @@
-"""Putting cleaned segments in the place of those that they were made of.
+"""Swapping in cleaned segments for the segments from which they were cleaned.
 
-A worker has written and synced the cleaned segment under names that end in `.cleaned`. The swap renames, on the event
-loop, and waits for no disk:
+A worker has written and synced the cleaned segment under names that end in `.cleaned`. The swap renames files on the
+event loop, and does not wait for the disk:
 
 | step | what is renamed                              | what a start makes of a crash after any of the renames       |
 |------|----------------------------------------------|--------------------------------------------------------------|
@@ -11,9 +11,9 @@ loop, and waits for no disk:
 | 3    | `.swap` to the final name, the .log first    | the rest gets its final name                                 |
 
 After a loss of power the renames up to some step are durable, in their order. A replaced segment that stays after a
-cleaned one is harmless: the later record, for which a record was dropped, is still there, and a tombstone is dropped
-only if no older record of its key is left. For the same reason segments are cleaned and swapped from the oldest on, and
-a segment that cannot be swapped ends the cleaning.
+cleaned one is harmless: the later record, for which a record was dropped, is still in the log, and a tombstone is
+dropped only if no older record of its key is left. For the same reason segments are cleaned and swapped from the oldest
+on, and a segment that cannot be swapped ends the cleaning.
 
 Two more steps have an order on the disk. Before the swap, a recovery point at or past the end of the replaced segments
 must be durable, because recovery takes a gap past the recovery point for a loss. After the swap, the directory must be
@@ -42,17 +42,19 @@ class SegmentSize(NamedTuple):
 
 
 class SegmentCleaned(NamedTuple):
-    """The event of a cleaning that a cleaned segment is written and synced."""
+    """An event: a cleaned segment is written and synced, and can be swapped in."""
 
     directory: str
     truncation_count: int
-    """The truncation count of the log at the time of the request."""
+    """The truncation count of the log at the time of the request. The swap refuses the segment if the count has
+    changed."""
     replaced: tuple[SegmentSize, ...]
-    """The segments that were cleaned into this one, which has the base offset of the first of them."""
+    """The segments from which this one was cleaned. It has the base offset of the first of them."""
     replaced_end_offset: int
     """The base offset of the segment after the replaced ones."""
     before: SegmentSize | None
-    """The segment before this one, as the earlier events leave it; None for the first of the log."""
+    """The segment before this one in the log, after the swaps of the earlier events; None for the first segment of the
+    log."""
     size: int
     suffixes: tuple[str, ...]
     """The suffixes of the cleaned segment's files, without `.cleaned`."""
@@ -62,19 +64,19 @@ class SegmentCleaned(NamedTuple):
         return self.replaced[0].base_offset
 
     def path(self, suffix: str) -> str:
-        """The final path of one of its files."""
+        """The path that the segment's file with a suffix has after the swap."""
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
 
 
 def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[str] | None:
-    """Put a cleaned segment into the log. Returns the paths of the replaced files, renamed to `.deleted`, which the
-    owner removes after file.delete.delay.ms.
+    """Swap a cleaned segment in. Returns the paths of the replaced files, renamed to `.deleted`, which the caller
+    removes after file.delete.delay.ms.
 
-    Returns None if the log is not what was cleaned: it was truncated, retention deleted a segment, or it has failed.
-    The owner then discards the output (`discard_cleaned`) and ends the cleaning.
+    Returns None if the log has changed since the cleaning: it was truncated, retention deleted a segment, or the log
+    has failed. The caller then discards the cleaned segment (`discard_cleaned`) and ends the cleaning.
 
-    A recovery point at or past `replaced_end_offset` must be durable before the call. Raises OSError: the log has
-    failed.
+    A recovery point at or past `replaced_end_offset` must be durable before the call. Raises OSError, after which the
+    log has failed.
     """
     slots = replaced_slots(log, cleaned)
     if slots is None:
@@ -97,9 +99,8 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
 
 
 def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
-    """Return the slots of the replaced segments in `log.segments`. Return None if these segments, or the one before
-    them, are not as they were when they were read.
-    """
+    """Return the range of the replaced segments in `log.segments`. Return None if these segments, or the one before
+    them, have changed since the cleaning read them."""
     if log.failure is not None or log.truncation_count != cleaned.truncation_count:
         return None
     segments = log.segments
@@ -120,7 +121,7 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
 def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
     """Rename the files of a replaced segment to `.deleted`. Returns the new paths. Readers go on reading the open file.
 
-    If a base offset disappears, the producer snapshot at that offset is renamed too.
+    If no segment has the base offset any more, the producer snapshot at that offset is renamed, too.
     """
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
     if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:
@@ -133,7 +134,7 @@ def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[s
 
 
 def discard_cleaned(fs: FileSystem, cleaned: SegmentCleaned) -> None:
-    """Remove the files of a cleaned segment that is not swapped. May block for the disk. Raises OSError."""
+    """Remove the files of a cleaned segment that is not swapped in. May block for the disk. Raises OSError."""
     for suffix in cleaned.suffixes:
         path = cleaned.path(suffix) + CLEANED_SUFFIX
         if fs.exists(path):

@@ -27,13 +27,13 @@ from moldau.storage.segment.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
-    """Make an offset the end of the log. Returns False if the log already ends at or before it.
+    """Truncate the log to `offset`. Returns False if the log already ends at or before it.
 
-    A batch that spans the offset is removed whole, so the log may end before the offset. The owner must have made a
-    recovery point at or below the new end durable *before* this. Otherwise, after a crash, recovery would find torn
+    A batch that spans the offset is removed whole, so the log may end before the offset. The caller must have made a
+    recovery point at or below the new end durable *before* the call. Otherwise, after a crash, recovery would find torn
     batches below the old recovery point, and would report damage of flushed data.
 
-    Raises OSError (the log has failed) and `MalformedMessage` (the log is damaged).
+    Raises OSError, after which the log has failed, and `MalformedMessage`, after which the log is damaged.
     """
     if offset >= log.end_offset:
         # No batch is removed, but an epoch without batches may begin at the end of the log.
@@ -61,8 +61,8 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
 
 
 def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
-    """Remove the segments that begin at or past an offset from the list, but never the first one. Returns the removed
-    ones."""
+    """Remove the segments that begin at or past `offset` from `log.segments`, but never the first one. Returns the
+    removed segments."""
     kept_count = max(1, sum(segment.base_offset < offset for segment in log.segments))
     dropped = log.segments[kept_count:]
     del log.segments[kept_count:]
@@ -70,7 +70,7 @@ def drop_segments_from(log: LogState, offset: int) -> list[Segment]:
 
 
 def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None:
-    """Remove all batches; the log then begins and ends at an offset. Raises OSError: the log has failed."""
+    """Remove all batches. The log then begins and ends at `offset`. Raises OSError, after which the log has failed."""
     try:
         remove_files(log.fs, log.segments)
         log.segments[:] = [Segment.create(log.fs, log.directory, offset, log.config, now_ms)]
@@ -97,23 +97,24 @@ def truncate_derived_state(log: LogState, now_ms: int) -> None:
 
 
 class RemoteStart(NamedTuple):
-    """The start of a log whose earlier part is only in remote storage, and the state at the end of that part."""
+    """The offset at which a log begins whose earlier part is only in remote storage, and the state at the end of that
+    part."""
 
     offset: int
-    """The end (exclusive) of the remote segment from which the state comes."""
+    """The end (exclusive) of the remote segment from which the state was read."""
     log_start_offset: int
     """The leader's log start offset; at most `offset`."""
     epochs: tuple[EpochStart, ...]
     """All leader epochs up to `offset`."""
     producers: bytes
-    """The producer snapshot at `offset`, with the content of its file."""
+    """The content of the producer snapshot file at `offset`."""
 
 
 def start_after_remote(log: LogState, start: RemoteStart, now_ms: int) -> None:
-    """Remove all batches. The log then continues at an offset, with the state of the remote part.
+    """Remove all batches. The log then continues at `start.offset`, with the state at the end of the remote part.
 
-    Before the call, the owner must have made a recovery point durable that is at or below the first offset of the
-    files. Raises OSError: the log has failed.
+    Before the call, the caller must have made a recovery point durable that is at or below the base offset of the first
+    local segment. Raises OSError, after which the log has failed.
     """
     try:
         remove_files(log.fs, log.segments)
