@@ -1,4 +1,6 @@
-"""How a command reaches the brokers of a cluster: as a client, with the properties that Apache Kafka's tools take."""
+"""The connections of a command to the brokers of a cluster. It is a client, with the properties that Apache Kafka's
+tools take.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ if TYPE_CHECKING:
     from moldau.broker.network.peer_channel import PeerChannels
 
 LISTENER: Final = "CLUSTER"
-"""The name of the cluster's listener in the configuration that is made of the client's properties."""
+"""The name of the listener that stands for the cluster, in the configuration into which the client's properties are
+turned.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
-    """Declare the arguments that say where the cluster is and how the command logs in."""
+    """Declare the arguments that name a broker of the cluster and the properties with which the command logs in."""
     parser.add_argument(
         "--bootstrap",
         "--bootstrap-server",
@@ -32,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_required: bool) -> None
 
 
 def address_of(bootstrap: str) -> tuple[str, int]:
-    """Host and port. Raises CommandError."""
+    """Parse the value of `--bootstrap`: host and port. Raises `CommandError`."""
     if "," in bootstrap:
         raise CommandError(f"--bootstrap {bootstrap} names several brokers: give one of them")
     host, _, port = bootstrap.rpartition(":")
@@ -42,7 +46,9 @@ def address_of(bootstrap: str) -> tuple[str, int]:
 
 
 def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
-    """The channels of a command; it runs on an event loop. Raises CommandError if the properties cannot be used."""
+    """Create the connections of a command, from the client properties in the file `command_config`. It must be called
+    on an event loop. Raises `CommandError` if the properties cannot be used.
+    """
     import asyncio
 
     from moldau.broker.network.peer_channel import PeerChannels
@@ -73,7 +79,9 @@ def client_channels(purpose: str, command_config: str | None) -> PeerChannels:
 
 
 def settings_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a broker that talks to its controllers as the client talks to the cluster."""
+    """Turn the properties of a client into the settings of a broker that connects to its controllers with the same
+    protocol and login.
+    """
     mechanism = properties.get("sasl.mechanism", "GSSAPI")
     settings = {
         "process.roles": "broker",

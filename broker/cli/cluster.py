@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def _launches(layout: Layout, variables: Mapping[str, str]) -> dict[int, Launch]:
-    """How each node is started: without the settings of Apache Kafka's image in the environment, because one value
-    cannot be right for every node.
+    """The command line and the environment of each node, by node id. The environment has no KAFKA_ variables, because
+    one value cannot be right for every node.
     """
     from moldau.broker.cli.processes.shell import Launch
 
@@ -162,7 +162,9 @@ def _write(layout: Layout) -> None:
 
 
 def _format(layout: Layout) -> list[str]:
-    """Format the directories of new nodes; they join the cluster of the existing nodes."""
+    """Format the directories of the nodes that are new. They get the cluster id of the nodes that exist, or a new one.
+    Returns the lines to print.
+    """
     from secrets import token_bytes
     from time import time_ns
 

@@ -1,4 +1,4 @@
-"""The command line: dispatches to a subcommand, and prints its failures."""
+"""The command line `moldau`: runs the subcommand that is named, and prints its failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _UNWRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""The errors of a write to an output whose disk is full or broken."""
+"""The errors of a write if the disk of the output is full or broken."""
 
 _DESCRIPTION: Final = """\
 A broker that Apache Kafka's clients and tools take for Apache Kafka 4.3.1."""
@@ -36,9 +36,9 @@ Settings are Apache Kafka's own: server.properties, then variables such as KAFKA
 
 
 class Subcommand(NamedTuple):
-    """One subcommand.
+    """The name, the summary and the module of a subcommand.
 
-    `module` is imported only when the subcommand or its help is asked for, so that other starts do not pay for it.
+    `module` is imported only when the subcommand or its help is asked for, so that other subcommands start faster.
     """
 
     name: str
@@ -95,11 +95,11 @@ WORDS_OF_OTHERS: Final = {
     "--delete": "delete",
     "--reset-offsets": "reset",
 }
-"""Options of Apache Kafka's tools and of other clients, and what they are here."""
+"""Options of Apache Kafka's tools and of other clients, with the options or actions of `moldau` that do the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit status of the process."""
+    """Run the command `moldau`. `arguments` are those of the process by default. Returns the exit status."""
     _open_streams()
     invocation = Invocation(Terminal(sys.stdout, os.environ), Terminal(sys.stderr, os.environ), os.environ)
     try:
@@ -136,8 +136,8 @@ def _run(words: Sequence[str], invocation: Invocation) -> int:
 
 
 def _open_streams() -> None:
-    """Open the standard streams that the caller has closed, as in `moldau topic list >&-`. What is written to them is
-    dropped.
+    """Open standard output and standard error if the caller has closed them, as in `moldau topic list >&-`. Then the
+    output is dropped.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -145,7 +145,7 @@ def _open_streams() -> None:
 
 
 def _drop_unwritten() -> None:
-    """Drop output that cannot be written any more. The interpreter would fail with it when it exits."""
+    """Drop buffered output that cannot be written. Otherwise the interpreter would fail with it at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -154,7 +154,7 @@ def _drop_unwritten() -> None:
 
 
 def refuse_windows(platform: str) -> None:
-    """Check the platform (`sys.platform`). Raises `CommandError` on Windows, whose files and sockets are others."""
+    """Raise `CommandError` on Windows, because its files and sockets differ. `platform` is `sys.platform`."""
     if platform == "win32":
         raise CommandError("Moldau does not run on Windows: use the container image, or WSL (docs/start.md)")
 
@@ -165,7 +165,7 @@ class HelpfulParser(argparse.ArgumentParser):
     terminal: Terminal | None = None
 
     def format_help(self) -> str:
-        """The help text."""
+        """The help text, with bold headings on a terminal."""
         lines = super().format_help().split("\n")
         terminal = self.terminal
         if terminal is None:
@@ -175,8 +175,8 @@ class HelpfulParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override] # typeshed has one form for each kind of namespace
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse these words. If a subcommand does not know one of them, its own usage is shown, not that of the whole
-        command.
+        """Parse the arguments. An argument that a subcommand does not know is reported with the usage of the
+        subcommand, not with that of `moldau`.
         """
         self._words = list(args or ())
         parsed, unknown = super().parse_known_args(args, namespace)
@@ -185,15 +185,16 @@ class HelpfulParser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a message, and with the name that was probably meant."""
+        """End the process with a message. The message also has the option or command that was probably meant."""
         names = names_of(self)
         meant = dict.fromkeys(name for word in unknown_words(message, self._words) for name in _meant(word, names))
         super().error(f"{message}; did you mean {' and '.join(meant)}?" if meant else message)
 
 
 def unknown_words(message: str, given: Sequence[str]) -> list[str]:
-    """The commands, choices or options that argparse does not know, by its message. An option in place of a command,
-    such as `--list`, makes argparse take the next word for the command: so all options that were `given` are doubtful.
+    """The commands, choices or options that argparse does not know, read from its message. If an option stands in the
+    place of a command, such as `--list`, argparse takes the next argument for the command. So all options in `given`
+    are returned then.
     """
     options = message.partition("unrecognized arguments: ")[2].split()
     choice = re.search(r"invalid choice: '([^']*)'", message)
@@ -215,7 +216,9 @@ def names_of(command: argparse.ArgumentParser) -> list[str]:
 
 
 def _meant(word: str, names: Sequence[str]) -> list[str]:
-    """The name that stands for a word of other tools, or is most like it; empty if there is none."""
+    """The name in `names` that was probably meant by `word`: the counterpart of another tool's option, or the most
+    similar name. The list is empty if there is none.
+    """
     from difflib import get_close_matches
 
     if word in names:
@@ -228,15 +231,17 @@ def _meant(word: str, names: Sequence[str]) -> list[str]:
 
 
 def _leading_word(name: str) -> str:
-    """`TOPIC` of `TOPIC[:PARTITION,...]`; empty for what is not a positional argument."""
+    """The name of a positional argument: `TOPIC` in `TOPIC[:PARTITION,...]`. Empty if `name` is not a positional
+    argument.
+    """
     return re.match(r"[A-Z]*", name)[0]  # type: ignore[index] # it matches always
 
 
 def parser(terminal: Terminal | None = None, first_word: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command's arguments, with every subcommand.
+    """The parser of the command `moldau`, with every subcommand.
 
-    If the first word names a subcommand, the parser has only that one; if it names none, it knows only their names. No
-    other module of a subcommand is imported then.
+    If `first_word` names a subcommand, only that one is added. If it does not name one, the subcommands have no
+    arguments of their own. So at most one module of a subcommand is imported.
     """
     command = HelpfulParser(
         prog="moldau",
@@ -266,8 +271,8 @@ def parser(terminal: Terminal | None = None, first_word: str | None = None) -> a
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """A formatter of a given width. argparse makes one for each argument, and would import shutil and a dozen more
-    modules to find the width.
+    """Make a help formatter with the width of the terminal. argparse makes a formatter for each argument, and would
+    import shutil and a dozen more modules to find the width.
     """
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)

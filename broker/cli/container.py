@@ -1,7 +1,7 @@
 """`moldau container`: the command of the container image.
 
-It accepts the environment variables of Apache Kafka's image, and says in its words that the node serves: programs that
-start the image wait for these lines.
+It accepts the environment variables of Apache Kafka's image. When the node serves, it prints the lines that Apache
+Kafka logs then, because programs that start the image wait for these lines.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ examples:
   docker run -p 9092:9092 -e KAFKA_NODE_ID=1 -e KAFKA_PROCESS_ROLES=broker,controller ... moldau"""
 MOUNTED: Final = "/mnt/shared/config/server.properties"
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""The cluster id if the variable CLUSTER_ID is not set, as in Apache Kafka's image, so that such nodes form one
-cluster.
+"""The cluster id if the variable CLUSTER_ID is not set. It is the one of Apache Kafka's image, so that nodes of both
+images form one cluster.
 """
 HTTP_LISTENER: Final = "moldau.http.listener"
 HTTP_ADDRESS: Final = "http://0.0.0.0:9464"
@@ -48,16 +48,18 @@ OF_A_CLUSTER: Final = {
     "controller.quorum.bootstrap.servers",
     ZOOKEEPER,
 }
-"""Settings that say which nodes there are: with one of them the node is not completed to a node of one."""
+"""Settings that define the nodes of the cluster. If one of them is set, the configuration is not completed to that of a
+single node.
+"""
 SERVING: Final = (
     "[BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
     "[KafkaServer id={id}] started",
 )
-"""What a broker of Apache Kafka logs when it serves; the second line is that of a broker with ZooKeeper. The modules of
-Testcontainers wait for one of these lines, or for `STARTED`.
+"""The lines that a broker of Apache Kafka logs when it serves. The second line is that of a broker with ZooKeeper. The
+modules of Testcontainers wait for one of these lines, or for `STARTED`.
 """
 STARTED: Final = "[KafkaRaftServer nodeId={id}] Kafka Server started"
-"""What every node of Apache Kafka logs when it serves."""
+"""The line that every node of Apache Kafka logs when it serves."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +104,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def serve_cores(config: Config, invocation: Invocation) -> int | None:
-    """Run several broker processes. Returns the exit status; None if there is one only. Raises `CommandError`."""
+    """Run several broker processes, if the configuration asks for them. Returns the exit status, or None if it asks for
+    one process only. Raises `CommandError`.
+    """
     from moldau.broker.cli.processes import machine
     from moldau.broker.node.start_messages import report_in
 
@@ -116,15 +120,16 @@ def serve_cores(config: Config, invocation: Invocation) -> int | None:
 
 
 def greet(invocation: Invocation, report: StartReport) -> None:
-    """Print what Apache Kafka logs when a node serves."""
+    """Print the lines that Apache Kafka logs when a node serves."""
     for line in (*(SERVING if report.listeners else ()), STARTED):
         invocation.out.say(line.format(id=report.node_id))
 
 
 def container_settings(properties: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The settings in the mounted file and in the variables, which win.
+    """Merge the settings in the mounted file with those in the environment variables. A variable takes precedence.
 
-    Variables without a file that name neither the roles of the node nor its quorum complete a node of one.
+    If there is no file, and the variables name neither the roles of the node nor its quorum, the configuration is
+    completed to that of a single node.
 
     DIVERGES: Apache Kafka's image forgets its own settings at the first variable, and ends with "Missing required
     configuration process.roles".
@@ -139,7 +144,7 @@ def container_settings(properties: Mapping[str, str], variables: Mapping[str, st
 
 
 def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a broker with ZooKeeper, as those of a single node that is its own controller.
+    """Turn the settings of a broker with ZooKeeper into those of a single node that is its own controller.
 
     DIVERGES: Apache Kafka from 4.0 on refuses them. Suites of tests whose start script runs ZooKeeper in the same
     container keep working.
@@ -150,7 +155,9 @@ def without_zookeeper(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_controller(said: Mapping[str, str]) -> dict[str, str]:
-    """The settings that add a controller on the loopback address to listeners of clients, after their last port."""
+    """The settings that add a controller to a node. It listens on the loopback address, on the port after the highest
+    one of the clients' listeners.
+    """
     listeners = said.get("listeners", "PLAINTEXT://:9092")
     controller = f"127.0.0.1:{max(map(int, re.findall(r':([0-9]+)', listeners)), default=9092) + 1}"
     protocols = said.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
@@ -163,8 +170,8 @@ def own_controller(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_of_one(said: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a single node for a client on the same machine as the container, through the published port 9092,
-    completed by what is said.
+    """The configuration of a single node for clients on the same machine as the container, which use the published port
+    9092. The settings in `said` take precedence.
     """
     from moldau.broker.config.sources import single_node_defaults
 
@@ -189,11 +196,11 @@ def load(settings: Mapping[str, str], unknown_variables: Sequence[str] = (), war
 
 
 class ClusterIds(NamedTuple):
-    """The cluster ids with which directories may be formatted. The first one that is set is used."""
+    """The cluster ids with which new log directories may be formatted. The one of the variable comes first."""
 
     variable: str | None
     argument: str | None
-    """The id for directories that have no id yet."""
+    """The id for log directories without an id, from the argument `--cluster-id`."""
 
 
 def _format(config: Config, invocation: Invocation, ids: ClusterIds, scram: Sequence[str]) -> None:

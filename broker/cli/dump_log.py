@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Dump the files. The exit status is 1 if a file is damaged."""
+    """Print the contents of the files. Returns the exit status: 1 if a file is damaged."""
     from json import dumps
 
     is_sound = True
@@ -68,7 +68,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def dump_file(path: Path, contents: str, *, deep: bool) -> Iterator[dict[str, Json]]:
-    """The lines of one file; its name selects the format. Raises CommandError for an unknown name."""
+    """Dump one file, as one JSON object for each line of output. The file's name selects the format. Raises
+    CommandError for an unknown name.
+    """
     from moldau.broker.cli import dumped_files
     from moldau.broker.cli.dumped_files import dump_batches
     from moldau.broker.config.internal_topics import CONTENTS_OF_TOPICS, Contents

@@ -1,4 +1,4 @@
-"""The contents of files as `moldau dump-log` shows them: batches, records, indexes, checkpoints."""
+"""Reads the files that `moldau dump-log` prints, each as JSON objects: batches, records, indexes, checkpoints."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from moldau.storage.segment import sparse_index, transaction_index
 
 
 def dump_batches(path: Path, contents: Contents, *, deep: bool) -> Iterator[dict[str, Json]]:
-    """A line for each batch, and with `deep` for each record.
+    """Dump a log file: one object for each batch, and with `deep` one for each record.
 
-    One more line if the file ends in bytes that are not a whole batch.
+    If the file ends in bytes that are not a whole batch, one more object describes them.
     """
     size = path.stat().st_size
     position = 0
@@ -113,7 +113,9 @@ def _tail(position: int, size: int, why: str) -> dict[str, Json]:
 
 
 def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
+    """Dump an offset index: one object for each entry. The preallocated zeros at the end of an active segment's index
+    are left out.
+    """
     base_offset = int(path.name.partition(".")[0])
     for slot, (delta, position) in enumerate(
         sparse_index.OFFSET_ENTRY.iter_unpack(_whole_entries(path, sparse_index.OFFSET_ENTRY.size))
@@ -125,7 +127,9 @@ def dump_offset_index(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each entry, without the preallocated zeros at the end of an active segment's index."""
+    """Dump a time index: one object for each entry. The preallocated zeros at the end of an active segment's index are
+    left out.
+    """
     base_offset = int(path.name.partition(".")[0])
     for timestamp, delta in sparse_index.TIME_ENTRY.iter_unpack(_whole_entries(path, sparse_index.TIME_ENTRY.size)):
         if (timestamp, delta) == (0, 0):
@@ -134,7 +138,7 @@ def dump_time_index(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each aborted transaction."""
+    """Dump a transaction index: one object for each aborted transaction."""
     entry = transaction_index.ENTRY
     for version, producer_id, first, last, stable in entry.iter_unpack(_whole_entries(path, entry.size)):
         yield {
@@ -148,7 +152,7 @@ def dump_transaction_index(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each producer."""
+    """Dump a producer snapshot: one object for each producer."""
     data = path.read_bytes()
     try:
         producer_snapshot.decode_snapshot(data)
@@ -171,7 +175,7 @@ def dump_producer_snapshot(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each partition of a directory's checkpoint."""
+    """Dump a checkpoint of offsets of a log directory: one object for each partition."""
     for line in _checkpoint_lines(path):
         if isinstance(line, dict):
             yield line
@@ -186,7 +190,7 @@ def dump_offset_checkpoint(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
-    """A line for each leader epoch of a partition."""
+    """Dump a leader-epoch-checkpoint: one object for each leader epoch."""
     for line in _checkpoint_lines(path):
         if isinstance(line, dict):
             yield line
@@ -196,7 +200,7 @@ def dump_leader_epochs(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
-    """One line with the settings of partition.metadata or meta.properties."""
+    """Dump partition.metadata or meta.properties: one object with the properties."""
     from moldau.storage.checkpoints.java_properties import read_properties
 
     settings: dict[str, Json] = {**read_properties(path.read_text("utf-8"))}
@@ -207,7 +211,7 @@ def dump_properties(path: Path) -> Iterator[dict[str, Json]]:
 
 
 def dump_json(path: Path) -> Iterator[dict[str, Json]]:
-    """One line with the content of a JSON file: quorum-state, .kafka_cleanshutdown."""
+    """Dump a JSON file (quorum-state, .kafka_cleanshutdown): one object with its content."""
     content: Json = json.loads(path.read_text("utf-8"))
     yield {"type": path.name, "content": content}
 

@@ -1,4 +1,4 @@
-"""`moldau follow-table`: keeps tables of Apache Iceberg up to date with topics, from segments."""
+"""`moldau follow-table`: keeps Apache Iceberg tables up to date with topics. It reads the segments, not the brokers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ It needs the extra 'iceberg' (pip install 'moldau[iceberg]'), and 'schemas' for 
 stores. docs/lake.md has the columns, the evolution of schemas, the metrics, and what a crash leaves."""
 INTERVAL_S: Final = 30.0
 ROUND_SIZE: Final = 64
-"""The default size (MiB) of the segments that one commit takes."""
+"""The default size (MiB) of the log that one commit to the table takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_form_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how keys and values become columns."""
+    """Declare the options that say how keys and values become columns of a table."""
     parser.add_argument("--registry", metavar="PLACE", help="decode values: the URL of a registry, or a directory")
     parser.add_argument(
         "--schema",
@@ -124,8 +124,8 @@ def add_form_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Follow the topics until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, whose work is
-    not done then; 130 after SIGINT; 1 if one of several topics has failed.
+    """Follow the topics until a signal. Returns the exit status: 0 after SIGTERM, but 143 with `--once`, because the
+    table is not up to date then; 130 after SIGINT; 1 if one of several topics has failed.
     """
     invocation.require(lake.NEEDED, "iceberg")
     if not arguments.interval > 0 or arguments.round_size < 1:
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def metrics_address(text: str | None) -> HttpAddress | None:
-    """The address of `--metrics`. Raises `CommandError`."""
+    """Parse the value of `--metrics`, HOST:PORT; None if it is not given. Raises `CommandError`."""
     from moldau.broker.config.listeners import read_http_address
 
     address = None if text is None else read_http_address(f"http://{text}")
@@ -157,7 +157,7 @@ def metrics_address(text: str | None) -> HttpAddress | None:
 
 
 def choices_of(arguments: argparse.Namespace) -> FollowChoices:
-    """What the arguments choose. Raises `CommandError`."""
+    """The choices of the user, from the arguments. Raises `CommandError`."""
     from moldau.lake.compaction import FILES_MIN
     from moldau.lake.follower import FollowSettings
     from moldau.lake.layout import ChosenLayout
@@ -188,7 +188,9 @@ def choices_of(arguments: argparse.Namespace) -> FollowChoices:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise `CommandError` if no topics are named, or if several topics would have one table."""
+    """Raise `CommandError` if `--topic` has an empty or a repeated name, if `--topic-pattern` is malformed, or if
+    several topics would share one table.
+    """
     names = [] if arguments.topic is None else arguments.topic.split(",")
     if not all(names) or len(set(names)) < len(names):
         raise CommandError(f"--topic {arguments.topic}: give each topic once, with a comma between two")
@@ -201,7 +203,9 @@ def check_topics(arguments: argparse.Namespace) -> None:
 
 
 def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:
-    """The unit of time and the fields of `--partition-by`. Raises `CommandError`."""
+    """Parse `--partition-by`: the unit of time, which is None if there is none, and the fields. Raises
+    `CommandError`.
+    """
     from moldau.lake.layout import UNITS
 
     words = text.split(",")
@@ -213,7 +217,7 @@ def partitions_of(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def forms_of(arguments: argparse.Namespace) -> GivenForms:
-    """How keys and values are decoded."""
+    """How keys and values are decoded, from the arguments."""
     from moldau.lake.table_form import GivenForms
 
     envelope = None if arguments.envelope == "none" else arguments.envelope

@@ -37,7 +37,7 @@ Without --cluster-id: the variable CLUSTER_ID, else the id in a directory that i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the subcommand's arguments: those of kafka-storage format."""
+    """Declare the subcommand's arguments, which are those of kafka-storage format."""
     from moldau.kraft.features import METADATA_VERSION_NAMES
 
     releases = [name.partition("-")[0] for name in METADATA_VERSION_NAMES.values()]
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Format the directories, and print a line for each."""
+    """Format the log directories, and print a line for each."""
     features = _features(arguments.feature) | _release_level(arguments)
     secure = _secured(arguments)
     try:
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 def _format(
     arguments: argparse.Namespace, invocation: Invocation, features: dict[str, int], *, is_secure: bool
 ) -> list[str]:
-    """Format the directories; a line for each. Raises `CommandError`."""
+    """Format the log directories. Returns a line to print for each. Raises `CommandError`."""
     config = load_config(arguments.config, arguments.data, arguments.override, invocation.variables)
     is_several = arguments.initial_controllers is not None or arguments.no_initial_controllers
     is_standalone = bool(arguments.standalone) or ((arguments.config is None or is_secure) and not is_several)
@@ -158,7 +158,9 @@ def _format(
 
 
 def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
-    """The files for --secure, which become the node's configuration and its first users; None without that option."""
+    """Make the files of `--secure`, and use them as the node's configuration and its first users. None if the option is
+    not given.
+    """
     if arguments.secure is None:
         if arguments.host:
             raise CommandError("--host goes with --secure")
@@ -178,7 +180,9 @@ def _secured(arguments: argparse.Namespace) -> SecureFiles | None:
 
 
 def _release_level(arguments: argparse.Namespace) -> dict[str, int]:
-    """The metadata version of a release: the last one if a release has several."""
+    """The metadata version of `--release-version`, as a feature level. If a release has several, it is the last one.
+    Empty if the option is not given.
+    """
     from moldau.kraft.features import METADATA_VERSION, METADATA_VERSION_NAMES
 
     release = arguments.release_version
@@ -238,7 +242,9 @@ def check_cluster_id(cluster_id: str) -> None:
 
 
 def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> str | None:
-    """The cluster id of a directory that is formatted already; new directories of the node get the same id."""
+    """The cluster id of a log directory that is formatted already; None if no directory is. New directories of the node
+    must get the same id.
+    """
     from moldau.storage.checkpoints.meta_properties import InvalidMetaProperties, read_meta_properties
 
     for directory in config.log_dirs:
@@ -252,7 +258,7 @@ def cluster_id_of_a_formatted_directory(files: FileSystem, config: Config) -> st
 
 
 def fresh_cluster_id(entropy: Callable[[int], bytes]) -> str:
-    """A new cluster id.
+    """Make a random cluster id.
 
     Like Apache Kafka's, it never begins with a dash, which a command line would parse as an option.
     """

@@ -1,4 +1,4 @@
-"""`moldau health`: tells by its exit status whether a node of this machine is ready."""
+"""`moldau health`: its exit status says whether a node on this machine is ready."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Ask the node for its readiness once."""
+    """Ask the node once whether it is ready. Returns 0 if it is, otherwise 1."""
     from http.client import HTTPConnection, HTTPException
 
     from moldau.broker.config.listeners import read_http_address

@@ -1,5 +1,5 @@
-"""One run of the command: its streams, which show coloured text if they are terminals, and environment variables; a
-test can replace them.
+"""What every subcommand gets of its environment: output streams, which show coloured text if they are terminals, and
+environment variables. A test can replace them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from moldau.broker.config import Config
 
 IMAGE_EXTRAS: Final = "MOLDAU_IMAGE_EXTRAS"
-"""The environment variable that the image sets to the extras with which it was built."""
+"""The environment variable in which the container image names the extras that it was built with."""
 _CODES: Final = {
     "bold": "1",
     "dim": "2",
@@ -28,7 +28,7 @@ _CODES: Final = {
 
 
 class Terminal:
-    """An output stream, which may be a terminal."""
+    """An output stream that colours text if it is a terminal."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
         self._stream = stream
@@ -38,7 +38,7 @@ class Terminal:
         self.is_coloured = self.is_terminal and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
     def painted(self, text: str, *styles: str) -> str:
-        """The text in these styles, if the stream can show them."""
+        """Return the text with the escape codes of these styles, or unchanged if the stream cannot show them."""
         if not self.is_coloured or not styles:
             return text
         return f"\033[{';'.join(_CODES[style] for style in styles)}m{text}\033[0m"
@@ -53,9 +53,9 @@ class Terminal:
         print(self.painted(text, *styles), file=self._stream, flush=True)
 
     def show(self, text: str) -> None:
-        """Write a line that the next one replaces; if the stream is not a terminal, one that stays.
+        """Write a line that the next line replaces. If the stream is not a terminal, the line is not replaced.
 
-        The cursor stays at the beginning of the line, so that what another program writes is not appended to it.
+        The cursor stays at the beginning of the line, so that the output of another program is not appended to it.
         """
         if not self._can_replace:
             self.say(text)
@@ -64,17 +64,17 @@ class Terminal:
         self._is_shown = True
 
     def erase(self) -> None:
-        """Remove the line that `show` wrote last, if it is still there."""
+        """Remove the line that `show` wrote last, unless it is already replaced."""
         if self._is_shown:
             print("\033[K", end="", file=self._stream, flush=True)
             self._is_shown = False
 
 
 class CommandError(Exception):
-    """A failure of a command: the lines to print, the first of which is the summary."""
+    """A failure of a command, with the lines to print. The first line is the summary."""
 
     status = 1
-    """The exit status."""
+    """The exit status of the process."""
 
     def __init__(self, message: str, *details: str) -> None:
         super().__init__(message)
@@ -82,15 +82,15 @@ class CommandError(Exception):
 
 
 class Invocation(NamedTuple):
-    """The output streams and the environment variables of one run."""
+    """The output streams and the environment variables of one run of the command."""
 
     out: Terminal
     errors: Terminal
     variables: Mapping[str, str]
 
     def require(self, packages: Iterable[str], extra: str) -> None:
-        """Check that the packages of an extra are installed. Raises `CommandError`, which names all that are not and
-        the command that installs the extra in this place.
+        """Check that the packages of an extra are installed. Raises `CommandError`, which names the missing packages
+        and the command that installs the extra.
         """
         missing = [package for package in packages if find_spec(package) is None]
         if not missing:
@@ -117,7 +117,9 @@ def is_checkout() -> bool:
 
 @contextmanager
 def warnings_as_lines(errors: Terminal) -> Iterator[None]:
-    """Show warnings of the tables as lines of the command, without the place in the code from which they come."""
+    """A context in which warnings of the package `tables` are printed as lines of the command, without the file and the
+    line of code.
+    """
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
@@ -145,8 +147,8 @@ def load_config(
     variables: Mapping[str, str],
     without_file: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration of a node: file (or a ready node of one), then environment, then command line. `without_file`:
-    further settings of a ready node of one.
+    """Load the configuration of a node: from the file, then the environment variables, then the command line. If there
+    is no file, the defaults of a single node are used, with the settings in `without_file`.
     """
     from moldau.broker.config import ConfigError
     from moldau.broker.config.loading import checked_config
@@ -173,7 +175,7 @@ def load_config(
 
 
 def read_file(file: str) -> dict[str, str]:
-    """The settings in a properties file."""
+    """Read the settings in a properties file. Raises `CommandError`."""
     from moldau.storage.checkpoints.java_properties import MalformedProperties, read_properties
 
     try:

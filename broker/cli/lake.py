@@ -1,4 +1,6 @@
-"""`moldau lake verify`: whether a table has each offset of its topic once; the options that name its catalog."""
+"""`moldau lake verify`: checks that a table has each offset of its topic once. Also the options that name the catalog
+of a table.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ The exit status is 0 if all is well, 1 if something is wrong, which is named, or
 2 if its arguments are wrong. It needs the extra 'iceberg' (pip install 'moldau[iceberg]')."""
 
 NEEDED: Final = ("pyiceberg", "pyarrow", "numpy", "sqlalchemy")
-"""The packages of the extra `iceberg`."""
+"""The packages that the extra `iceberg` installs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Verify the table. Returns the exit status."""
+    """Verify the table, and print the result. Returns the exit status."""
     invocation.require(NEEDED, "iceberg")
     from moldau.broker.cli.read import failures_reported
 
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str, Verified]:
-    """The name of the table, and what was found. Raises as `Verification.run`."""
+    """Verify the table that the arguments name. Returns its name and the result. Raises as `Verification.run`."""
     from moldau.lake.opening import loaded, opened_catalog
     from moldau.lake.reading import TopicReading
     from moldau.lake.verification import Verification
@@ -87,7 +89,7 @@ def verified(arguments: argparse.Namespace, invocation: Invocation) -> tuple[str
 
 
 def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
-    """The result of a verification as lines of text."""
+    """The result of a verification as lines of text. `has_path`: whether the table was compared with the log."""
     unfit = f"{found.misfits_count:,} records that did not fit ({found.letters_count:,} dead letters)"
     lines = [f"{name}: {found.rows_count:,} rows in {found.files_count:,} files, {unfit}"]
     if found.foreign_count:
@@ -104,7 +106,7 @@ def lines_of(name: str, found: Verified, *, has_path: bool) -> list[str]:
 
 
 def add_catalog_arguments(parser: argparse._ActionsContainer, *, is_required: bool = False) -> None:
-    """Declare the options that name a catalog of Iceberg."""
+    """Declare the options that name an Iceberg catalog."""
     where = parser.add_mutually_exclusive_group(required=is_required)
     where.add_argument("--warehouse", metavar="DIR", help="a directory for the catalog and its tables")
     where.add_argument(
@@ -120,7 +122,7 @@ def add_catalog_arguments(parser: argparse._ActionsContainer, *, is_required: bo
 
 
 def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The properties of `--catalog-property`. Raises `CommandError`."""
+    """Parse the properties in `--catalog-property`. Raises `CommandError`."""
     found = {}
     for each in arguments.catalog_property:
         name, equals, value = each.partition("=")
@@ -134,7 +136,7 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 @contextmanager
 def catalog_failures_reported() -> Iterator[None]:
-    """Turn the failures of a catalog into `CommandError`."""
+    """A context that turns the exceptions of a catalog into `CommandError`."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from moldau.lake.opening import CATALOG_ERRORS

@@ -1,4 +1,4 @@
-"""The nodes of a local cluster: their settings, directories and ports, and the lock on the directory."""
+"""The layout of a local cluster: the settings, directories and ports of its nodes, and the lock on its directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moldau.broker.config.sources import internal_topic_settings
 from moldau.storage.files.port import FileLock, FileSystem
 
 VOTERS_MAX: Final = 3
-"""The most nodes that are controllers too; the others are only brokers.
+"""The most nodes that are controllers. The others are only brokers.
 
 With three voters one may fail. Each further voter makes every decision of the quorum wait for one more disk.
 """
@@ -25,8 +25,8 @@ PROPERTIES: Final = "server.properties"
 class Layout:
     """The nodes of a local cluster, with the ids 1 to `node_count`.
 
-    Their client listeners have consecutive ports from `port` on; the ports of the controllers, those of the consoles
-    and, if `advertised` is given, those between the brokers follow.
+    Consecutive ports from `port` on are used for, in this order: the listeners of the clients, the controllers, the
+    consoles, and, if `advertised` is given, the listeners between the brokers.
     """
 
     directory: str
@@ -34,13 +34,14 @@ class Layout:
     host: str = "127.0.0.1"
     port: int = 9092
     racks: tuple[str, ...] = ()
-    """Racks, assigned to the nodes in turn."""
+    """The names of the racks, which are assigned to the nodes round-robin."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     listen: str | None = None
-    """The address on which the nodes accept clients; None for `host`."""
+    """The address on which the nodes accept clients; None if it is `host`."""
     advertised: tuple[str, ...] = ()
-    """The address of each node that its clients are told, as host:port; empty for `host` and the node's own port. The
-    nodes then reach each other by a listener of their own, because these addresses may be known to clients alone.
+    """The address of each node for clients, as host:port; empty if it is `host` with the node's own port. If it is
+    given, the nodes reach each other by listeners of their own, because only clients may be able to resolve these
+    addresses.
     """
 
     @property
@@ -65,11 +66,11 @@ class Layout:
         return self.port + node_id - 1
 
     def http_port_of(self, node_id: int) -> int:
-        """The port of a node's console and metrics."""
+        """The port on which a node serves its console and metrics."""
         return self.port + self.node_count + len(self.voter_ids) + node_id - 1
 
     def port_between_brokers(self, node_id: int) -> int:
-        """The port of a node for the other nodes, if clients are told other addresses."""
+        """The port on which a node serves the other nodes, if `advertised` is given."""
         return self.http_port_of(self.node_count) + node_id
 
     @property
@@ -135,7 +136,7 @@ def _in_url(host: str) -> str:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """The properties as the text of a file that `moldau serve` reads."""
+    """The text of a properties file that `moldau serve` reads."""
     lines = [f"{name}={value}" for name, value in properties.items()]
     return "\n".join(["# Written by `moldau cluster` at each start: use its options.", *lines, ""]).replace(
         "\\", "\\\\"
@@ -148,7 +149,9 @@ LOCK: Final = ".lock"
 
 
 def claim_directory(files: FileSystem, layout: Layout) -> FileLock:
-    """Lock the directory until this process ends: a second cluster would assign other ports to the nodes."""
+    """Lock the directory of the cluster until this process ends, because a second cluster in it would assign other
+    ports to the nodes. Raises `CommandError` if another cluster runs there.
+    """
     try:
         Path(layout.directory).mkdir(parents=True, exist_ok=True)
         return files.lock(f"{layout.directory}/{LOCK}")

@@ -1,4 +1,4 @@
-"""`moldau random-uuid`: prints an id for a cluster or a directory, in the form of kafka-storage random-uuid."""
+"""`moldau random-uuid`: prints an id for a cluster or a directory, like kafka-storage random-uuid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare no arguments."""
+    """Do nothing: the subcommand has no arguments."""
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:

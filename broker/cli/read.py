@@ -1,4 +1,4 @@
-"""`moldau read`: the rows of a topic, or of a query over topics, from the files of brokers."""
+"""`moldau read`: prints the rows of a topic, or of an SQL query over topics, from the files of brokers."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ file. A property without a field is in _additional_properties.
 The command needs the extra 'arrow' (pip install 'moldau[arrow]'), --sql the extra 'sql', --table-of the extra
 'iceberg', and --registry the extra 'schemas' for Avro and Protobuf."""
 PROGRESS_STEP: Final = 5
-"""The percentage of the read between two lines of progress."""
+"""The part of the read, in percent, after which a line of progress is written."""
 ON_ERROR: Final = {"suspend": "fail", "null": "null", "keep": "keep"}
-"""The names that `moldau.read_topic` has for the choices of --misfits."""
+"""The values of the parameter `on_error` of `moldau.read_topic`, by choice of `--misfits`."""
 SAMPLE_ROWS: Final = 10_000
-"""The default of --sample: that of `moldau.tables.values.topic_types`, which is imported only for a read."""
+"""The default of `--sample`. It repeats that of `moldau.tables.values.topic_types`, which is imported only when a topic
+is read.
+"""
 _FORMATS: Final = ("table", "jsonl", "csv", "parquet", "arrow")
 _TABLES: Final = ("records", "latest", "batches", "segments", "topics", "offsets", "groups", "transactions")
 
@@ -110,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Print the rows. An interrupt (Ctrl-C) leaves no file behind."""
+    """Print the rows. After an interrupt (Ctrl-C) no output file is left. Returns the exit status."""
     if arguments.table_of is not None:
         invocation.require(lake.NEEDED, "iceberg")
     if arguments.sql is not None:
@@ -138,7 +140,9 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader that the arguments choose. Raises as `topic_reader`, `query_reader` and `table_reader`."""
+    """The reader of the rows that the arguments ask for. Raises as `topic_reader`, `query_reader` and
+    `table_reader`.
+    """
     if arguments.table_of is not None:
         with lake.catalog_failures_reported():
             return table_reader(arguments, invocation)
@@ -146,7 +150,7 @@ def reader_of(arguments: argparse.Namespace, invocation: Invocation) -> pa.Recor
 
 
 def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> None:
-    """Raise `CommandError` for arguments that do not go together."""
+    """Raise `CommandError` for arguments that exclude each other, or if one is missing."""
     if arguments.table_of is not None:
         check_arguments_of_table(arguments)
     elif arguments.live or arguments.warehouse is not None or arguments.catalog is not None:
@@ -176,7 +180,7 @@ def check_arguments(arguments: argparse.Namespace, invocation: Invocation) -> No
 
 
 def check_arguments_of_table(arguments: argparse.Namespace) -> None:
-    """Raise `CommandError` for arguments that a table of Iceberg does not take."""
+    """Raise `CommandError` for arguments that `--table-of` does not take, or if its catalog is missing."""
     for name in ("topic", "start", "end", "snapshot", "schema"):
         if getattr(arguments, name) is not None:
             raise CommandError(f"--{name} is not of --table-of")
@@ -191,7 +195,7 @@ def check_arguments_of_table(arguments: argparse.Namespace) -> None:
 
 
 def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of a table of Iceberg, or of a query of it. Raises as `moldau.table`."""
+    """The reader of an Iceberg table, or of a query over it. Raises as `moldau.table`."""
     from moldau.lake.live_table import table
 
     found = table(
@@ -210,7 +214,9 @@ def table_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
 
 
 def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.RecordBatchReader:
-    """The reader of the records of topics, or of another table about them. Raises as `moldau.read_topic`."""
+    """The reader of the records of topics, or of another table about the topics (`--table`). Raises as
+    `moldau.read_topic`.
+    """
     from moldau.tables.reading.topics import read_topic
 
     return read_topic(
@@ -228,7 +234,7 @@ def topic_reader(arguments: argparse.Namespace, invocation: Invocation) -> pa.Re
 
 
 def decoding_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How values are decoded, as `moldau.read_topic` takes it."""
+    """The arguments of `moldau.read_topic` that say how values are decoded."""
     return {
         "registry": arguments.registry,
         "schema": arguments.schema,
@@ -242,7 +248,7 @@ def sample_of(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def shown_schema(arguments: argparse.Namespace) -> str:
-    """The JSON Schema of a sample. Raises as `moldau.json_schema`."""
+    """The JSON Schema of the values of a topic, from a sample of them. Raises as `moldau.json_schema`."""
     import json
 
     from moldau.tables.reading.topics import json_schema
@@ -260,7 +266,7 @@ def shown_schema(arguments: argparse.Namespace) -> str:
 
 
 def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
-    """The reader of a query. Raises `Refused`, OSError and DuckDB's errors."""
+    """The reader of the rows of `--sql`. Raises `Refused`, OSError and DuckDB's errors."""
     from moldau.tables.engines.duckdb_views import duckdb
 
     con = duckdb(
@@ -274,7 +280,9 @@ def query_reader(arguments: argparse.Namespace) -> pa.RecordBatchReader:
 
 
 def rows_of_query(con: Any, query: str) -> pa.RecordBatchReader:
-    """The reader of a query over the views of a connection of DuckDB. Raises `Refused` and DuckDB's errors."""
+    """The reader of the rows of a query over a DuckDB connection, whose views are topics. Raises `Refused` and DuckDB's
+    errors.
+    """
     from moldau.tables.refusals import Refused
 
     try:
@@ -291,8 +299,8 @@ def rows_of_query(con: Any, query: str) -> pa.RecordBatchReader:
 
 
 def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
-    """The names in a query that need double quotes in SQL and lack them, each in double quotes: topics with dots,
-    dashes or a digit in front, and the column `offset`.
+    """Find the names in a query that need double quotes in SQL and lack them: topics with dots, dashes or a leading
+    digit, and the column `offset`. Returns each in double quotes.
     """
     bare = re.sub(r"""'[^']*'|"[^"]*\"""", " ", query)
     found = [name for name in views if not re.fullmatch(r"[A-Za-z_]\w*", name) and name in bare]
@@ -302,7 +310,7 @@ def unquoted_names(query: str, views: Sequence[str]) -> list[str]:
 
 
 def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.RecordBatch]:
-    """The batches with the first rows; all if there is no limit."""
+    """The batches that hold the first `rows_max` rows; all batches if it is None."""
     left = rows_max
     if left == 0:
         return
@@ -316,12 +324,14 @@ def limited(reader: pa.RecordBatchReader, rows_max: int | None) -> Iterator[pa.R
 
 
 def names_of(given: str | None) -> list[str] | None:
-    """The names in a list separated by commas; None if it is not given."""
+    """Split a comma-separated list of names; None if it is not given."""
     return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
 
 
 def bound_of(option: str, given: str | None) -> int | datetime | None:
-    """An offset or a time. Raises `CommandError`."""
+    """Parse an offset, or a time in ISO 8601 (UTC if it has no zone); None if it is not given. Raises
+    `CommandError`.
+    """
     if given is None:
         return None
     word = given.strip()
@@ -335,7 +345,7 @@ def bound_of(option: str, given: str | None) -> int | datetime | None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[Progress], None] | None:
-    """A function that shows the progress of the read; None if it is not to be shown."""
+    """A function that prints the progress of the read; None if no progress is to be shown."""
     is_shown = invocation.errors.is_terminal if arguments.progress is None else arguments.progress
     if not is_shown:
         return None
@@ -353,14 +363,14 @@ def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callab
 
 
 def standard_output(invocation: Invocation) -> IO[bytes]:
-    """The binary stream below standard output; a test may give a stream of its own."""
+    """The binary stream of standard output. A test may replace it."""
     stream: IO[bytes] = getattr(invocation.out.stream, "buffer", sys.stdout.buffer)
     return stream
 
 
 @contextmanager
 def failures_reported() -> Iterator[None]:
-    """Turn the failures of a read and of a query into `CommandError`."""
+    """A context that turns the exceptions of a read or of a query into `CommandError`."""
     from moldau.protocol.primitives import MalformedMessage
     from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
     from moldau.storage.tiered.port import RemoteStorageError
@@ -385,6 +395,6 @@ def failures_reported() -> Iterator[None]:
 
 
 def engine_errors() -> tuple[type[Exception], ...]:
-    """The errors of DuckDB, if it was imported."""
+    """The base class of DuckDB's errors in a tuple, which is empty if DuckDB was not imported."""
     library: Any = sys.modules.get("duckdb")
     return () if library is None else (library.Error,)

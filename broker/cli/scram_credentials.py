@@ -1,4 +1,4 @@
-"""`--add-scram`: credentials that are part of the first records of a cluster's metadata log.
+"""`--add-scram`: SCRAM credentials that are written with the first records of a cluster's metadata log.
 
     SCRAM-SHA-256=[name=alice,password=alice-secret]
     SCRAM-SHA-512=[name="bob",salt=MWx2NHBkbnc0ZndxN25vdGN4bTB5Y3E=,saltedpassword=...,iterations=8192]
@@ -35,11 +35,11 @@ _OPTION: Final = re.compile(r'\s*([a-z]+)\s*=\s*(?:"([^"]*)"|([^,"]*?))\s*(?:,|$
 
 
 class InvalidScram(ValueError):
-    """The credential cannot be made; the text says why, without the password."""
+    """A credential of `--add-scram` is malformed. The message says why, and does not have the password."""
 
 
 def scram_record(argument: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
-    """The record of a credential. Raises `InvalidScram`."""
+    """Make the metadata record of a credential in `--add-scram`. Raises `InvalidScram`."""
     match = _ARGUMENT.fullmatch(argument)
     if match is None:
         raise InvalidScram(f"--add-scram takes a credential as {EXAMPLE}")

@@ -37,16 +37,18 @@ from moldau.storage.files.local_files import OwnDirectory
 
 AUTHORITY_DAYS: Final = 3_650
 NODE_DAYS: Final = 825
-"""The days for which the certificate of a node is valid: clients of the operating systems take no more."""
+"""The days for which the certificate of a node is valid. Some operating systems accept no longer time in their
+clients.
+"""
 EARLY: Final = timedelta(hours=1)
-"""How long before now a certificate begins to be valid, for clocks that are behind."""
+"""The time before the present at which a certificate becomes valid, because the clock of a client may be behind."""
 PEM: Final = serialization.Encoding.PEM
 MECHANISM: Final = "SCRAM-SHA-512"
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NODE_USER, ADMIN_USER = "node", "admin"
 SECRET_SIZE: Final = 24
-"""Random bytes of a password."""
+"""The number of random bytes of a password."""
 LOOPBACK: Final = ("localhost", "127.0.0.1")
 CONNECTION_LIMITS: Final = {
     "listener.name.secure.max.connections": "10000",
@@ -54,46 +56,46 @@ CONNECTION_LIMITS: Final = {
     "listener.name.secure.max.connection.creation.rate": "200",
 }
 """The limits on connections, far above the needs of a single node. A TLS handshake takes one to two milliseconds, so
-that new connections at this rate leave more than half of a processor to the others.
+new connections at this rate leave more than half of a CPU core to other requests.
 """
 SERVER: Final = "server.properties"
 CLIENT: Final = "client.properties"
 AUTHORITY, AUTHORITY_KEY, NODE = "ca.pem", "ca.key", "node.pem"
 OPEN_MODE, SECRET_MODE = 0o644, 0o600
 REFUSED: Final = {errno.ELOOP: "is a link", errno.ENOTDIR: "is a link or no directory"}
-"""The reasons for which a directory is refused, besides those of `OwnDirectory`."""
+"""Reasons, by error number, for which a directory is refused, in addition to those of `OwnDirectory`."""
 
 
 class SecureFiles:
-    """The directory of a secured node. `credentials` are for `--add-scram`; they are empty if the files existed
-    already, because the metadata then has them.
+    """The directory with the files of a secured node. `credentials` are the values of `--add-scram` for its users. They
+    are empty if the files existed already, because the metadata log has the users then.
     """
 
     def __init__(self, directory: Path, messages: list[str], credentials: list[str], made: Sequence[str] = ()) -> None:
-        """`made`: the names of the files that this command has made."""
+        """`made` names the files that this command has created."""
         self.directory = directory
         self.messages = messages
         self.credentials = credentials
         self._made = made
 
     def undo(self) -> None:
-        """Remove the files that this command has made: the metadata without the users was not written, so that the next
-        attempt must begin anew.
+        """Remove the files that this command has created. It is called if the metadata log could not be formatted, so
+        that the next attempt creates new users.
         """
         with closing(OwnDirectory(str(self.directory))) as own:
             _remove(own, self._made)
 
     @property
     def server(self) -> str:
-        """The file of the node's settings."""
+        """The path of the node's server.properties."""
         return str(self.directory / SERVER)
 
 
 def secure_files(
     directory: Path, data: str | None, hosts: list[str], random_bytes: Callable[[int], bytes], now_ms: int
 ) -> SecureFiles:
-    """Make the files, unless the settings exist. `hosts`: the names and addresses by which clients reach the node, the
-    first one advertised. Raises `CommandError`.
+    """Create the files, unless server.properties exists. `hosts` are the names and addresses by which clients reach the
+    node; the first one is advertised. Raises `CommandError`.
     """
     directory = directory.absolute()
     try:
@@ -151,7 +153,7 @@ def _written(
 
 
 def _remove(own: OwnDirectory, names: Sequence[str]) -> None:
-    """Remove files that this command has made; one that cannot be removed is named by the next attempt."""
+    """Remove files that this command has created. A file that cannot be removed stays; the next attempt reports it."""
     for name in names:
         with suppress(OSError):
             own.remove(name)
@@ -160,7 +162,7 @@ def _remove(own: OwnDirectory, names: Sequence[str]) -> None:
 def server_settings(
     directory: Path, data: str, host: str, passwords: Mapping[str, str], token_key: str
 ) -> dict[str, str]:
-    """The settings of the node."""
+    """The settings of a secured single node."""
     login = f'{LOGIN_MODULE} required username="{NODE_USER}" password="{passwords[NODE_USER]}";'
     mechanism = MECHANISM.lower()
     settings = {
@@ -194,7 +196,9 @@ def server_settings(
 
 
 def client_settings(directory: Path, host: str, password: str) -> dict[str, str]:
-    """The settings of a Java client, and of the tools of Apache Kafka (--command-config)."""
+    """The properties of a client that logs in as admin: for Java clients, and for the tools of Apache Kafka
+    (--command-config).
+    """
     return {
         "bootstrap.servers": f"{host}:9092",
         "security.protocol": "SASL_SSL",
@@ -214,7 +218,7 @@ def _lines(settings: Mapping[str, str]) -> bytes:
 
 
 class KeyPair(NamedTuple):
-    """A private key and its certificate. Its `repr` shows no key."""
+    """A private key and its certificate. `repr` does not show the key."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -230,7 +234,7 @@ class KeyPair(NamedTuple):
 
 
 def new_authority(name: str, now_ms: int) -> KeyPair:
-    """An authority that has signed itself, and may sign nodes but no further authorities."""
+    """Create a certificate authority with a self-signed certificate. It may sign nodes, but no further authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
@@ -244,7 +248,9 @@ def new_authority(name: str, now_ms: int) -> KeyPair:
 
 
 def issue(authority: KeyPair, name: str, hosts: list[str], now_ms: int) -> KeyPair:
-    """The certificate of a node, which is server and client, for the host names and addresses that clients use."""
+    """Issue the certificate of a node, for server and client use. `hosts` are the names and addresses by which clients
+    reach the node.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])

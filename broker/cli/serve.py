@@ -1,4 +1,4 @@
-"""`moldau serve`: run a node."""
+"""`moldau serve`: runs a node."""
 
 from __future__ import annotations
 
@@ -44,17 +44,19 @@ examples:
 A later source wins: file, variables (KAFKA_LOG_DIRS is log.dirs), --data, --override. docs/configuration.md lists every
 name and what this broker does with it."""
 THRESHOLDS_OF_IMPORTS: Final = (700, 10, 10_000)
-"""The thresholds of Python's garbage collector until the node is made. Nearly all objects that an import makes are
-kept, so that full collections at Python's own thresholds would take a tenth of a start in vain. The young objects are
-collected as usual, because a declaration of a message leaves an unused class behind.
+"""The thresholds of Python's garbage collector until the node is created. Nearly all objects that an import creates are
+kept, so the full collections that Python's own thresholds cause would waste a tenth of the start. Young objects are
+collected as usual, because the declaration of a message leaves an unused class behind.
 """
 LABEL_WIDTH: Final = 10
 TOPIC: Final = "greetings"
 NO_FETCH_SESSIONS: Final = "max.incremental.fetch.session.cache.slots=0"
-"""With faults on demand each Fetch names its topics, so that a fault can be about one of them."""
+"""The setting that turns fetch sessions off if faults can be injected. Then each Fetch names its topics, so that a
+fault can apply to one topic.
+"""
 SCRAM_VARIABLE: Final = "MOLDAU_ADD_SCRAM"
 HTTP_PORT: Final = 9464
-"""The port of the console and the metrics of a node without a file, if no other process has it."""
+"""The port of the console and the metrics of a node without a configuration file, unless another process uses it."""
 CORES: Final = "moldau.cores"
 MEMORY: Final = "/memory"
 """The log directory of a node that keeps everything in memory."""
@@ -168,7 +170,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def refuse_no_settings(file: str | None) -> None:
-    """Raise `CommandError` for a port or a directory in place of a file with settings."""
+    """Raise `CommandError` if the argument for the configuration file is a port or a directory."""
     import os  # noqa: TID251 whether the word is a directory is asked before there is an environment
 
     if file is not None and not os.path.exists(file) and file.isdecimal():
@@ -180,8 +182,8 @@ def refuse_no_settings(file: str | None) -> None:
 def serve_cores(
     arguments: argparse.Namespace, invocation: Invocation, config: Config, greeting: str, *, is_quiet: bool
 ) -> int | None:
-    """Run the processes of this machine. Returns the exit status; None if there is one process only, which is the node
-    itself. Raises `CommandError`.
+    """Run the broker processes of this machine. Returns the exit status. If there is only one process, returns None:
+    the caller must run the node itself. Raises `CommandError`.
     """
     if arguments.memory or arguments.control is not None:
         if config.integer(CORES) == 1:
@@ -201,7 +203,7 @@ def serve_cores(
 
 
 def own_settings(arguments: argparse.Namespace) -> list[str]:
-    """The settings that --memory and --port stand for. Raises `CommandError`."""
+    """The settings, as NAME=VALUE, that --memory, --port and --control stand for. Raises `CommandError`."""
     if arguments.file is not None and (arguments.memory or arguments.port is not None):
         raise CommandError("--memory and --port are for a node without a file", "in a file: listeners, log.dirs")
     if arguments.memory and arguments.data is not None:
@@ -221,9 +223,9 @@ def own_settings(arguments: argparse.Namespace) -> list[str]:
 
 
 def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> dict[str, str]:
-    """The settings that turn the console on, if the node has no file, keeps its data on disk, and logs to a terminal;
-    otherwise empty. A node that a program starts opens no port that the program did not name, and a node in memory is
-    for tests.
+    """The settings that turn the console on. They are empty unless the node has no configuration file, keeps its data
+    on disk, and logs to a terminal: a node that a program starts opens no port that the program did not name, and a
+    node in memory is for tests.
     """
     if arguments.file is not None or arguments.memory or not invocation.errors.is_terminal:
         return {}
@@ -232,7 +234,7 @@ def console_settings(arguments: argparse.Namespace, invocation: Invocation) -> d
 
 
 def is_free_port(port: int) -> bool:
-    """Whether no process listens on a port of 127.0.0.1 now."""
+    """Whether a port of 127.0.0.1 can be bound now."""
     import socket
 
     with socket.socket() as probe:
@@ -245,7 +247,9 @@ def is_free_port(port: int) -> bool:
 
 
 def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> Formatting | None:
-    """How an empty directory is formatted; None for a node with a file. Raises `CommandError`."""
+    """How an empty log directory is formatted; None if the node has a configuration file, because then it is refused.
+    Raises `CommandError`.
+    """
     from moldau.broker.node.main import Formatting
 
     if arguments.file is None:
@@ -259,7 +263,7 @@ def formatting(arguments: argparse.Namespace, variables: Mapping[str, str]) -> F
 
 
 def control_address(arguments: argparse.Namespace) -> HttpAddress | None:
-    """The address of the control interface; None without `--control`. Raises `CommandError`."""
+    """The address of the control interface; None if `--control` is not given. Raises `CommandError`."""
     from moldau.broker.config.listeners import read_http_address
 
     if arguments.control is None:
@@ -273,7 +277,7 @@ def control_address(arguments: argparse.Namespace) -> HttpAddress | None:
 
 
 def read_script(path: str) -> object:
-    """The faults in a file. Raises `CommandError`."""
+    """Read the faults in a JSON or YAML file. Raises `CommandError`."""
     import json
     from pathlib import Path
 
@@ -291,8 +295,8 @@ def read_script(path: str) -> object:
 
 
 def free_ports() -> tuple[int, int]:
-    """Two ports of 127.0.0.1 on which no process listens now. Another process may take one before this one does; the
-    start then fails with its number.
+    """Two free ports of 127.0.0.1. If another process takes one before the node binds it, the start fails with a
+    message that names the port.
     """
     import socket
 
@@ -303,7 +307,7 @@ def free_ports() -> tuple[int, int]:
 
 
 def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], None] | None:
-    """The function that greets with the report of a start; None if there is no greeting."""
+    """The function that prints the greeting when the node serves; None if there is no greeting."""
     if greeting == "none":
         return None
     if greeting == "json":
@@ -312,8 +316,8 @@ def greeter(greeting: str, invocation: Invocation) -> Callable[[StartReport], No
 
 
 def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Report]], None] | None:
-    """The function that greets with the greetings of the processes of a machine, that of the first process first; None
-    if there is no greeting.
+    """The function that prints the greeting when all processes of a machine serve; None if there is no greeting. It
+    gets the greeting of each process, that of the first process first.
     """
     if greeting == "none":
         return None
@@ -329,7 +333,7 @@ def machine_greeter(greeting: str, invocation: Invocation) -> Callable[[list[Rep
 
 
 def greet(terminal: Terminal, report: StartReport, further: Sequence[tuple[str, str]] = ()) -> None:
-    """Print the greeting in lines for a person, and further lines with their labels."""
+    """Print the greeting as text, then `further` lines, each with its label."""
     words = f"Apache Kafka {report.kafka_version}, {report.python}, {form()}"
     terminal.say(f"{terminal.painted(f'Moldau {report.version}', 'bold')} serves ({words})")
     for label, text in (*lines(report), *further):
@@ -338,7 +342,7 @@ def greet(terminal: Terminal, report: StartReport, further: Sequence[tuple[str, 
 
 
 def lines(report: StartReport) -> Iterator[tuple[str, str]]:
-    """The lines of the greeting, each with its label."""
+    """The lines of the greeting, as pairs of a label and a text."""
     yield "node", f"{report.node_id}, {' and '.join(report.roles)}, of cluster {report.cluster_id}"
     if report.listeners:
         yield "clients", addresses_text(report.listeners)
@@ -354,8 +358,8 @@ def lines(report: StartReport) -> Iterator[tuple[str, str]]:
 
 
 def first_record(address: str) -> str:
-    """A command that installs a client and produces a record to the broker with this address. It uses the environment
-    of the node, if it has one: the Python of many systems takes no packages.
+    """A command for the user to try: it installs a client, and produces a record to the broker at this address. It uses
+    the virtual environment of the node, if there is one, because the Python of many systems refuses packages.
     """
     from shlex import quote
 
@@ -368,12 +372,12 @@ def first_record(address: str) -> str:
 
 
 def addresses_text(addresses: dict[str, str]) -> str:
-    """The addresses as text, each with the name of its listener."""
+    """Format the addresses as text, each with the name of its listener."""
     return ", ".join(f"{address} ({name})" for name, address in addresses.items())
 
 
 def recovery_text(report: StartReport) -> str:
-    """The recovered partitions, and the time that it took to open or recover them."""
+    """Describe in words which partitions were opened or recovered at the start, and how long that took."""
     if report.recovered is None:
         return "new directories, formatted now" if report.formatted else "no partitions"
     opened = report.recovered
@@ -386,7 +390,7 @@ def recovery_text(report: StartReport) -> str:
 
 
 def as_json(report: StartReport) -> str:
-    """The greeting as one line of JSON for a program; docs/start.md lists the fields."""
+    """The greeting as one line of JSON, for a program. docs/start.md lists its fields."""
     import json
     from dataclasses import asdict
 
@@ -396,7 +400,7 @@ def as_json(report: StartReport) -> str:
 
 
 def processes_text(reports: Sequence[Report]) -> str:
-    """The processes of a machine: their nodes, and where clients find them."""
+    """Describe the processes of a machine in words: their node ids, and the addresses for clients."""
     nodes = ", ".join(f"{each['node_id']} at {next(iter(each['listeners'].values()))}" for each in reports)
     return f"{len(reports)}, each a broker on one core: {nodes}"
 
@@ -409,5 +413,7 @@ def processes_as_json(reports: Sequence[Report]) -> str:
 
 
 def recovered_as_json(opened: OpeningResult | None) -> dict[str, int | bool] | None:
-    """The recovery as JSON: sizes in bytes, durations in milliseconds."""
+    """The recovery at the start as JSON fields: sizes in bytes, durations in milliseconds. None if nothing was
+    opened.
+    """
     return None if opened is None else opened._asdict()

@@ -1,4 +1,4 @@
-"""`moldau spark`: jobs over the segments of topics, by Spark on this machine."""
+"""`moldau spark`: runs Spark jobs on this machine over the segments of topics."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Print the offsets of topics, or write them to a file. Spark is not started."""
+    """Print the offset ranges of topics as JSON, or write them to a file. Spark is not started."""
     from pathlib import Path
 
     from moldau.protocol.primitives import MalformedMessage
@@ -177,8 +177,8 @@ def run_snapshot(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Export a topic. The plan is made from the files and the ledger; Spark is started only if there is
-    something new.
+    """Export the records of a topic. The plan is made from the files and from the ledger of earlier exports. Spark is
+    started only if there are new records.
     """
     from moldau.spark_jobs.jobs.export import ExportJob, plan_export, run_export
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
@@ -212,8 +212,8 @@ def run_export_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 
 def run_latest_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Write the last value of each key. The plan is made from the files before Spark is started, so that a refusal is
-    reported at once.
+    """Write the last value of each key of a topic. The plan is made from the files before Spark is started, so that
+    wrong arguments are reported at once.
     """
     from moldau.spark_jobs.jobs.latest import run_latest
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
@@ -271,7 +271,9 @@ def add_audit(jobs: Jobs) -> None:
 
 
 def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Audit the segments: plan from the files, then start Spark. Returns the exit status."""
+    """Check the segments of topics. The plan is made from the files before Spark is started. Returns the exit
+    status.
+    """
     from moldau.spark_jobs.jobs.audit import AuditResult, plan_audit, run_audit
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
 
@@ -293,7 +295,7 @@ def run_audit_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def text_lines(result: AuditResult) -> list[str]:
-    """The problems, one on a line, and the summary."""
+    """The result of an audit as text: one line for each problem, and a summary."""
     from moldau.spark_jobs.jobs.progress import counted, megabytes
 
     lines = []
@@ -310,7 +312,7 @@ def text_lines(result: AuditResult) -> list[str]:
 
 
 def json_lines(result: AuditResult) -> list[str]:
-    """The problems and the summary, each as one JSON object on a line."""
+    """The result of an audit as JSON: one object a line for each problem, and one for the summary."""
     import json
 
     summary = {
@@ -351,7 +353,7 @@ def add_report(jobs: Jobs) -> None:
 
 
 def job_of(arguments: argparse.Namespace) -> ReportJob:
-    """The job that the arguments describe. Raises `Refused`."""
+    """The report that the arguments describe, as a job. Raises `Refused`."""
     from moldau.spark_jobs.jobs.moments import milliseconds_of
     from moldau.spark_jobs.jobs.report import ReportJob
     from moldau.tables.refusals import Refused
@@ -372,7 +374,7 @@ def job_of(arguments: argparse.Namespace) -> ReportJob:
 
 
 def run_report_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Report on topics: plan from the files, then start Spark."""
+    """Report on topics. The plan is made from the files before Spark is started."""
     from moldau.spark_jobs.jobs.progress import JobProgress, counted, megabytes
     from moldau.spark_jobs.jobs.report import plan_report, run_report
     from moldau.spark_jobs.jobs.report_html import page_of

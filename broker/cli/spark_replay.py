@@ -1,4 +1,4 @@
-"""`moldau spark replay`: a range of a topic, written to a topic again."""
+"""`moldau spark replay`: writes a range of a topic to a topic again."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def add_replay(jobs: Jobs) -> None:
 
 
 def job_of(arguments: argparse.Namespace) -> ReplayJob:
-    """The job that the arguments describe. Raises `Refused` and `CommandError`."""
+    """The replay that the arguments describe, as a job. Raises `Refused` and `CommandError`."""
     from moldau.spark_jobs.jobs.moments import milliseconds_of
     from moldau.spark_jobs.jobs.replay import ReplayJob, ReplayTarget
     from moldau.tables.options.option_values import names_in
@@ -125,7 +125,9 @@ def job_of(arguments: argparse.Namespace) -> ReplayJob:
 
 
 def client_options(config: str | None) -> dict[str, str]:
-    """The properties of a client as options. Raises `CommandError`."""
+    """Read the properties of a client from a file, as options of the data source. Empty if no file is given. Raises
+    `CommandError`.
+    """
     from moldau.tables.options.option_values import is_client_setting
 
     properties = {} if config is None else read_file(config)
@@ -133,8 +135,8 @@ def client_options(config: str | None) -> dict[str, str]:
 
 
 def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Replay a range. The plan is made from the places and the state; Spark is started only if there is something to
-    write.
+    """Replay a range of a topic. The plan is made from the places and from the state of earlier runs. Spark is started
+    only if there are records to write.
     """
     from moldau.spark_jobs.jobs.progress import counted
     from moldau.spark_jobs.jobs.replay import plan_replay, run_replay
@@ -162,7 +164,7 @@ def run_replay_job(arguments: argparse.Namespace, invocation: Invocation) -> int
 
 
 def dry_lines(planned: PlannedReplay) -> list[str]:
-    """What a replay would do, as lines of text."""
+    """Describe in lines of text what a replay would write."""
     from moldau.spark_jobs.jobs.progress import counted, megabytes
 
     plan, job = planned.plan, planned.job

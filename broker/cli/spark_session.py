@@ -1,4 +1,4 @@
-"""The Spark session of a job: the arguments that say where it runs, and the failures that the command reports."""
+"""The Spark session of a job: the arguments that say where Spark runs, and the failures that the command reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_isolation(arguments: argparse._ActionsContainer) -> None:
-    """Declare which records of transactions a job reads: --read-committed, the default, and --read-uncommitted."""
+    """Declare the options that say whether records of aborted and open transactions are read: --read-committed, the
+    default, and --read-uncommitted.
+    """
     chosen = arguments.add_mutually_exclusive_group()
     chosen.add_argument(
         "--read-committed",
@@ -46,8 +48,8 @@ def add_isolation(arguments: argparse._ActionsContainer) -> None:
 
 
 def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callable[[str], None]:
-    """A function that writes a line of progress, or nothing if the user has not asked for progress. The first line
-    stays. On a terminal each line from the third on replaces the one before it.
+    """A function that prints a line of progress, or nothing if the user does not want progress. The first line stays.
+    On a terminal each later line replaces the one before it.
     """
     is_begun = False
 
@@ -62,7 +64,9 @@ def progress_of(arguments: argparse.Namespace, invocation: Invocation) -> Callab
 
 @contextmanager
 def job_session(arguments: argparse.Namespace, invocation: Invocation, name: str) -> Iterator[SparkSession]:
-    """A session for a job. An interrupt (Ctrl-C) ends the job and its session, and Spark adds no stack traces."""
+    """A context with the Spark session of a job. An interrupt (Ctrl-C) ends the job and its session, without stack
+    traces of Spark.
+    """
     from moldau.spark_jobs.session import local_session, master_of
 
     master = master_of(arguments.master, invocation.variables)
@@ -83,20 +87,24 @@ def job_session(arguments: argparse.Namespace, invocation: Invocation, name: str
 
 
 def follows_interrupt(failure: BaseException | None) -> bool:
-    """Whether an exception is an interrupt, or was raised while one was handled, as by a request to the JVM."""
+    """Whether an exception is an interrupt, or was raised while an interrupt was handled, for example by a request to
+    the JVM.
+    """
     while failure is not None and not isinstance(failure, KeyboardInterrupt):
         failure = failure.__context__
     return failure is not None
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    """Whether a log record is shown: py4j logs an interrupt with its stack trace, and passes it on as well."""
+    """Whether a log record is shown. A record with the stack trace of an interrupt is not: py4j logs it, and raises the
+    interrupt too.
+    """
     return record.exc_info is None or not follows_interrupt(record.exc_info[1])
 
 
 @contextmanager
 def failures_reported() -> Iterator[None]:
-    """Turn the failures of a plan and of a query into `CommandError`."""
+    """A context that turns the exceptions of a plan or of a query into `CommandError`."""
     from pyspark.errors import PySparkException
 
     from moldau.protocol.primitives import MalformedMessage

@@ -1,4 +1,4 @@
-"""The process of `moldau follow-table`: the followers, the signals that end it, and its metrics."""
+"""The process of `moldau follow-table`: runs the followers of the topics, handles signals, and serves metrics."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from moldau.lake.opening import FollowChoices, LakePorts, catalog_of, open_follo
 from moldau.lake.sink import LakeTable, SinkPorts
 
 EXIT_STATUS: Final = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""The exit status after a signal that ended the command before it had done what was asked."""
+"""The exit status after a signal that ended the command before its work was done."""
 
 
 class TableFollower:
-    """One run of the command. The followers work on an executor thread; signals and metrics are served meanwhile."""
+    """One run of `moldau follow-table`. The followers work on an executor thread, while the event loop handles signals
+    and serves metrics.
+    """
 
     def __init__(self, arguments: argparse.Namespace, choices: FollowChoices, invocation: Invocation) -> None:
         self._arguments = arguments
@@ -38,11 +40,11 @@ class TableFollower:
         self._signal: signal.Signals | None = None
         self._server: HttpServer | None = None
         self._unlisted: str | None = None
-        """Why the last attempt to list the topics of the pattern failed; None if it did not."""
+        """Why the last attempt to list the topics that match `--topic-pattern` failed; None if it succeeded."""
 
     async def run(self, address: HttpAddress | None) -> int:
-        """Follow until a signal, or once. Returns the exit status. Raises as `open_follower` and `catch_up` of the only
-        topic; with several topics each failure is printed.
+        """Follow the topics until a signal, or once. Returns the exit status. If there is one topic, raises as its
+        `open_follower` and `catch_up`; with several topics each failure is printed instead.
         """
         loop = asyncio.get_running_loop()
         environment = LocalEnvironment(loop)
@@ -84,8 +86,8 @@ class TableFollower:
         topics.catch_up()
 
     def _list(self, topics: FollowedTopics, environment: LocalEnvironment) -> None:
-        """Add the topics that match the pattern now. Places that cannot be listed are an error only at the start; later
-        the known topics are followed without new ones.
+        """Add the topics that match `--topic-pattern` now. If the places cannot be listed, this raises only at the
+        start. Later the topics found so far are followed, and the failure is printed.
         """
         try:
             topics.add(topics_like(environment.fs, self._choices.options, self._arguments.topic_pattern))

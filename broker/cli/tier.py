@@ -1,4 +1,4 @@
-"""`moldau tier`: shows and verifies the contents of remote storage, and finds its orphans."""
+"""`moldau tier`: shows and verifies the contents of remote storage, and deletes objects that belong to no segment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action. Returns the exit status."""
+    """Run the action that the arguments name. Returns the exit status."""
     import asyncio
 
     from moldau.broker.cli.tiered_storage import TierCommand, show_status, sweep, verify

@@ -1,4 +1,6 @@
-"""Remote storage for `moldau tier`: the metadata of a cluster, the ranges of a partition's tiers, the actions."""
+"""The actions of `moldau tier`, with a reader of the cluster's metadata and the offset ranges of a partition's local
+and remote log.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ EXIT_FOUND: Final = 3
 
 
 class TierCommand:
-    """The arguments of the command, and its output."""
+    """The arguments of `moldau tier`, and its output."""
 
     def __init__(self, arguments: argparse.Namespace, invocation: Invocation) -> None:
         settings = read_file(arguments.config) if arguments.config else {}
@@ -80,21 +82,21 @@ class TierCommand:
         self._invocation = invocation
 
     def now_ms(self) -> int:
-        """The wall clock (ms)."""
+        """The wall clock, in ms since 1970."""
         return time.time_ns() // 1_000_000
 
     def is_selected(self, topic: str) -> bool:
         return not self.topics or topic in self.topics
 
     def say(self, fields: dict[str, object], text: str, *styles: str) -> None:
-        """Print one line: the text, or the fields as JSON."""
+        """Print one line: `text`, or `fields` as JSON if the output is JSON."""
         if self.is_json:
             self._invocation.out.say(json.dumps(fields))
         else:
             self._invocation.out.say(text, *styles)
 
     def progress(self, text: str) -> None:
-        """Show the progress of the command in one line on a terminal."""
+        """Write a line of progress to standard error, if it is a terminal."""
         if self._invocation.errors.is_terminal:
             self._invocation.errors.say(text, "dim")
 
@@ -146,7 +148,7 @@ async def show_status(command: TierCommand) -> int:
 
 
 async def verify(command: TierCommand) -> int:
-    """Verify every object of every segment that is read. The exit status is 1 if one is damaged."""
+    """Verify every object of every segment that is in use. Returns the exit status: 1 if an object is damaged."""
     async with command.storage() as storage:
         if command.bootstrap is None:
             return await _verify_by_manifests(command, storage)
@@ -179,7 +181,7 @@ async def _is_still_read(cluster: ClusterReader, key: RemotePartition, segment: 
 async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
     """Check that the storage belongs to the cluster.
 
-    Raises CommandError if it belongs to no cluster, and `WrongCluster`.
+    Raises CommandError if it belongs to no cluster, and `WrongCluster` if it belongs to another.
     """
     try:
         await check_cluster(storage, cluster_id)
@@ -188,7 +190,7 @@ async def _check_owner(storage: RemoteStorage, cluster_id: str) -> None:
 
 
 async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> int:
-    """Verify without a broker: every segment that has a manifest."""
+    """Verify without a broker: check every segment that has a manifest in the storage. Returns the exit status."""
     try:
         owner = decode_cluster_manifest(CLUSTER_MANIFEST, await get_all(storage, CLUSTER_MANIFEST, MANIFEST_SIZE_MAX))
     except ObjectNotFound:
@@ -215,7 +217,7 @@ async def _verify_by_manifests(command: TierCommand, storage: RemoteStorage) -> 
 
 
 def _described(manifest: SegmentManifest) -> RemoteSegment:
-    """The metadata of a segment, as far as its manifest contains it."""
+    """The metadata of a segment that its manifest contains. Fields that the manifest lacks are -1."""
     return RemoteSegment(
         manifest.segment_id,
         manifest.start_offset,
@@ -232,7 +234,7 @@ def _described(manifest: SegmentManifest) -> RemoteSegment:
 def _print_problems(
     command: TierCommand, key: RemotePartition, start_offset: int, segment_id: bytes, report: SegmentReport
 ) -> bool:
-    """Print what a verification found. Returns whether there is a problem."""
+    """Print the problems that a verification found. Returns whether there is one."""
     for problem in report.problems:
         fields: dict[str, object] = {
             "topic": key.topic,
@@ -253,7 +255,7 @@ def _print_summary(command: TierCommand, count: int, bad: int) -> int:
 
 
 async def sweep(command: TierCommand) -> int:
-    """Delete orphans, or only print them."""
+    """Delete the objects that belong to no segment, or with `--dry-run` only print them. Returns the exit status."""
     async with command.storage() as storage, command.cluster() as cluster:
         await _check_owner(storage, cluster.cluster_id)
         listing = await listed_objects(storage)
@@ -306,14 +308,16 @@ def _topic_of(orphan: Orphan) -> str:
 
 
 class LedPartition(NamedTuple):
-    """A partition of a topic as the cluster's metadata describes it."""
+    """A partition and the node id of its leader."""
 
     key: RemotePartition
     leader_id: int
 
 
 class ClusterReader:
-    """Reads from the brokers of one cluster. Raises CommandError if they do not respond, or refuse."""
+    """Reads metadata, offsets and the records of the remote log metadata topic from the brokers of one cluster. Raises
+    CommandError if a broker does not respond, or refuses.
+    """
 
     def __init__(self, bootstrap: str, command_config: str | None = None) -> None:
         self._bootstrap = address_of(bootstrap)
@@ -327,7 +331,7 @@ class ClusterReader:
         self._channels.close()
 
     async def refresh(self) -> None:
-        """Request the metadata of the cluster and its topics again."""
+        """Request the metadata of the cluster and of all topics again."""
         response = await self._ask(self._bootstrap, MetadataRequest(topics=None, allow_auto_topic_creation=False))
         assert isinstance(response, MetadataResponse)
         self.cluster_id = response.cluster_id or ""
@@ -339,7 +343,7 @@ class ClusterReader:
         ]
 
     async def remote_logs(self) -> dict[RemotePartition, RemoteLog]:
-        """The remote logs after a replay of all committed records of the metadata topic."""
+        """The remote log of each partition, computed from all committed records of the remote log metadata topic."""
         partitions = [each for each in self.partitions if each.key.topic == REMOTE_LOG_METADATA_TOPIC]
         if not partitions:
             raise CommandError(f"the cluster has no topic {REMOTE_LOG_METADATA_TOPIC}: nothing was ever tiered")
@@ -385,7 +389,9 @@ class ClusterReader:
                     found.setdefault(change.partition, RemoteLog()).replay(change.change)
 
     async def offsets(self, partitions: Iterable[LedPartition], timestamp: int) -> dict[RemotePartition, int]:
-        """The offset of each partition for a timestamp, or for a special timestamp; -1 if there is none."""
+        """The offset of each partition for a timestamp (ms), or for a special timestamp such as `EARLIEST`; -1 if there
+        is none.
+        """
         by_leader: dict[int, dict[str, list[LedPartition]]] = {}
         for partition in partitions:
             by_leader.setdefault(partition.leader_id, {}).setdefault(partition.key.topic, []).append(partition)
@@ -436,7 +442,7 @@ class ClusterReader:
 
 
 class PartitionOffsets(NamedTuple):
-    """The offset ranges of a partition; each is -1 if it is not known."""
+    """The offset ranges of a partition's local and remote log. An offset that is not known is -1."""
 
     log_start_offset: int
     local_start_offset: int
@@ -446,12 +452,12 @@ class PartitionOffsets(NamedTuple):
 
 
 class PartitionStatus(NamedTuple):
-    """One line of `tier status`. The names of the fields are those of its JSON."""
+    """The status of one partition: a line of `tier status`. The names of the fields are those of its JSON."""
 
     topic: str
     partition: int
     segments: int
-    """The number of segments that are read."""
+    """The number of segments in remote storage that are in use."""
     bytes: int
     remote_start: int
     """The first offset in remote storage; -1 if there is none."""
@@ -474,7 +480,7 @@ class PartitionStatus(NamedTuple):
 
 
 def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOffsets | None) -> PartitionStatus:
-    """The status of a remote log. `offsets` is None if the topic does not exist any more."""
+    """The status of a partition's remote log. `offsets` is None if the topic does not exist any more."""
     read = remote_log.read_segments()
     known = offsets or PartitionOffsets(-1, -1, -1, -1)
     lineages = [read_lineage(each.custom_metadata) for each in read]

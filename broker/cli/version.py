@@ -17,7 +17,9 @@ EPILOG: Final = ""
 
 
 def outlook() -> str:
-    """What the next start will find, for a checkout whose hot path is not compiled; empty if nothing changes."""
+    """Say which form the next start will run, for a checkout whose hot path is not compiled. Empty if that is the same
+    form.
+    """
     from pathlib import Path
 
     root = Path(moldau.__file__).parents[1]
@@ -29,7 +31,7 @@ def outlook() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare no arguments."""
+    """Do nothing: the subcommand has no arguments."""
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:

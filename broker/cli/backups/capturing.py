@@ -1,4 +1,4 @@
-"""Taking a capture: `moldau capture FILE`."""
+"""Carries out `moldau capture FILE`: takes a window of some topics into one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moldau.storage.log_config import INT64_MAX
 
 
 def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Take a capture. Returns the exit status. Raises `CommandError`."""
+    """Carry out `moldau capture`: write the capture file. Returns the exit status. Raises `CommandError`."""
     path, size_max = Path(arguments.file), positive("--max-bytes", arguments.max_bytes)
     assert size_max is not None
     try:

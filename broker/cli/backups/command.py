@@ -1,4 +1,6 @@
-"""Running `moldau backup`: the store that its arguments name, and how it fails."""
+"""Runs the actions of `moldau backup` and `moldau restore`: opens the store that the arguments name, and turns failures
+into messages and exit statuses.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ STATUSES: Final[dict[type[Exception], int]] = {
     PermissionError: EXIT_DENIED,
     StorageUnavailable: EXIT_UNREACHABLE,
 }
-"""The exit status for each class of failure; 1 for all others."""
+"""The exit status for each class of exception; other exceptions give 1."""
 REMEDIES: Final[dict[type[Exception], str]] = {
     StorageMissing: ": make it first, so that a mount that is missing is not taken for an empty store",
     WrongCluster: ": give each cluster a store of its own",
@@ -61,7 +63,7 @@ SHOWN_EVERY_S: Final = 0.2
 
 @dataclass(slots=True)
 class BackupCommand:
-    """One run of the command."""
+    """One run of `moldau backup`, `moldau restore` or `moldau capture`: its arguments, its store and its output."""
 
     arguments: argparse.Namespace
     invocation: Invocation
@@ -91,7 +93,9 @@ Action = Callable[[BackupCommand], Awaitable[int]]
 
 
 def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Do what the arguments ask for. Returns the exit status. Raises `CommandError`."""
+    """Carry out `moldau backup`: take, list or verify backups, as the arguments say. Returns the exit status. Raises
+    `CommandError`.
+    """
     from moldau.broker.cli.backups.looking import list_backups, verify
     from moldau.broker.cli.backups.taking import take
 
@@ -104,7 +108,9 @@ def run_command(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def run_action(action: Action, arguments: argparse.Namespace, invocation: Invocation, *, writes: bool = False) -> int:
-    """Do one thing with the store that the arguments name. Returns the exit status. Raises `CommandError`."""
+    """Open the store that the arguments name, and run `action` with it. `writes`: whether the action may write to the
+    store. Returns the exit status. Raises `CommandError`.
+    """
     check_store(arguments.store, invocation, writes=writes)
     with failures(arguments.store):
         return asyncio.run(_run(action, arguments, invocation))
@@ -121,8 +127,8 @@ async def _run(action: Action, arguments: argparse.Namespace, invocation: Invoca
 
 
 def check_store(store: str, invocation: Invocation, *, writes: bool) -> None:
-    """Check that a store that is read exists, and that the packages that the store needs are installed. Raises
-    `CommandError`.
+    """Check that the packages that the store needs are installed, and that a store that is only read (`writes` is
+    False) exists. Raises `CommandError`.
     """
     is_url = "://" in store
     if not (is_url or writes or Path(store).exists()):
@@ -132,7 +138,9 @@ def check_store(store: str, invocation: Invocation, *, writes: bool) -> None:
 
 
 def _opened(arguments: argparse.Namespace) -> RemoteStorage:
-    """The store: a directory, the URL of an object store, or the file of a capture. Raises `RemoteStorageError`."""
+    """Open the store that the arguments name: a directory, the URL of an object store, or the file of a capture. Raises
+    `RemoteStorageError`.
+    """
     path = Path(arguments.store)
     if path.is_file():
         from moldau.backup.capture.packed import PackedStore
@@ -145,7 +153,9 @@ def _opened(arguments: argparse.Namespace) -> RemoteStorage:
 
 @contextmanager
 def failures(store: str) -> Iterator[None]:
-    """Turn what goes wrong into one sentence and an exit status. Raises `Failure`."""
+    """A context that turns the exceptions of a store, of a broker and of files into a `Failure`: one sentence and an
+    exit status.
+    """
     try:
         yield
     except RemoteStorageError as problem:
@@ -167,7 +177,9 @@ def _status_of(problem: Exception) -> int:
 
 
 def positive(name: str, value: int | None) -> int | None:
-    """An argument that is a number above 0, if it is given. Raises `WrongArguments`."""
+    """Return the value of an option that must be a number above 0, or None if it is not given. Raises
+    `WrongArguments`.
+    """
     if value is not None and value < 1:
         raise WrongArguments(f"{name} {value} is not a number above 0")
     return value

@@ -1,4 +1,4 @@
-"""Looking at backups: `moldau backup STORE --list` and `--verify`."""
+"""Carries out `moldau backup STORE --list` and `--verify`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATEST: Final = "latest"
 
 
 async def list_backups(command: BackupCommand) -> int:
-    """Show the backups, the oldest first. Returns the exit status."""
+    """Print the backups in the store, the oldest first. Returns the exit status."""
     store = command.store
     cluster_id = await store.owner()
     rows, before = [], set[tuple[object, ...]]()
@@ -41,7 +41,7 @@ async def list_backups(command: BackupCommand) -> int:
 
 
 async def verify(command: BackupCommand) -> int:
-    """Read and check all of a backup. Returns the exit status: 1 if something of it is damaged."""
+    """Read a whole backup, and check it. Returns the exit status: 1 if a part of it is damaged."""
     await command.store.owner()
     manifest = await _chosen(command)
     found = await verify_backup(

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Restore, or report. Returns the exit status. Raises `CommandError`."""
+    """Restore a backup, or print what would be restored. Returns the exit status. Raises `CommandError`."""
     from moldau.broker.cli.backups.command import run_action
     from moldau.broker.cli.backups.restoring import restore_backup
 

@@ -1,4 +1,4 @@
-"""Restoring a backup: `moldau restore STORE --to DIR`."""
+"""Carries out `moldau restore STORE --to DIR`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from moldau.kraft.quorum.voter_set import Address
 from moldau.storage.files.local_files import LocalFiles
 
 SINGLE_NODE_ADDRESS: Final = ("127.0.0.1", 9093)
-"""The controller's address in the settings with which `moldau serve` runs a node without a file."""
+"""The controller's address in the configuration with which `moldau serve` runs a single node without a configuration
+file.
+"""
 
 
 async def restore_backup(command: BackupCommand) -> int:
-    """Restore a backup, and show the report. Returns the exit status."""
+    """Restore a backup, and print the report. Returns the exit status."""
     given = command.arguments
     if given.to is None and not given.dry_run:
         raise WrongArguments("say where to: --to names a directory that is empty or does not exist")
@@ -62,7 +64,7 @@ async def restore_backup(command: BackupCommand) -> int:
 
 
 def _placement(command: BackupCommand) -> Placement:
-    """What the arguments say of topics and nodes. Raises `WrongArguments`."""
+    """Which topics the arguments restore, under which names, and onto which nodes. Raises `WrongArguments`."""
     given = command.arguments
     topics = frozenset(name for names in given.topics for name in names.split(",") if name)
     renames = {}
@@ -89,7 +91,9 @@ def _controller(text: str) -> tuple[int, Address]:
 
 
 async def _chosen(command: BackupCommand, asked_ms: int | None) -> Manifest:
-    """The backup that the arguments name, or from which the time `asked_ms` can be restored. Raises `Failure`."""
+    """The backup that the arguments name, or the one from which the state at `asked_ms` can be restored. Raises
+    `Failure`.
+    """
     store, given = command.store, command.arguments
     known = await store.backup_ids()
     if not known:

@@ -1,4 +1,4 @@
-"""Taking a backup: `moldau backup STORE`."""
+"""Carries out `moldau backup STORE`: takes a backup."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from moldau.backup.sources.port import Source
 
 KEPT_SIZE: Final = 64 << 20
-"""Bytes of pieces that were written that stay with the process for the next ones: pages that are given back between two
-pieces are faulted in again."""
+"""The bytes of freed memory that the process keeps for the next pieces of the backup, because memory that is given back
+to the system after each piece costs page faults for the next one."""
 
 
 async def take(command: BackupCommand) -> int:
@@ -55,7 +55,7 @@ async def take(command: BackupCommand) -> int:
 
 
 def source_of(command: BackupCommand) -> Source:
-    """What the arguments say to read: log directories, or a running cluster. Raises `CommandError`."""
+    """The source of a backup that the arguments name: log directories, or a running cluster. Raises `CommandError`."""
     given = command.arguments
     if given.path is None:
         return _cluster(command)
@@ -69,7 +69,9 @@ def source_of(command: BackupCommand) -> Source:
 
 
 def _cluster(command: BackupCommand) -> Source:
-    """The running cluster that the arguments name. Raises `Failure`, which says why it cannot be reached."""
+    """A running cluster as the source of a backup. Raises `Failure`, with the reason, if the cluster cannot be
+    reached.
+    """
     from moldau.backup.sources.cluster import ClusterSource
     from moldau.broker.cli.daily.client import Client
 
@@ -81,7 +83,7 @@ def _cluster(command: BackupCommand) -> Source:
 
 
 def address(text: str) -> Address:
-    """An address of `--bootstrap-controller`. Raises `WrongArguments`."""
+    """Parse an address in `--bootstrap-controller`, of the form host:port. Raises `WrongArguments`."""
     try:
         return address_of(text.strip())
     except Refused:

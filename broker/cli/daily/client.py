@@ -1,9 +1,10 @@
-"""A client of one cluster for one command: requests to any broker, a given one, leaders, coordinators.
+"""A client of one cluster for one command. It sends requests to any broker, to a given broker, to leaders and to
+coordinators.
 
     Cluster ──▶ BrokerConnection (tables/client/): one for each broker, one request after the other
 
-A request that fails only because leaders and coordinators move is repeated until the timeout. Every other failure is a
-`Failure` at once.
+A request that fails only because leaders and coordinators move is repeated until the timeout. Every other failure
+raises `Failure` at once.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ Partition = tuple[str, int]
 EARLIEST: Final = -2
 LATEST: Final = -1
 GROUP: Final = 0
-"""The type of coordinator that FindCoordinator is asked for."""
+"""The key type in FindCoordinator for groups."""
 SETTLING: Final = PASSING - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-"""Errors after which a request is repeated. That a topic does not exist is reported at once."""
+"""Errors after which a request is repeated, because leaders or coordinators are moving. The error for an unknown topic
+is not one of them.
+"""
 
 
 class Client:
@@ -71,20 +74,22 @@ class Client:
         self.forget()
 
     def forget(self) -> None:
-        """Close the connections and drop the metadata, so that they are made again."""
+        """Close the connections and drop the metadata. The next request connects again."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
         self._leaders.clear()
 
     def ask(self, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0) -> T:
-        """Ask any broker, in the newest version that both have or at most in `version`. Raises `Failure`."""
+        """Send a request to any broker and return the reply. The version is the newest that both sides know, but at
+        most `version`. Raises `Failure`.
+        """
         return self._on(self._any(), request, reply, version, wait_ms)
 
     def ask_broker(
         self, node_id: int, request: object, reply: type[T], *, version: int | None = None, wait_ms: int = 0
     ) -> T:
-        """Ask one broker. Raises `Failure`."""
+        """Send a request to the broker `node_id` and return the reply. Raises `Failure`."""
         if node_id not in self.brokers:
             self.topics([])
         address = self.brokers.get(node_id)
@@ -93,8 +98,8 @@ class Client:
         return self._on(self._to(address), request, reply, version, wait_ms)
 
     def repeated(self, what: str, attempt: Callable[[], T]) -> T:
-        """Repeat an attempt while it raises `TransientError` or loses the connection, until the timeout. Returns its
-        result. Raises `Failure`.
+        """Call `attempt` and return its result. It is called again, until the timeout, while it raises `TransientError`
+        or loses the connection. Raises `Failure`; `what` names the subject in its message.
         """
         deadline = time.monotonic() + self.settings.timeout_s
         while True:
@@ -111,8 +116,8 @@ class Client:
     # Topics
 
     def topics(self, names: Iterable[str] | None) -> dict[str, MetadataResponseTopic]:
-        """The metadata of topics by name; of all topics if `names` is None. A topic that does not exist comes with its
-        error code.
+        """Return the metadata of topics by name; of all topics if `names` is None. A topic that does not exist comes
+        with its error code.
         """
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         reply = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), MetadataResponse, version=12)
@@ -126,7 +131,9 @@ class Client:
         return found
 
     def known_topics(self, names: Iterable[str]) -> dict[str, MetadataResponseTopic]:
-        """The metadata of topics that must be there. Raises `Failure`, which names the topic that was meant."""
+        """Return the metadata of topics that must exist. Raises `Failure`, which names an existing topic that was
+        probably meant.
+        """
         wanted = list(dict.fromkeys(names))
         found = self.repeated("the topics", lambda: self._settled(wanted))
         for name in wanted:
@@ -143,11 +150,11 @@ class Client:
         return found
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic in the metadata that were asked for last."""
+        """The id of a topic in the metadata received last."""
         return self._topic_ids[topic]
 
     def leader_of(self, key: Partition) -> int:
-        """The node id of a partition's leader. Raises `TransientError` if it has none now."""
+        """The node id of a partition's leader. Raises `TransientError` if the partition has none at present."""
         if key not in self._leaders:
             self.topics([key[0]])
         leader = self._leaders.get(key, -1)
@@ -156,15 +163,18 @@ class Client:
         return leader
 
     def by_leader(self, keys: Iterable[Partition]) -> dict[int, list[Partition]]:
-        """Partitions by their leaders. Raises `TransientError`."""
+        """Group partitions by the node ids of their leaders. Raises `TransientError` if a partition has no leader at
+        present.
+        """
         found: dict[int, list[Partition]] = {}
         for key in keys:
             found.setdefault(self.leader_of(key), []).append(key)
         return found
 
     def offsets(self, wanted: Mapping[Partition, int], *, is_committed: bool = False) -> dict[Partition, int]:
-        """For each partition the offset of the first record at or after a timestamp (ms), -1 if there is no such
-        record; for `EARLIEST` the log start offset, for `LATEST` the end. Raises `Failure`.
+        """For each partition, return the offset of the first record at or after a timestamp (ms), or -1 if there is
+        none. The timestamp `EARLIEST` gives the log start offset, `LATEST` the high watermark, or the last stable
+        offset if `is_committed`. Raises `Failure`.
         """
         from moldau.broker.cli.daily.offsets import ask_offsets
 
@@ -173,7 +183,9 @@ class Client:
     # Groups
 
     def coordinator_of(self, group: str) -> int:
-        """The node id of a group's coordinator. Raises `TransientError` while there is none, and `Failure`."""
+        """The node id of a group's coordinator. Raises `TransientError` while there is no coordinator, and `Failure`
+        for other errors.
+        """
         from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         request = FindCoordinatorRequest(key=group, key_type=GROUP, coordinator_keys=[group])
@@ -185,12 +197,14 @@ class Client:
         return found.node_id
 
     def ask_coordinator(self, group: str, request: object, reply: type[T], *, version: int | None = None) -> T:
-        """Ask the coordinator of a group. Raises `TransientError` while there is none, and `Failure`."""
+        """Send a request to the coordinator of a group. Raises `TransientError` while there is no coordinator, and
+        `Failure` for other errors.
+        """
         return self.ask_broker(self.coordinator_of(group), request, reply, version=version)
 
     def check(self, code: int, said: str | None, what: str) -> None:
-        """Check an error code of a response. Raises `TransientError` if the error passes, `Failure` if it is
-        another.
+        """Check an error code of a response. Raises `TransientError` if the error passes when leaders and coordinators
+        have moved, `Failure` for other errors. `said` is the broker's message, `what` names the subject.
         """
         raise_if_transient(code, what)
         check(code, said, what)
@@ -270,6 +284,6 @@ class Client:
 
 
 def raise_if_transient(code: int, what: str) -> None:
-    """Raise `TransientError` for an error that passes while leaders and coordinators move."""
+    """Raise `TransientError` for an error that passes when leaders and coordinators have moved."""
     if code in SETTLING:
         raise TransientError(f"{what}: {error_name(code)}")

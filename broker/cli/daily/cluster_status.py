@@ -1,4 +1,6 @@
-"""`moldau cluster-status`: the nodes of a cluster, its controller, and the partitions that are not well."""
+"""`moldau cluster-status`: prints the nodes of a cluster, its controller, and the partitions that are offline or
+under-replicated.
+"""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ BROKERS: Final = (
 )
 UNWELL: Final = ("topic", "partition", "leader", "replicas", "in_sync")
 SHOWN_MAX: Final = 20
-"""The most partitions that are named in the text."""
+"""The most partitions that are listed, unless the output is JSON."""
 METADATA_VERSION: Final = "metadata.version"
 
 
 def status(session: Session) -> int:
-    """Show the state of the cluster (`cluster-status`)."""
+    """Print the state of the cluster (`cluster-status`)."""
     client, output = session.client, session.output
     topics = client.topics(None)
     described = _described(client)
@@ -126,14 +126,14 @@ def _named(level: int) -> str:
 
 
 def _release_of(level: int) -> str | None:
-    """The release to which a metadata version belongs, as Kafka names it: 4.3-IV0."""
+    """The release to which a metadata version belongs, such as 4.3-IV0. None if the version is not known."""
     from moldau.kraft.features import METADATA_VERSION_NAMES
 
     return METADATA_VERSION_NAMES.get(level)
 
 
 def _described(client: Client) -> DescribeClusterResponse:
-    """The brokers, the fenced ones too if the user may see them. Raises `Failure`."""
+    """Describe the cluster: its brokers, with the fenced ones if the user may see them. Raises `Failure`."""
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
     reply = client.ask(request, DescribeClusterResponse)
     client.check(reply.error_code, reply.error_message, "the cluster")
@@ -186,7 +186,7 @@ def _features(client: Client) -> dict[str, int]:
 
 
 def _quorum(client: Client) -> dict[str, object] | None:
-    """The controllers that vote; None if the user may not ask for them."""
+    """The state of the controller quorum: its leader and voters. None if the user may not ask for it."""
     from moldau.protocol.messages.describe_quorum import (
         DescribeQuorumRequest,
         DescribeQuorumResponse,

@@ -1,4 +1,6 @@
-"""`moldau completion`: what a shell needs to complete the commands, their options and the values of these."""
+"""`moldau completion`: prints a script with which a shell completes the commands, their options and the values of the
+options.
+"""
 
 from __future__ import annotations
 
@@ -68,13 +70,13 @@ end
 
 
 class Level(NamedTuple):
-    """What may follow a command: `path` is the command with its actions, such as `moldau topic list`."""
+    """What may follow a command. `path` is the command with its action, such as `moldau topic list`."""
 
     path: str
     actions: Mapping[str, str]
-    """Actions with their summaries."""
+    """The summary of each action that may follow."""
     options: Mapping[str, tuple[str, tuple[str, ...]]]
-    """Options, each with its help and the values that it allows."""
+    """The help text and the allowed values of each option."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Print the script."""
+    """Print the completion script of the shell that the arguments name."""
     from moldau.broker.cli.command import parser
 
     levels = list(levels_of(parser(), "moldau"))
@@ -92,7 +94,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
 
 
 def levels_of(parser: argparse.ArgumentParser, path: str) -> Iterator[Level]:
-    """The command of a parser and its actions, each as one level."""
+    """The levels of a command: the command itself, then each of its actions, recursively."""
     actions: dict[str, str] = {}
     options: dict[str, tuple[str, tuple[str, ...]]] = {}
     below: dict[str, argparse.ArgumentParser] = {}
@@ -113,7 +115,9 @@ def levels_of(parser: argparse.ArgumentParser, path: str) -> Iterator[Level]:
 
 
 def _posix(levels: list[Level], template: str, variable: str) -> str:
-    """The completion script of a shell that has `case`."""
+    """Make the completion script of a shell that has `case` (bash or zsh), from `template`. `variable` is the shell
+    variable that gets the words.
+    """
     paths = "|".join(f'"{each.path}"' for each in levels[1:])
     words = [
         f'            "{each.path}") {variable}="{" ".join([*each.actions, *each.options])}" ;;' for each in levels

@@ -1,4 +1,4 @@
-"""How a daily command fails: one sentence, and an exit status that says of which kind the failure is."""
+"""The failures of daily commands: one sentence, and an exit status for the kind of failure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SENTENCES: Final = {
 
 
 class Failure(CommandError):
-    """A failure whose exit status says of which kind it is."""
+    """A failure of a command, with the exit status for its kind."""
 
     def __init__(self, message: str, *details: str, status: int = EXIT_FAILED) -> None:
         super().__init__(message, *details)
@@ -77,9 +77,7 @@ class WrongArguments(Failure):
 
 
 def refused(code: int, said: str | None, what: str) -> Failure:
-    """The failure for an error code of a response. `said` is the broker's own sentence, `what` the thing that the
-    response is about.
-    """
+    """The failure for an error code of a response. `said` is the broker's own message, `what` names the subject."""
     known = code in _SENTENCES or code in ErrorCode.__members__.values()
     name = ErrorCode(code).name if known else f"error {code}"
     own = _SENTENCES.get(ErrorCode(code)) if known else None
@@ -88,20 +86,22 @@ def refused(code: int, said: str | None, what: str) -> Failure:
 
 
 def status_of(code: int) -> int:
-    """The exit status of an error code."""
+    """The exit status for an error code of a response."""
     if code in _UNKNOWN:
         return EXIT_UNKNOWN
     return EXIT_DENIED if code in _DENIED else EXIT_FAILED
 
 
 def check(code: int, said: str | None, what: str) -> None:
-    """Raise `Failure` if a response has an error code."""
+    """Raise `Failure` if the code of a response is an error. `said` is the broker's own message, `what` names the
+    subject.
+    """
     if code:
         raise refused(code, said, what)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
-    """The failure for a name that does not exist. Its sentence has the name that was probably meant."""
+    """The failure for a name that does not exist. Its message has the most similar name in `known`, if there is one."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 1)
@@ -111,7 +111,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Failure:
 
 
 def all_of(failures: list[Failure]) -> None:
-    """Raise one failure for several, with the exit status of the first. Does nothing if there are none."""
+    """Raise one failure that lists several, with the exit status of the first one. Does nothing if the list is
+    empty.
+    """
     if len(failures) == 1:
         raise failures[0]
     if failures:
@@ -125,7 +127,9 @@ def wrong(message: str) -> NoReturn:
 
 
 def check_can_write(option: str, path: str) -> None:
-    """Check that a file can be written at the end of a command, before it changes anything. Raises `WrongArguments`."""
+    """Raise `WrongArguments` if a file cannot be written. It is called before the command changes anything, because the
+    file is written at the end.
+    """
     target = Path(path)
     is_there = target.exists()
     if target.is_dir():

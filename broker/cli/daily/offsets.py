@@ -1,4 +1,4 @@
-"""Offsets of partitions, from their leaders."""
+"""Asks the leaders of partitions for offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def ask_offsets(client: Client, wanted: Mapping[Partition, int], is_committed: bool) -> dict[Partition, int]:
-    """One attempt of `Client.offsets`. Raises `TransientError` and `Failure`."""
+    """Ask the leaders once for the offsets of `Client.offsets`. Raises `TransientError` if leaders move, and
+    `Failure`.
+    """
     found: dict[Partition, int] = {}
     for leader, keys in client.by_leader(wanted).items():
         topics: dict[str, list[ListOffsetsPartition]] = {}

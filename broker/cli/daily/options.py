@@ -1,4 +1,4 @@
-"""The arguments that all daily commands take."""
+"""The arguments that daily commands share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _formatter_of(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that say where the cluster is, how the user logs in, and in which form it is shown."""
+    """Declare the arguments that name the cluster, the login of the user, and the form of the output."""
     group = parser.add_argument_group("cluster and output")
     group.add_argument(
         "-b",
@@ -57,7 +57,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_filters(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """Declare what a record has to pass. Returns the group, under this title."""
+    """Declare the options that filter records, in a group of arguments with this title. Returns the group."""
     filters = parser.add_argument_group(title)
     filters.add_argument("-k", "--key", metavar="TEXT", help="the key is this")
     filters.add_argument("--grep", metavar="REGEX", help="key or value matches somewhere")
@@ -71,7 +71,9 @@ def add_filters(parser: argparse.ArgumentParser, title: str) -> argparse._Argume
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of an action that loses something, which is only shown without `--execute`."""
+    """Declare `--dry-run` and `--execute` for an action that loses data. Without `--execute` the action only prints
+    what it would do.
+    """
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--dry-run", action="store_true", help="show what would be done (the default)")
     either.add_argument("--execute", action="store_true", help="do it")

@@ -1,4 +1,4 @@
-"""How results are shown: aligned tables with units for readers, JSON lines with exact numbers for programs."""
+"""The output of commands: aligned tables with units for people, JSON lines with exact numbers for programs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Output:
-    """The output of one command."""
+    """The output of one command, as text or as JSON lines."""
 
     def __init__(self, terminal: Terminal, *, is_json: bool) -> None:
         self.terminal = terminal
         self.is_json = is_json
         self.problem: OSError | None = None
-        """Why nothing more is written, such as a pipe whose reader has closed it."""
+        """The error after which nothing more is written, such as that of a pipe whose reader has closed it; None if
+        there was none.
+        """
 
     def write(self, terminal: Terminal, text: str, *styles: str) -> None:
         """Write a line. If that fails, nothing more is written, but the action goes on, so that its changes are not
@@ -33,10 +35,10 @@ class Output:
                 self.problem = problem
 
     def rows(self, rows: Sequence[Row], columns: Sequence[str], *, empty: str = "") -> None:
-        """Show rows: as a table of these columns, or as one JSON object for each row, with all of its fields.
+        """Print rows: as a table of these columns, or as one JSON object for each row, with all of its fields.
 
-        A column `size_bytes` is shown with its unit under SIZE, one `age_ms` as a duration under AGE. A table without
-        rows is replaced by the text `empty`.
+        The end of a column's name is its unit: `size_bytes` is printed with a unit under SIZE, `age_ms` as a duration
+        under AGE. A table without rows is replaced by the text `empty`.
         """
         if self.is_json:
             for row in rows:
@@ -55,19 +57,19 @@ class Output:
             self.write(self.terminal, _line(line, widths, numeric))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Show names and values, one pair a line; nothing if the output is JSON."""
+        """Print names and values, one pair a line, unless the output is JSON."""
         known = list(pairs)
         width = max((len(name) for name, _ in known), default=0)
         for name, value in known:
             self.say(f"{name + ':':<{width + 1}}  {value}")
 
     def say(self, text: str, *styles: str) -> None:
-        """Show a line of text; nothing if the output is JSON."""
+        """Print a line of text, unless the output is JSON."""
         if not self.is_json:
             self.write(self.terminal, text, *styles)
 
     def object(self, row: Row) -> None:
-        """Write one object as a line of JSON, if the output is JSON."""
+        """Print one object as a line of JSON, if the output is JSON."""
         if self.is_json:
             import json
 
@@ -75,7 +77,7 @@ class Output:
 
 
 def shown(name: str, value: object) -> str:
-    """A value of a column as text; the end of the column's name says its unit."""
+    """Format the value of a column as text. The end of the column's name says the unit of the value."""
     if value is None:
         return NOTHING
     if isinstance(value, bool):
@@ -92,7 +94,7 @@ def shown(name: str, value: object) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes with a unit: 1.5 MiB."""
+    """Format a number of bytes with a unit: 1.5 MiB."""
     if size < 1024:
         return f"{size} B"
     power = min((size.bit_length() - 1) // 10, len(_SIZES) - 1)
@@ -100,7 +102,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(milliseconds: int) -> str:
-    """A wall-clock time (ms since 1970) in UTC, as ISO 8601."""
+    """Format a wall-clock time (ms since 1970) as ISO 8601 in UTC."""
     from datetime import UTC, datetime, timedelta
 
     try:

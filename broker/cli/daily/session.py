@@ -1,4 +1,4 @@
-"""What an action of a daily command works with: its arguments, the client, the output, the time."""
+"""What an action of a daily command works with: its arguments, the client, the output and the clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moldau.tables.client.connection import Disconnected
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of an action."""
+    """One run of a daily command's action."""
 
     arguments: argparse.Namespace
     invocation: Invocation
@@ -40,9 +40,9 @@ Action = Callable[[Session], int]
 
 
 def run_action(actions: Mapping[str, str], arguments: argparse.Namespace, invocation: Invocation) -> int:
-    """Run the action that the arguments name. `actions` has for each a function as `module:function`; the module is
-    one of this package and is imported here. Returns the exit status. Raises `CommandError`, and `OSError` if the
-    output was cut short.
+    """Run the action that the arguments name. `actions` has the function of each action, as `module:function`. The
+    module, relative to this package, is imported here. Returns the exit status. Raises `CommandError`, and `OSError` if
+    the output was cut short.
     """
     module, _, function = actions[arguments.action].partition(":")
     action: Action = getattr(import_module(f"moldau.broker.cli.daily.{module}"), function)

@@ -1,4 +1,6 @@
-"""The settings of the client: the properties of Apache Kafka's tools, from a file, the environment and arguments."""
+"""The settings of a command's client: the properties that Apache Kafka's tools take, from a file, the environment and
+the arguments.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,22 @@ TIMEOUT_S: Final = 30.0
 BOOTSTRAP_VARIABLE: Final = "MOLDAU_BOOTSTRAP_SERVER"
 FILE_VARIABLE: Final = "MOLDAU_COMMAND_CONFIG"
 PREFIX: Final = "MOLDAU_CLIENT_"
-"""The prefix of environment variables that are properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is security.protocol."""
+"""The prefix of environment variables that are client properties: MOLDAU_CLIENT_SECURITY_PROTOCOL is
+security.protocol.
+"""
 
 
 @dataclass(frozen=True)
 class ClientProperties:
-    """The settings of one client, a `ConnectionSettings`. Its `repr` would show a password, and is never printed."""
+    """The settings of one client, a `ConnectionSettings`. `repr` does not show the properties, because they may have a
+    password.
+    """
 
     bootstrap: tuple[Address, ...]
     properties: Mapping[str, str]
     timeout_s: float
     source: str
-    """The place from which the properties come, as messages name it."""
+    """The place from which the properties come, for messages."""
 
     def __repr__(self) -> str:
         return f"ClientProperties of {self.bootstrap_text}"
@@ -66,7 +72,7 @@ class ClientProperties:
         return self.protocol.startswith("SASL")
 
     def tls_context(self) -> ssl.SSLContext:
-        """The TLS context of the client; the stores are read once. Raises `Failure`."""
+        """The TLS context of the client. The key and trust stores are read once. Raises `Failure`."""
         return self._tls
 
     @cached_property
@@ -86,7 +92,9 @@ class ClientProperties:
             raise WrongArguments(f"{self.source} cannot be used: {problem}") from None
 
     def _stores(self) -> dict[str, str]:
-        """The properties of TLS; the certificate authorities may have librdkafka's name."""
+        """The client properties of TLS. `ssl.ca.location`, librdkafka's name of the certificate authorities, is
+        translated.
+        """
         stores = {name: value for name, value in self.properties.items() if name.startswith("ssl.")}
         authorities = stores.pop("ssl.ca.location", None)
         if authorities is not None:
@@ -94,7 +102,9 @@ class ClientProperties:
         return stores
 
     def mechanism(self) -> ClientMechanism:
-        """The login of one connection. Raises `WrongArguments`; the text holds no secret."""
+        """Make the SASL mechanism with which one connection logs in. Raises `WrongArguments`; its message has no
+        secret.
+        """
         from moldau.security.sasl.client_login import PASSWORD_MECHANISMS, password_login
         from moldau.security.sasl.jaas import JaasError, LoginModule, parse_jaas
 
@@ -118,7 +128,9 @@ class ClientProperties:
 
 
 def client_properties(arguments: argparse.Namespace, invocation: Invocation) -> ClientProperties:
-    """The settings from a file, then variables, then arguments. Raises `CommandError`."""
+    """Read the client properties from the file, the environment variables and the arguments. A later source takes
+    precedence. Raises `CommandError`.
+    """
     variables = invocation.variables
     file = arguments.command_config or variables.get(FILE_VARIABLE)
     properties = dict(read_file(file)) if file else {}

@@ -1,4 +1,4 @@
-"""Times and durations as a user writes them."""
+"""Parses times and durations as users write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ TIMES: Final = (
 
 
 def duration_ms(text: str, option: str) -> int:
-    """A duration: `2h`, `1h30m`, or ISO 8601 as `PT2H`. Raises `WrongArguments`."""
+    """Parse a duration into milliseconds: `2h`, `1h30m`, or ISO 8601 such as `PT2H`. `option` names the argument in the
+    message. Raises `WrongArguments`.
+    """
     found = _duration(text)
     if found is None:
         raise WrongArguments(f"{option} {text}: a duration is written as {DURATIONS}")
@@ -25,8 +27,8 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def time_ms(text: str, option: str, now_ms: int, places: str = "") -> int:
-    """A time in ms since 1970; a duration is that long before now. Raises `WrongArguments`, which says what the option
-    takes besides times (`places`).
+    """Parse a time into ms since 1970. A duration means that long before `now_ms`. Raises `WrongArguments`; its message
+    names the option, and what the option takes besides times (`places`).
     """
     if text == "now":
         return now_ms

@@ -1,4 +1,4 @@
-"""What `moldau topic` changes: topics made, altered and deleted, records deleted."""
+"""The actions of `moldau topic` that create, alter and delete topics, and delete records."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _assignments(text: str | None) -> list[CreatableReplicaAssignment]:
 
 
 def alter(session: Session) -> int:
-    """Change the partitions of topics, then their settings (`topic alter`)."""
+    """Change the number of partitions of topics, then their settings (`topic alter`)."""
     given = session.arguments
     settings = pairs_of(given.settings, "--set")
     if given.partitions is None and not settings and not given.unset:
@@ -133,7 +133,7 @@ def _add_partitions(client: Client, name: str, count: int, *, validate_only: boo
 
 
 def delete(session: Session) -> int:
-    """Delete topics (`topic delete`): show what would be lost, and delete with `--execute`."""
+    """Delete topics (`topic delete`). Without `--execute` it only prints what would be lost."""
     given, client = session.arguments, session.client
     names = list(dict.fromkeys(given.names))
     if given.if_exists:
@@ -169,7 +169,9 @@ def delete(session: Session) -> int:
 
 
 def _record_counts(client: Client, keys: Iterable[Partition]) -> dict[str, int]:
-    """The number of records of each topic, by its offsets. Partitions without a leader are left out."""
+    """The number of records of each topic: the sum of end offset minus log start offset over its partitions. A
+    partition without a leader is left out.
+    """
     led = [key for key in keys if _has_leader(client, key)]
     starts, ends = (client.offsets(dict.fromkeys(led, which)) for which in (EARLIEST, LATEST))
     counts: dict[str, int] = {}
@@ -187,7 +189,9 @@ def _has_leader(client: Client, key: Partition) -> bool:
 
 
 def delete_records(session: Session) -> int:
-    """Move the log start offset of partitions (`topic delete-records`)."""
+    """Delete the records before an offset of each partition (`topic delete-records`). Without `--execute` they are only
+    printed.
+    """
     client = session.client
     before = _before(session)
     keys = sorted(before)
@@ -217,7 +221,7 @@ def delete_records(session: Session) -> int:
 
 
 def _before(session: Session) -> dict[Partition, int]:
-    """The offset before which records of each partition are deleted."""
+    """For each partition, the offset before which records are to be deleted."""
     given, client = session.arguments, session.client
     if given.offset_json_file is not None:
         if given.names or given.before or given.partition:
@@ -244,7 +248,7 @@ def _before(session: Session) -> dict[Partition, int]:
 
 
 def offsets_of_file(file: str) -> dict[Partition, int]:
-    """The partitions and offsets of a file as kafka-delete-records.sh takes it. Raises `WrongArguments`."""
+    """Read partitions and offsets from a JSON file of kafka-delete-records.sh. Raises `WrongArguments`."""
     try:
         with open(file, encoding="utf-8") as text:
             found = json.load(text)["partitions"]
@@ -258,7 +262,9 @@ def offsets_of_file(file: str) -> dict[Partition, int]:
 
 
 def _delete_before(client: Client, before: dict[Partition, int]) -> dict[Partition, int]:
-    """Delete the records before offsets. Returns the log start offsets that are reached."""
+    """Delete the records before the given offset of each partition, at the leaders. Returns the new log start
+    offsets.
+    """
     from moldau.protocol.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

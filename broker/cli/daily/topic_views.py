@@ -1,4 +1,4 @@
-"""What `moldau topic` shows: the topics of a cluster, and the partitions of one."""
+"""The actions of `moldau topic` that print the topics of a cluster, or the partitions of some topics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESCRIBED: Final = ("partition", "leader", "replicas", "in_sync", "start", "end"
 
 
 def list_topics(session: Session) -> int:
-    """List topics (`topic list`): a row for each, by name."""
+    """Print the topics by name (`topic list`)."""
     given = session.arguments
     topics = session.client.topics(None)
     for name in given.names:
@@ -59,12 +59,14 @@ def _row(topic: MetadataResponseTopic) -> dict[str, object]:
 
 
 def is_under_replicated(partition: MetadataResponsePartition) -> bool:
-    """Whether replicas of a partition are not in sync."""
+    """Whether a replica of the partition is not in sync."""
     return len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
 def id_text(topic_id: bytes) -> str | None:
-    """A topic id as Kafka writes it; None if the cluster does not tell it."""
+    """Format a topic id as Kafka does, in base64. None if the id is zero, which means that the cluster does not tell
+    it.
+    """
     from base64 import urlsafe_b64encode
 
     return None if topic_id == ZERO_UUID else urlsafe_b64encode(topic_id).decode().rstrip("=")
@@ -135,7 +137,9 @@ def partitions_of(topics: Iterable[MetadataResponseTopic]) -> list[MetadataRespo
 
 
 def sizes_of(client: Client, keys: set[Partition]) -> dict[Partition, int] | None:
-    """The bytes of each partition at its leader; None if the user may not ask for them (DESCRIBE on the cluster)."""
+    """The size in bytes of each partition at its leader. None if the user may not ask for it (DESCRIBE on the cluster),
+    or if a leader is missing.
+    """
     from moldau.protocol.messages.describe_log_dirs import (
         DescribableLogDirTopic,
         DescribeLogDirsRequest,
@@ -169,7 +173,9 @@ def sizes_of(client: Client, keys: set[Partition]) -> dict[Partition, int] | Non
 
 
 def settings_of(client: Client, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
-    """The settings that topics have themselves, by topic. Without DESCRIBE_CONFIGS there are none. Raises `Failure`."""
+    """The settings that are set for the topics themselves, by topic. A topic whose settings the user may not describe
+    has none. Raises `Failure`.
+    """
     from moldau.broker.cli.daily.configs.access import OWN_TOPIC, TOPIC, described
 
     found: dict[str, dict[str, str | None]] = {}

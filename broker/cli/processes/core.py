@@ -1,7 +1,8 @@
-"""One broker process of a machine: `python -m moldau.broker.cli.processes.core`, started by `moldau serve --cores`.
+"""One of the broker processes of a machine: `python -m moldau.broker.cli.processes.core`, which `moldau serve --cores`
+starts.
 
-Its standard input begins with one line of JSON, the `Orders`, so that no password is on a command line; afterwards it
-only has to stay open. The standard output gets the greeting as JSON, the standard error the log.
+The first line on its standard input is JSON: the `Orders`. So no password is on a command line. After that line
+standard input must stay open. Standard output gets the greeting as JSON, standard error the log.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from moldau.broker.runtime.place import Place
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the supervisor tells a process on its standard input."""
+    """What the supervisor sends to a broker process on standard input."""
 
     settings: Mapping[str, str]
     place: Place
     is_quiet: bool
-    """Whether the log shows only warnings, errors and progress until clients are served."""
+    """Whether the log has only warnings, errors and progress until clients are served."""
 
     def as_line(self) -> bytes:
         """The orders as a line of JSON."""
@@ -41,7 +42,7 @@ def read_orders(line: bytes) -> Orders:
 
 
 def main() -> int:
-    """Serve as the orders say, until SIGTERM or the end of the standard input."""
+    """Serve with the settings in the orders, until SIGTERM or the end of standard input."""
     orders = read_orders(sys.stdin.buffer.readline())
     config = checked_config(orders.settings)
     if not orders.place.is_first(config.node_id):

@@ -1,4 +1,4 @@
-"""The broker processes of one machine: the settings of each, made of the configuration of the first.
+"""The broker processes of one machine: derives the settings of each process from the configuration of the first one.
 
 | | the first process | the process with the number k |
 |---|---|---|
@@ -43,18 +43,20 @@ class Machine:
     """The broker processes of one machine. Processes are numbered from 1."""
 
     config: Config
-    """The configuration of the first process, as the file, the environment and the command line describe it."""
+    """The configuration of the first process, from the file, the environment and the command line."""
     name: str
-    """The name of the machine: the rack of its brokers, unless that is set."""
+    """The name of the machine. It is the rack of its brokers, unless broker.rack is set."""
     cores: tuple[int, ...]
-    """The numbers of the processes that run, among them those that leave the cluster."""
+    """The numbers of the processes that are started. Among them are those that will leave the cluster, because
+    moldau.cores was lowered.
+    """
 
     def node_id(self, core: int) -> int:
         """The node id of a process."""
         return self.config.node_id + core - 1
 
     def check(self) -> None:
-        """Raise `CommandError` if several processes cannot have this configuration."""
+        """Raise `CommandError` if several processes cannot run with this configuration."""
         config = self.config
         if not config.is_broker:
             raise CommandError(f"{CORES} is for a broker, and process.roles makes this node a controller alone")
@@ -72,7 +74,9 @@ class Machine:
             )
 
     def warnings(self, cpus: int | None) -> Iterator[str]:
-        """What the operator should know of the configuration. `cpus`: the number of cores, if it is known."""
+        """Warnings about the configuration for the operator. `cpus` is the number of CPU cores, or None if it is not
+        known.
+        """
         count = len(self.cores)
         if cpus is not None and count > cpus:
             yield f"{count} processes run on {cpus} cores: more processes than cores make nothing faster"
@@ -90,7 +94,7 @@ class Machine:
 
     @property
     def shares_rack(self) -> bool:
-        """Whether the operator has allowed several replicas in one rack."""
+        """Whether the operator has allowed several replicas of a partition in one rack."""
         return self.config.settings.is_set(SHARE_RACK) and self.config.flag(SHARE_RACK)
 
     def settings_of(self, core: int) -> dict[str, str]:
@@ -101,7 +105,7 @@ class Machine:
         return properties
 
     def checked(self, core: int) -> Config:
-        """The checked configuration of a process. Raises `CommandError`."""
+        """The validated configuration of a process. Raises `CommandError`."""
         try:
             return checked_config(self.settings_of(core))
         except ConfigError as refusal:
@@ -114,7 +118,7 @@ class Machine:
         return defaults | {name: text_of(value) for name, value in self.config.originals.items()}
 
     def _own(self, core: int) -> dict[str, str]:
-        """The properties that a process has instead of those of the first process."""
+        """The properties of a process that replace those of the first process."""
         config = self.config
         if core == 1:
             return {}
@@ -139,8 +143,8 @@ class Machine:
         return own
 
     def _controllers(self) -> tuple[str, ...]:
-        """The bootstrap servers of the quorum for a further process: the first process, then those of the file, which
-        may name none if the first process is the whole quorum.
+        """The bootstrap servers of the quorum for a process other than the first: the address of the first process,
+        then those of the file. The file may name none if the first process is the whole quorum.
         """
         bound = self.config.controller_listeners[0]
         host = "127.0.0.1" if bound.host in EVERY_INTERFACE else bound.host
@@ -154,8 +158,8 @@ class Machine:
             yield replaced_port(each, self._ports[core][each.name])
 
     def _advertised(self, core: int) -> Iterator[ListenerAddress]:
-        """The advertised addresses of a process. Their ports are as far from those of the first process as the ports on
-        which the process listens, so that a range of ports may be forwarded.
+        """The advertised listeners of a process. Their ports are shifted by as much as the ports on which the process
+        listens, so that a range of ports may be forwarded.
         """
         first = {each.name: each.port for each in self.config.broker_listeners}
         for each in self.config.advertised_listeners:
@@ -164,7 +168,7 @@ class Machine:
 
     @cached_property
     def _ports(self) -> dict[int, dict[str, int]]:
-        """The ports of each process by listener. They do not depend on the number of processes."""
+        """The port of each listener of each process. A port does not depend on the number of processes."""
         config = self.config
         taken = {each.port for each in config.listeners}
         http = read_http_address(config.text_or_none("moldau.http.listener") or "")
@@ -184,14 +188,14 @@ class Machine:
 
 
 def replaced_port(listener: ListenerAddress, port: int) -> ListenerAddress:
-    """The address at another port. Raises `CommandError`."""
+    """The listener with another port. Raises `CommandError` if there is no such port."""
     if port > PORT_MAX:
         raise CommandError(f"listener {listener.name} would need port {port}: begin lower, or run fewer processes")
     return ListenerAddress(listener.name, listener.host, port, listener.security_protocol)
 
 
 def address_text(listener: ListenerAddress) -> str:
-    """The address as the settings write it."""
+    """A listener as the settings write it: NAME://host:port."""
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{listener.name}://{host}:{listener.port}"
 
@@ -201,16 +205,16 @@ def text_of(value: str | Password) -> str:
 
 
 class Difference(NamedTuple):
-    """How the properties of a process differ from the configuration that the operator wrote."""
+    """How the properties of a process differ from the configuration that the operator wrote: those that were added or
+    changed, and the names of those that were left out.
+    """
 
     given: Mapping[str, str]
     left_out: tuple[str, ...]
 
 
 def difference(machine: Machine, core: int) -> Difference:
-    """The properties that a process gets besides those that the operator wrote, and the names of those that it does not
-    get.
-    """
+    """Compare the properties of a process with the configuration that the operator wrote."""
     written = {name: text_of(value) for name, value in machine.config.originals.items()}
     given = machine.settings_of(core)
     own = {name: text for name, text in given.items() if written.get(name) != text}

@@ -1,7 +1,7 @@
-"""`moldau serve --cores`: the broker processes of one machine, from their directories to their end.
+"""`moldau serve --cores`: formats the directories of one machine's broker processes, and runs the processes.
 
-If there are fewer cores than before, a process that leaves is started too. It gives its replicas to the processes that
-stay, takes itself out of the cluster and ends; then its directories are removed.
+If moldau.cores was lowered, a process that leaves is started too. It moves its replicas to the processes that stay,
+unregisters from the cluster and ends. Then its directories are removed.
 """
 
 from __future__ import annotations
@@ -36,33 +36,34 @@ if TYPE_CHECKING:
     from moldau.storage.files.port import FileLock
 
 LOCK: Final = ".cores.lock"
-"""The lock of the supervisor, in the first log directory. Each process locks its own directories too."""
+"""The name of the supervisor's lock file, in the first log directory. Each process locks its own directories too."""
 TEXT_OF_STOPPING: Final = "stopping all processes; a second signal kills them"
 
 
 @dataclass(frozen=True, slots=True)
 class MachineOptions:
-    """How the processes are started, besides their configuration."""
+    """How the processes are started, apart from their configuration."""
 
     formatting: Formatting | None
-    """How empty directories of the first process are formatted; None if they are refused."""
+    """How empty directories of the first process are formatted. If None, empty directories are refused."""
     greet: Callable[[list[Report]], None] | None
-    """Called once all processes serve, with their greetings, that of the first process first."""
+    """Called with the greetings of all processes, once all serve. The greeting of the first process comes first."""
     is_quiet: bool
     until_eof: bool
 
 
 def serve_cores(config: Config, invocation: Invocation, options: MachineOptions) -> int | None:
     """Run the processes that the configuration describes, and those that have a directory, until a signal stops them.
-    Returns the exit status; None if there is one process only, which is the node itself. Raises `CommandError`.
+    Returns the exit status. If there is only one process, returns None: the caller must run the node itself. Raises
+    `CommandError`.
     """
     machine = machine_of(config)
     return None if machine.cores == (1,) else serve_machine(machine, invocation, options)
 
 
 def machine_of(config: Config, name: str | None = None) -> Machine:
-    """The machine that a configuration describes, with the processes whose directories are there already. `name` is the
-    name of the machine, by default its host name. Raises `CommandError`.
+    """The machine that a configuration describes. Processes whose directories exist are included. `name` is the name of
+    the machine, by default its host name. Raises `CommandError`.
     """
     wanted = range(1, config.integer(CORES) + 1)
     machine = Machine(config, name or socket.gethostname(), tuple(sorted({*wanted, *cores_there(config)})))
@@ -73,7 +74,7 @@ def machine_of(config: Config, name: str | None = None) -> Machine:
 
 
 def cores_there(config: Config) -> set[int]:
-    """The further processes that have a directory. Raises `CommandError`."""
+    """The numbers of the processes, other than the first, that have a directory. Raises `CommandError`."""
     found: set[int] = set()
     for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
         try:
@@ -86,7 +87,7 @@ def cores_there(config: Config) -> set[int]:
 
 
 def print_plan(machine: Machine, invocation: Invocation) -> int:
-    """Print what each process gets besides the settings that the operator wrote. Returns the exit status."""
+    """Print the properties of each process that differ from those that the operator wrote. Returns the exit status."""
     wanted = machine.config.integer(CORES)
     for core in machine.cores:
         given, left_out = difference(machine, core)
@@ -179,8 +180,8 @@ def _launch(machine: Machine, core: int, place: Place, invocation: Invocation, *
 
 
 def refuse_taken_ports(machine: Machine) -> None:
-    """Check that every process can have its ports, so that a start that will fail formats nothing. Raises
-    `CommandError`.
+    """Raise `CommandError` if a process cannot have one of its ports. It is called first, so that a start that will
+    fail formats nothing.
     """
     for core in machine.cores:
         for each in machine.checked(core).listeners:
@@ -193,7 +194,7 @@ def refuse_taken_ports(machine: Machine) -> None:
 
 
 def claim(config: Config) -> FileLock:
-    """Lock the machine's directories until this process ends. Raises `CommandError`."""
+    """Lock the directories of the machine until this process ends. Raises `CommandError` if they are locked already."""
     path = config.log_dirs[0]
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -205,10 +206,10 @@ def claim(config: Config) -> FileLock:
 
 
 def format_missing(machine: Machine, formatting: Formatting | None) -> dict[int, list[str]]:
-    """Format the directories of new processes for the cluster of the first one, and those of the first one if
-    `formatting` says so. Returns a line for each, by process. Raises `CommandError`.
+    """Format the directories of new processes with the cluster id of the first one. Those of the first process are
+    formatted if `formatting` is given. Returns the lines to print, by process. Raises `CommandError`.
 
-    A process whose directories are formatted in part gets no new one: one of its disks may not be mounted.
+    If only some directories of a process are formatted, the others are not: one of its disks may not be mounted.
     """
     from secrets import token_bytes
     from time import time_ns
@@ -252,7 +253,7 @@ def _credentials(core: int, formatting: Formatting | None) -> tuple[str, ...]:
 
 def removed(config: Config) -> str:
     """Remove the directories of a process that has left the cluster. A directory that still has a partition is kept.
-    Returns what was done, in words.
+    Returns a sentence that says what was done.
     """
     kept, gone = [], []
     for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
@@ -269,6 +270,8 @@ def removed(config: Config) -> str:
 
 
 def is_served(name: str) -> bool:
-    """Whether an entry of a log directory is a partition, or a stray one, that was not deleted."""
+    """Whether an entry of a log directory is a partition that is in use, or a stray one. A partition that is being
+    deleted, or that of the metadata log, does not count.
+    """
     found = parse_partition_directory(name)
     return found is not None and found.suffix in ("", STRAY_SUFFIX) and found.topic != METADATA_TOPIC

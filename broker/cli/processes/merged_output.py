@@ -1,4 +1,4 @@
-"""The output of several nodes as one: each line whole, with the node from which it is."""
+"""Merges the output of several nodes into one: whole lines, each with the name of its node."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NODE_STYLES: Final = ("cyan", "green", "magenta", "blue")
 """The colours of nodes. Yellow and red are left out, because they mark warnings and errors."""
 _STYLE_OF_WORD: Final = {word: STYLES[level] for level, word in LEVEL_WORDS.items() if level in STYLES}
 _LINE: Final = re.compile(r"\d{4}-\d\d-\d\dT(?P<time>[0-9:.]+)Z (?P<word>[A-Z]+) +(?P<rest>.*)", re.DOTALL)
-"""The format of a log line of `log_output.Lines`."""
+"""Matches a log line of `log_output.Lines`."""
 
 
 class MergedOutput:
-    """Writes the lines of nodes, and those of the command that runs them, in the order in which they come."""
+    """Writes the lines of nodes, and those of the command that runs the nodes, in the order in which they arrive."""
 
     def __init__(self, terminal: Terminal, node_ids: Sequence[int], own: str) -> None:
-        """`own`: what stands before the lines of the command."""
+        """`own` is the prefix of the command's own lines."""
         self._terminal = terminal
         self._own = own
         self._width = max(len(own), *(len(f"node-{node_id}") for node_id in node_ids))
@@ -33,7 +33,7 @@ class MergedOutput:
         self._terminal.say(f"{self._own:{self._width}} | {text}", "red" if is_problem else "bold")
 
     def write_plain(self, text: str) -> None:
-        """Write a line of the command that neither begins something nor is a problem."""
+        """Write a line of the command in plain style, for a line that does not begin a message and is not a problem."""
         self._terminal.say(f"{self._own:{self._width}} | {text}")
 
     def write_line(self, node_id: int, text: str) -> None:
@@ -43,7 +43,7 @@ class MergedOutput:
         self._terminal.say(f"{prefix} {self._shown(text)}")
 
     def _shown(self, text: str) -> str:
-        """A node's line as it is printed: on a terminal with its level in colour and without the date, elsewhere
+        """A node's line as it is printed. On a terminal its level is coloured and its date is left out; otherwise it is
         unchanged."""
         found = _LINE.fullmatch(text) if self._terminal.is_coloured else None
         if found is None:
@@ -54,12 +54,12 @@ class MergedOutput:
 
 
 class MergedLog(MergedOutput):
-    """The logs of nodes as one log, in which the command writes log lines too: as text, or as JSON objects, which have
-    the node in a field and no prefix.
+    """Merges the logs of nodes and of the command into one log: as text, or as JSON objects, which name the node in a
+    field instead of a prefix.
     """
 
     def __init__(self, terminal: Terminal, node_ids: Sequence[int], own: str, form: str) -> None:
-        """`form`: that of moldau.log.format."""
+        """`form` is the value of moldau.log.format."""
         super().__init__(terminal, node_ids, own)
         self._is_json = form == "json"
         # The colours come later, with those of the nodes.
@@ -83,8 +83,8 @@ class MergedLog(MergedOutput):
 
 
 def with_node(line: str, node_id: int) -> str:
-    """A line of a node's log in JSON, with the id of the node. Text that is not JSON, such as the traceback of an
-    interpreter that fails, becomes the message of such a line.
+    """Add the node id to a line of a node's JSON log. Text that is not JSON, such as a traceback of an interpreter that
+    fails, becomes the message of a new object.
     """
     if line.startswith("{"):
         return f'{{"node": {node_id}, {line[1:]}'

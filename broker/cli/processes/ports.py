@@ -1,4 +1,4 @@
-"""Whether the ports of several processes are free."""
+"""Checks that the ports of several processes are free."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether the address can be bound, as far as this can be known before the node listens. An empty host stands for
-    every interface. True for a malformed address: the node refuses it.
+    """Whether an address can be bound, as far as can be known before the node listens. An empty host means every
+    interface. True for a malformed address, because the node refuses it later.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

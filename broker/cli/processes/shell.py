@@ -1,7 +1,7 @@
-"""The shell around the supervisor: it starts the processes, signals them, follows their output.
+"""Runs the processes that the supervisor decides on: starts and signals them, and reads their output.
 
 Every node holds the reading end of a pipe to this process. If this process is killed, the pipe closes and the nodes
-stop. A node says that it serves by one line of JSON on its standard output (`--greeting json`).
+stop. A node announces that it serves by one line of JSON on its standard output (`--greeting json`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from moldau.broker.cli.processes.supervisor import AllServe, Effect, Exit, Left,
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NOT_STARTED: Final = 1
-"""The status of a process that the system could not start."""
+"""The exit status that stands for a process that the system could not start."""
 LINE_SIZE_MAX: Final = 1 << 16
-"""The most bytes of a line of a node's log; a longer line is shown in parts."""
+"""The most bytes of a line of a node's log. A longer line is split."""
 REPORT_SIZE_MAX: Final = 1 << 20
-"""The most bytes of the line by which a node says that it serves."""
+"""The most bytes of a node's greeting."""
 
 
 class Output(Protocol):
-    """Where the lines of the nodes go, and those of the command itself."""
+    """Takes the lines of the nodes, and those of the command itself."""
 
     def write_own(self, text: str, *, is_problem: bool = False) -> None: ...
 
@@ -36,21 +36,21 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the process of a node is started."""
+    """The command line, the environment and the input with which the process of a node is started."""
 
     arguments: Sequence[str]
-    """The arguments of the interpreter."""
+    """The arguments of the Python interpreter."""
     variables: Mapping[str, str]
     input: bytes = b""
-    """What the process reads first on its standard input."""
+    """The bytes that the process gets first on its standard input."""
 
 
 Report = Mapping[str, Any]
-"""The greeting of a node: docs/start.md lists its fields."""
+"""The greeting of a node. docs/start.md lists its fields."""
 
 
 class Processes:
-    """The processes of one command. `run` may be called once."""
+    """Runs the processes of one command. `run` may be called once."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Processes:
         serving: Callable[[Mapping[int, Report]], None],
         left: Callable[[int], Coroutine[object, object, None]] | None = None,
     ) -> None:
-        """`serving` is called once, when every node serves, with their greetings. `left` runs when a node has left its
-        cluster. It must not block, because nodes whose log is not read wait.
+        """`serving` is called once, with the greetings of all nodes, when every node serves. `left` runs when a node
+        has left its cluster. It must not block, because nodes wait while their logs are not read.
         """
         self._supervisor = supervisor
         self._launches = launches
@@ -70,15 +70,17 @@ class Processes:
         self._left = left
         self._reports: dict[int, Report] = {}
         self._nodes: dict[int, Process | None] = {}
-        """The processes; None for one that is being started."""
+        """The process of each node; None while it is being started."""
         self._early: dict[int, signal.Signals] = {}
-        """Signals for processes that are being started."""
+        """Signals to send to processes that are being started."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def run(self, *, until_eof: bool = False) -> int:
-        """Run the nodes until a signal, and with `until_eof` until the standard input ends. Returns the exit status."""
+        """Run the nodes until a signal stops them, or with `until_eof` until standard input ends. Returns the exit
+        status.
+        """
         loop = asyncio.get_running_loop()
         for each in SIGNALS:
             loop.add_signal_handler(each, self._signalled)
@@ -197,12 +199,12 @@ class Processes:
 
 
 def now_ms() -> int:
-    """The clock of the running loop, which is monotonic."""
+    """The time (ms) of the running event loop's monotonic clock."""
     return int(asyncio.get_running_loop().time() * 1000)
 
 
 async def follow(node_id: int, stream: asyncio.StreamReader, output: Output) -> None:
-    """Copy the output of a node until the node closes it."""
+    """Copy the log of a node to `output`, line by line, until the node closes the stream."""
     rest = b""
     while chunk := await stream.read(LINE_SIZE_MAX):
         *lines, rest = (rest + chunk).split(b"\n")

@@ -1,5 +1,5 @@
-"""What happens to the processes of one command: a state machine without I/O. The shell passes events and the time in,
-and carries out the effects in their order.
+"""The supervisor of the processes of one command: a state machine without I/O. `Processes` passes events and the time
+to it, and carries out the effects in their order.
 
     a process:    waiting ──its time comes──▶ running ──it serves──▶ serving ──it ends──▶ waiting, ended or left
                      ▲                           └───────────────────────┴─▶ stopping ──▶ ended
@@ -22,7 +22,7 @@ from moldau.broker.runtime.place import LEFT_STATUS
 BACKOFF_FIRST_MS: Final = 500
 BACKOFF_MAX_MS: Final = 30_000
 STEADY_MS: Final = 60_000
-"""The time (ms) for which a process has to serve, so that its next start waits no longer than the first one."""
+"""If a process has served for this time (ms), its next restart waits only `BACKOFF_FIRST_MS` again."""
 STOP_PATIENCE_MS: Final = 40_000
 """The time (ms) after which a process that does not stop is killed. It is longer than the node's own limits."""
 
@@ -43,7 +43,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A line for the operator."""
+    """Print a line for the operator."""
 
     text: str
     is_problem: bool = False
@@ -51,19 +51,19 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class AllServe:
-    """Every process serves, for the first time."""
+    """Announce that every process serves, for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The node has left its cluster: its directories may be removed."""
+    """Remove the directories of a node, because it has left its cluster."""
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """All processes have ended, and the command ends with this status."""
+    """End the command with this exit status. All processes have ended."""
 
     status: int
 
@@ -95,22 +95,22 @@ class Policy:
     """How a command starts and stops its nodes."""
 
     restarts: bool
-    """Whether a process that ends is started again. If not, the operator is told how to start it."""
+    """Whether a process that ends is started again. If not, the operator is told which command starts it."""
     stop_order: Sequence[Sequence[int]]
-    """The node ids in groups: those of a group are stopped together, one group after the other."""
+    """Groups of node ids. The nodes of a group are stopped together, and the groups one after the other."""
     stopping: str
-    """What the operator is told at the first signal."""
+    """The line that the operator gets at the first signal."""
     remedies: Mapping[int, str]
-    """For each node id the command that starts the node again, if the policy does not."""
+    """The command with which the operator starts a node again, by node id; used if `restarts` is False."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """A process that the supervisor watches."""
+    """The state of a process that the supervisor watches."""
 
     state: State = State.WAITING
     due_ms: int = 0
-    """When it is started (waiting) or killed (stopping)."""
+    """The time at which a waiting process is started, or a stopping one is killed."""
     since_ms: int = 0
     """The time since which the process serves."""
     backoff_ms: int = BACKOFF_FIRST_MS
@@ -118,7 +118,9 @@ class Watched:
 
 
 class Supervisor:
-    """The processes of one command. Each event returns the effects to carry out. Times are monotonic, in ms."""
+    """Decides when the processes of one command are started, stopped and killed. Each event returns the effects to
+    carry out. Times are monotonic, in ms.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -128,18 +130,20 @@ class Supervisor:
 
     @property
     def alive(self) -> list[int]:
-        """The nodes whose processes run."""
+        """The node ids of the processes that have not ended."""
         return [node_id for node_id, each in self._watched.items() if each.state in ALIVE]
 
     def next_deadline_ms(self) -> int | None:
-        """The time at which `tick` has something to do; None if there is nothing."""
+        """The time at which `tick` must be called next; None if no process waits or is stopping."""
         waits = (State.WAITING, State.STOPPING)
         return min((each.due_ms for each in self._watched.values() if each.state in waits), default=None)
 
     # Events
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Start and kill the processes whose time has come. The first call starts all processes."""
+        """Start the waiting processes, and kill the stopping ones, whose time has come. The first call starts all
+        processes.
+        """
         effects: list[Effect] = []
         for node_id, each in sorted(self._watched.items()):
             if each.due_ms > now_ms:
@@ -165,7 +169,7 @@ class Supervisor:
         return again + self._all_serve()
 
     def ended(self, node_id: int, status: int, now_ms: int) -> list[Effect]:
-        """Note that a process has ended, with the status of `subprocess`: negative for a signal."""
+        """Note that a process has ended. `status` is that of `subprocess`: negative if a signal ended it."""
         each = self._watched[node_id]
         before, each.state = each.state, State.ENDED
         effects: list[Effect] = []
@@ -194,7 +198,9 @@ class Supervisor:
         return effects + self._all_serve()
 
     def signalled(self, now_ms: int) -> list[Effect]:
-        """Handle a SIGTERM or SIGINT of the command. The first signal stops the processes, further ones kill them."""
+        """Handle a SIGTERM or SIGINT that the command got. The first signal stops the processes, further ones kill
+        them.
+        """
         if self._phase is not Phase.STOPPING:
             return [Say(self._policy.stopping), *self._stop(now_ms)]
         kills = [Signal(node_id, signal.SIGKILL) for node_id in sorted(self.alive)]
@@ -203,7 +209,9 @@ class Supervisor:
     # Steps
 
     def _wait(self, each: Watched, node_id: int, status: int, now_ms: int, *, was_serving: bool) -> Effect:
-        """Let a process wait for its next start: twice as long as the time before, if it did not serve for long."""
+        """Schedule the next start of a process that has ended. The pause doubles each time, unless the process had
+        served for `STEADY_MS`.
+        """
         if was_serving and now_ms - each.since_ms >= STEADY_MS:
             each.backoff_ms = BACKOFF_FIRST_MS
         each.state, each.due_ms = State.WAITING, now_ms + each.backoff_ms
@@ -227,7 +235,7 @@ class Supervisor:
         return self._stop_next(now_ms)
 
     def _stop_next(self, now_ms: int) -> list[Effect]:
-        """Stop the next group of which a process runs, or exit after the last one."""
+        """Stop the next group that has a running process. After the last group, return `Exit`."""
         self._phase = Phase.STOPPING
         for group in self._policy.stop_order:
             running = [node_id for node_id in group if self._watched[node_id].state in ALIVE]
@@ -247,7 +255,7 @@ class Supervisor:
 
 
 def ended_text(status: int) -> str:
-    """How the process ended, in words."""
+    """Describe in words how a process ended."""
     if status >= 0:
         return f"has ended with status {status}"
     return f"was ended by {signal.Signals(-status).name}"

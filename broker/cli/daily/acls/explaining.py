@@ -1,4 +1,4 @@
-"""What `moldau acl explain` does: it names the ACL that decides, by the ACLs of a running cluster."""
+"""The action `moldau acl explain`: names the ACL of a running cluster that decides a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_DENIED: Final = 3
 
 
 def explain_decision(session: Session) -> int:
-    """Explain one decision of the ACLs (`acl explain`)."""
+    """Print whether the ACLs allow an operation, and which ACL decides that (`acl explain`)."""
     given = session.arguments
     operation = operation_of(given.operation)
     named = resources_of(given)
@@ -38,7 +38,7 @@ def explain_decision(session: Session) -> int:
 
 
 def authorizer_of(arguments: argparse.Namespace) -> Authorizer:
-    """An authorizer with the settings of the node whose configuration file the arguments give."""
+    """Make an authorizer with the settings in the server.properties that the arguments name, or with the defaults."""
     settings = read_file(arguments.config) if arguments.config else {}
     try:
         parse_principal(arguments.principal)
@@ -57,6 +57,6 @@ class NoAudit:
 
 
 def load_bindings(authorizer: Authorizer, bindings: Iterable[AclBinding]) -> None:
-    """Load ACLs into an authorizer."""
+    """Load ACLs into an authorizer that has none."""
     authorizer.changed({number.to_bytes(16, "big"): each for number, each in enumerate(bindings)})
     authorizer.loaded()

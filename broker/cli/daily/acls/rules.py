@@ -82,7 +82,7 @@ def add(session: Session) -> int:
 
 
 def _added(given: argparse.Namespace) -> list[AclBinding]:
-    """The ACLs that the arguments describe."""
+    """The ACLs that the arguments of `acl add` describe."""
     named = resources_of(given)
     if not named:
         wrong(
@@ -120,7 +120,7 @@ def _added(given: argparse.Namespace) -> list[AclBinding]:
 
 
 def remove(session: Session) -> int:
-    """Remove ACLs (`acl remove`): show them, and remove them with `--execute`."""
+    """Remove ACLs (`acl remove`). Without `--execute` they are only printed."""
     from moldau.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     given, client = session.arguments, session.client
@@ -168,7 +168,7 @@ def remove(session: Session) -> int:
 
 
 def _filters(session: Session) -> list[AclFilter]:
-    """One filter for each resource that is named, or one for all."""
+    """The filters that the arguments describe: one for each resource that is named, or one for all resources."""
     given = session.arguments
     if given.prefixed and given.matching:
         wrong("give --prefixed or --matching, not both")
@@ -195,7 +195,9 @@ def resources_of(given: argparse.Namespace) -> list[tuple[ResourceKind, str]]:
 
 
 def operation_of(name: str) -> AclOperation:
-    """An operation by Kafka's name in any spelling: Read, DescribeConfigs, ALTER_CONFIGS. Raises `WrongArguments`."""
+    """Parse the name of an ACL operation, in any spelling: Read, DescribeConfigs, ALTER_CONFIGS. Raises
+    `WrongArguments`.
+    """
     known = {_plain(each.name): each for each in AclOperation if each is not AclOperation.ANY}
     found = known.get(_plain(name))
     if found is None:
@@ -220,5 +222,5 @@ def _row(binding: AclBinding) -> dict[str, object]:
 
 
 def _word(codes: type[ResourceKind] | type[PatternType] | type[PermissionType] | type[AclOperation], code: int) -> str:
-    """A code in words, as Kafka's tools write it; a code that is not known as its number."""
+    """The name of a code in Kafka's tools, or the number if the code is not known."""
     return next((each.name for each in codes if each == code), str(code))

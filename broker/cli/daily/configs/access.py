@@ -1,4 +1,6 @@
-"""Settings of topics, brokers, groups and client metrics, read and changed as resources of the protocol."""
+"""Reads and changes the settings of topics, brokers, groups and client metrics, by DescribeConfigs and
+IncrementalAlterConfigs.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,20 @@ BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 OWN_TOPIC: Final = 1
-"""The source of a setting that is set for the topic itself."""
+"""The `config_source` of a setting that is set for the topic itself."""
 SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
 Resource = tuple[int, str]
 Change = tuple[int, str, str | None]
-"""The operation on a setting, its name, and its value."""
+"""The operation on a setting, the name of the setting, and the value, which is None for a deletion."""
 
 
 def described(
     client: Client, resources: Iterable[Resource], *, synonyms: bool = False, documentation: bool = False
 ) -> list[DescribeConfigsResult]:
-    """The settings of resources; those of a broker come from that broker. Raises `Failure`."""
+    """Describe the settings of resources. A broker is asked for its own settings. Raises `Failure`."""
     found: list[DescribeConfigsResult] = []
     elsewhere: list[DescribeConfigsResource] = []
     for kind, name in resources:
@@ -59,7 +61,9 @@ def _answers(
 
 
 def alter(client: Client, resource: Resource, what: str, changes: Sequence[Change], *, validate_only: bool) -> None:
-    """Change settings of a resource; those of a broker at that broker. `what` names the resource. Raises `Failure`."""
+    """Change settings of a resource. The settings of a broker are changed by a request to that broker. `what` names the
+    resource in messages. Raises `Failure`.
+    """
     from moldau.protocol.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -82,8 +86,8 @@ def alter(client: Client, resource: Resource, what: str, changes: Sequence[Chang
 
 
 def check_setting(code: int, said: str | None, what: str) -> None:
-    """Check the error code of a change of settings. For an unknown setting the failure names the one that was probably
-    meant.
+    """Raise `Failure` if a change of settings was refused. If the reason is an unknown setting, the message names the
+    setting that was probably meant.
     """
     match = re.search(r"[Uu]nknown (?:\w+ )*(?:config|property)[a-z ]*:? '?([\w.\-]+)", said or "")
     if code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST) and match is not None:
@@ -103,7 +107,7 @@ def _meant(name: str) -> str:
 
 
 def pairs_of(given: Iterable[str], option: str) -> dict[str, str]:
-    """Settings of the form NAME=VALUE. Raises `WrongArguments`."""
+    """Parse settings of the form NAME=VALUE. `option` names them in messages. Raises `WrongArguments`."""
     found: dict[str, str] = {}
     for each in given:
         name, is_pair, value = each.partition("=")
@@ -116,5 +120,5 @@ def pairs_of(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def changes_of(settings: Mapping[str, str], removed: Iterable[str]) -> list[Change]:
-    """The changes that set and unset settings."""
+    """The changes that set the settings in `settings`, and remove those in `removed`."""
     return [(SET, name, value) for name, value in settings.items()] + [(DELETE, name, None) for name in removed]

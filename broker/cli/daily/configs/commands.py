@@ -121,8 +121,8 @@ def _alter(session: Session, name: str, changes: Sequence[Change]) -> int:
 
 
 def _warn_of_unknown(session: Session, name: str, settings: Sequence[str]) -> None:
-    """Warn of settings that the broker does not know. A cluster takes any name for a broker, because a plug-in may read
-    it.
+    """Warn of settings that the broker does not know. Apache Kafka accepts any name for a broker, because a plug-in may
+    read the setting.
     """
     from moldau.broker.config.catalogue import OWN_PREFIX, broker_catalogue
 
@@ -139,7 +139,9 @@ def _warn_of_unknown(session: Session, name: str, settings: Sequence[str]) -> No
 
 
 def _named(kind: str, words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The name of the resource, and the words after it."""
+    """Split the arguments into the name of the resource and the words after it. All brokers together have the name
+    "".
+    """
     if kind == "brokers":
         return "", words
     if not words or "=" in words[0]:
@@ -155,8 +157,8 @@ def _what(kind: str, name: str) -> str:
 
 
 def _check_there(client: Client, kind: str, name: str) -> None:
-    """Check that a topic or a broker exists. A group and a client metrics subscription may have settings before they
-    exist.
+    """Raise `Failure` if the topic or the broker does not exist. A group and a client metrics subscription may have
+    settings before they exist.
     """
     if kind == "topic":
         client.known_topics([name])

@@ -1,1 +1,1 @@
-"""What `moldau erase` does: the search, the orders, the receipts, the check of a receipt."""
+"""The actions of `moldau erase`: the search for records, the erase orders, the receipts, and the check of a receipt."""

@@ -1,4 +1,6 @@
-"""What `moldau erase` does: search, send an order to the leader of each partition, wait for every replica."""
+"""The action `moldau erase`: searches the records, sends an erase order to the leader of each partition, and waits
+until every replica has carried it out.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,15 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 RUNS_OF_ORDER: Final = 1_000
-"""The most runs of one order, which is then about 18 kB: topics have a max.message.bytes."""
+"""The most runs of offsets in one erase order. An order is a record of the partition, at most about 18 kB then, so that
+it stays below the topic's max.message.bytes.
+"""
 POLL_S: Final = 0.5
 WAIT_S: Final = 300
-"""The time (s) for which the command waits for replicas that answer and have not finished."""
+"""The time (s) for which the command waits for replicas that answer and have not finished their erasure."""
 SALT_SIZE: Final = 16
 PRODUCE_VERSION: Final = 9
-"""The version of Produce in which orders are sent. It names topics by their names."""
+"""The version of Produce in which erase orders are sent. It names topics by their names."""
 NOT_REACHED: Final = (
     "copies that consumers have made",
     "mirrors, dead-letter topics and topics that were derived from this one",
@@ -59,7 +63,7 @@ OTHER_TABLES: Final = "Delta tables, and other Iceberg tables, that follow the t
 
 
 def erase(session: Session) -> int:
-    """Erase records and write the receipt, or show what would be erased (`erase`)."""
+    """Erase records and write the receipt (`erase`). Without `--execute` the records are only counted."""
     given, client = session.arguments, session.client
     if given.topic is None:
         wrong("give a topic, or --verify RECEIPT")
@@ -101,7 +105,7 @@ def erase(session: Session) -> int:
 
 
 class Erasure:
-    """One erasure of records of a topic."""
+    """One erasure of records of a topic: sends the erase orders, waits for the replicas, and writes the receipt."""
 
     def __init__(self, session: Session, topic: str, tables: FollowingTables, key: Ed25519PrivateKey | None) -> None:
         self._session = session
@@ -142,8 +146,8 @@ class Erasure:
         return EXIT_FAILED if is_left else 0
 
     def _send(self, key: Partition, runs: list[Run]) -> OrderSent:
-        """Send one order. An attempt whose answer is lost is repeated with the same id: an order that is carried out
-        twice finds nothing the second time.
+        """Send one erase order to the leader of a partition. If the answer to a request is lost, the order is sent
+        again with the same id: an order that is carried out twice finds nothing the second time.
         """
         order_id = uuid.uuid4().bytes
         batch = erase_order_batch(order_of(order_id, self._hash, runs), self._session.now_ms())
@@ -172,7 +176,9 @@ class Erasure:
         return answer.base_offset
 
     def _wait(self, sent: list[OrderSent]) -> list[ReplicaState]:
-        """Wait until every replica that answers has carried the orders out. Returns the last state of each."""
+        """Wait until every replica that answers has carried out the erase orders, for at most `WAIT_S`. Returns the
+        last state of each order at each replica.
+        """
         deadline, told = time.monotonic() + WAIT_S, -1
         while True:
             states = replica_states(self._client, self._topic, sent)

@@ -1,4 +1,4 @@
-"""The search of `moldau erase --sql`: DuckDB tells which records of a topic a predicate of SQL chooses."""
+"""The search of `moldau erase --sql`: DuckDB evaluates an SQL predicate over the records of a topic."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from moldau.broker.cli.daily.session import Session
 
 SECURITY: Final = ("security.", "sasl.", "ssl.")
-"""The prefixes of the client's properties that also apply to the read of the topic for `--sql`."""
+"""The prefixes of the client properties that are also used when the topic is read for `--sql`."""
 NEEDED: Final = ("duckdb", "pyarrow", "numpy")
 
 
 def check_predicate(given: Namespace) -> None:
-    """Raise `WrongArguments` for options that need a predicate."""
+    """Raise `WrongArguments` if options that belong to `--sql` are given without it."""
     if given.sql is None and (given.registry is not None or given.schema is not None):
         wrong("--registry and --schema decode values for --sql")
 
 
 def chosen_offsets(session: Session, topic: str) -> dict[int, set[int]]:
-    """The offsets of the records for which the predicate is true, by partition; those of aborted transactions too. A
-    value that cannot be decoded ends the search: whether the predicate would choose it is not known. Raises
-    `CommandError`.
+    """The offsets of the records for which the predicate of `--sql` is true, by partition. Records of aborted
+    transactions are included. If a value cannot be decoded, the search fails, because it is not known whether the
+    predicate would choose it. Raises `CommandError`.
     """
     session.invocation.require(NEEDED, "sql")
     import duckdb

@@ -1,4 +1,6 @@
-"""The receipt of `moldau erase`: what each replica tells of each order, put together, and signed if a key is given."""
+"""The receipt of `moldau erase`. It has what each replica reports of each erase order, and a signature if a key is
+given.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Stated = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OrderSent:
-    """An order that a leader has appended."""
+    """An erase order that a leader has appended to its partition: its offset there, and the runs of offsets that are to
+    be erased.
+    """
 
     partition: int
     order_id: str
@@ -41,7 +45,7 @@ class OrderSent:
     runs: list[Run]
 
     def stated(self, states: list[ReplicaState]) -> Stated:
-        """The order in the receipt, with what its replicas tell."""
+        """The erase order as the receipt states it, with what its replicas report."""
         replicas = [each.stated() for each in states if each.order_id == self.order_id]
         return {
             "partition": self.partition,
@@ -55,14 +59,14 @@ class OrderSent:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What the replica on one broker tells of one order."""
+    """What the replica on one broker reports of one erase order."""
 
     node_id: int
     order_id: str
     receipt: Stated | None
-    """The receipt of the replica; None if the replica has not begun, or was not reached."""
+    """The replica's own receipt for the order; None if the replica has not begun, or was not reached."""
     problem: str | None = None
-    """Why the replica was not reached."""
+    """Why the replica was not reached; None if it was."""
 
     @property
     def is_done(self) -> bool:
@@ -79,8 +83,8 @@ class ReplicaState:
 
 
 def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
-    """The erasure in remote storage, put together from the receipts of all replicas that have led the partition; None
-    if the topic is not tiered.
+    """What was erased in remote storage for one erase order, merged from the receipts of all replicas that have led the
+    partition. None if the topic is not tiered.
     """
     receipts = [each.receipt for each in states if each.order_id == order_id and each.receipt is not None]
     tiers = [each["tier"] for each in receipts if each.get("tier")]
@@ -98,7 +102,7 @@ def tier_of(order_id: str, states: list[ReplicaState]) -> Stated | None:
 
 
 def replica_states(client: Client, topic: str, sent: list[OrderSent]) -> list[ReplicaState]:
-    """The state of each order at each of its replicas."""
+    """Ask each replica for the state of each erase order."""
     metadata = client.known_topics([topic])[topic]
     replicas = {each.partition_index: each.replica_nodes for each in metadata.partitions}
     states = []
@@ -136,7 +140,7 @@ def _receipt_of(client: Client, node_id: int, topic: str, order: OrderSent) -> S
 
 
 def written(path: str, text: str) -> None:
-    """Write the receipt, readable by its owner alone. Raises `Failure`."""
+    """Write the text of a receipt into a file that only its owner may read. Raises `Failure`."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -145,7 +149,7 @@ def written(path: str, text: str) -> None:
 
 
 def read_receipt(path: str) -> Stated:
-    """Read a receipt. Raises `WrongArguments`."""
+    """Read a receipt from a file. Raises `WrongArguments` if it is not a receipt of this version."""
     try:
         with open(path, encoding="utf-8") as file:
             receipt = json.load(file)
@@ -166,7 +170,7 @@ def _content(receipt: Mapping[str, object]) -> bytes:
 
 
 def signing_key(key_file: str) -> Ed25519PrivateKey:
-    """The key that signs receipts. Raises `WrongArguments`."""
+    """Read the private key that signs receipts. Raises `WrongArguments`."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = load_key(key_file)
@@ -176,12 +180,12 @@ def signing_key(key_file: str) -> Ed25519PrivateKey:
 
 
 def signed(receipt: Stated, key: Ed25519PrivateKey) -> Stated:
-    """The receipt with an Ed25519 signature over its other fields, as sorted JSON without spaces."""
+    """Add a signature to a receipt: Ed25519 over the other fields as JSON with sorted keys and without spaces."""
     return receipt | {SIGNATURE: base64.b64encode(key.sign(_content(receipt))).decode()}
 
 
 def check_signature(receipt: Stated, key_file: str) -> None:
-    """Raise `Failure` unless the key has signed the receipt as it is."""
+    """Raise `Failure` unless the receipt has a signature of the key in `key_file` that matches its content."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -196,7 +200,7 @@ def check_signature(receipt: Stated, key_file: str) -> None:
 
 
 def load_key(path: str) -> Ed25519PrivateKey | Ed25519PublicKey:
-    """An Ed25519 key in PEM. Raises `WrongArguments`."""
+    """Read an Ed25519 key, private or public, from a PEM file. Raises `WrongArguments`."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key

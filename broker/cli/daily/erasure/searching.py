@@ -1,4 +1,6 @@
-"""The search for records by the filters of the command, at any replica, and the offsets of what is found."""
+"""The search of `moldau erase`: reads any replica, applies the filters of the command, and gathers the offsets of the
+records that pass.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 WAIT_MS: Final = 500
 EMPTY_READS_MAX: Final = 60
-"""The number of empty answers in a row, of `WAIT_MS` each, after which a replica counts as one that hides records."""
+"""The number of empty answers in a row, of `WAIT_MS` each, after which the read of a replica fails, because the replica
+has not carried out an erase order yet.
+"""
 Filter = Callable[[Record], bool]
 
 
@@ -36,7 +40,7 @@ def has_filter(given: Namespace) -> bool:
 
 
 def is_sql_alone(given: Namespace) -> bool:
-    """Whether the predicate of `--sql` alone chooses the records."""
+    """Whether the records are chosen by the predicate of `--sql` alone, without another filter."""
     return given.sql is not None and not (_has_simple_filter(given) or given.begin or given.end)
 
 
@@ -45,8 +49,8 @@ def _has_simple_filter(given: Namespace) -> bool:
 
 
 def filter_from(session: Session) -> Filter:
-    """The filter that a record must pass. Raises `WrongArguments` if there is none, because this command does not erase
-    all records of a topic.
+    """Make the filter that the records to erase must pass, from the arguments. Raises `WrongArguments` if no filter is
+    given, because this command does not erase all records of a topic.
     """
     given, now_ms = session.arguments, session.now_ms()
     if not has_filter(given):
@@ -63,8 +67,8 @@ def filter_from(session: Session) -> Filter:
 
 
 def predicate_hash(given: Namespace, salt: bytes) -> bytes:
-    """SHA-256 of the salt and the filters. Only the receipt has the salt, so that a reader of the log cannot find a
-    name by trying many.
+    """SHA-256 of a salt and the filters, which identifies the filters without their text. Only the receipt has the
+    salt, so a reader of the log cannot find a name by trying many.
     """
     stated = {"key": given.key, "grep": given.grep, "header": given.header, "where": given.where}
     stated |= {"from": given.begin, "to": given.end}
@@ -81,8 +85,8 @@ def bounds(client: Client, keys: list[Partition]) -> dict[Partition, tuple[int, 
 
 
 def records_at(client: Client, node_id: int, key: Partition, start: int, end: int) -> Iterator[Record]:
-    """The records of a partition between two offsets, from the replica of one broker; those of aborted transactions
-    too. Raises `Failure`.
+    """Fetch the records of a partition from offset `start` to `end` (exclusive), from the replica on one broker.
+    Records of aborted transactions are included. Raises `Failure`.
     """
     what, position, empty_reads = f"{key[0]}-{key[1]} at broker {node_id}", start, 0
     while position < end:
@@ -110,7 +114,7 @@ def _fetched(client: Client, node_id: int, key: Partition, position: int) -> Par
 
 
 def runs_from(offsets: Iterable[int]) -> list[Run]:
-    """The runs of consecutive offsets in ascending offsets."""
+    """Group ascending offsets into runs of consecutive offsets."""
     runs: list[Run] = []
     for offset in offsets:
         if runs and runs[-1].last == offset - 1:

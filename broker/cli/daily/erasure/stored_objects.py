@@ -1,5 +1,5 @@
-"""The check of remote storage by `moldau erase --verify --storage URL`: every .log object of a partition is read,
-whether the cluster still names it or not.
+"""The check of `moldau erase --verify --storage URL`. It reads every .log object of a partition in remote storage,
+whether the cluster still refers to it or not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ CHUNK_SIZE: Final = 4 << 20
 def counts_in(
     given: Namespace, cluster_id: str, partition: RemotePartition, is_left: Callable[[Record], bool]
 ) -> tuple[int, int]:
-    """The number of records in the objects of a partition, and of those that should be gone. Raises `Failure`."""
+    """Count the records in the remote objects of a partition. Returns the number of all records, and of those for which
+    `is_left` is true. Raises `Failure`.
+    """
 
     async def count() -> tuple[int, int]:
         options = ObjectStoreOptions(endpoint=given.endpoint, region=given.region)

@@ -1,4 +1,6 @@
-"""The Iceberg tables of `moldau erase --tables`: opened before an order is sent, erased after it, and read again."""
+"""The Iceberg tables of `moldau erase --tables`. They are opened before an erase order is sent, erased after the
+replicas, and read again by `--verify`.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ def check_arguments(given: Namespace) -> None:
 
 
 class FollowingTables:
-    """The Iceberg tables that the user names, which follow the topic."""
+    """The Iceberg tables in `--tables`, whose rows are the records of the topic."""
 
     def __init__(self, session: Session, topic: str) -> None:
-        """Open the Iceberg tables that the arguments name, if they name any. Raises `CommandError`, also if one of the
-        tables is not written from `topic` of this cluster.
+        """Open the Iceberg tables that the arguments name, if any. Raises `CommandError` if a table cannot be opened,
+        or is not written from `topic` of this cluster.
         """
         given = session.arguments
         self._session, self._topic = session, topic
@@ -53,8 +55,8 @@ class FollowingTables:
                 self._tables[".".join(table.name())] = catalog, table
 
     def erase(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, Any]]:
-        """Erase the rows of (partition, runs of offsets). Returns the part of the receipt for each table. A failure
-        becomes a part of the receipt too, because the log is erased by now.
+        """Erase the rows of records. `runs` has pairs of a partition and the runs of its offsets. Returns the part of
+        the receipt for each table. A failure becomes a part of the receipt too, because the log is erased already.
         """
         from moldau.lake.erasing import erase_rows
         from moldau.lake.sink import SinkPorts
@@ -74,7 +76,9 @@ class FollowingTables:
         return stated
 
     def checked(self, runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[dict[str, object]]:
-        """A row for each table, with the number of erased records that its snapshots still have."""
+        """Count the erased records that the snapshots of each table still have. Returns one row of output for each
+        table.
+        """
         from moldau.lake.dead_letters import SUFFIX
         from moldau.lake.erasing import rows_left
 
@@ -94,7 +98,7 @@ class FollowingTables:
 
 
 def offsets_of(runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> ErasedOffsets:
-    """The offsets of several orders."""
+    """Merge the runs of offsets of several erase orders, by partition."""
     from moldau.lake.erasing import ErasedOffsets
 
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -104,7 +108,7 @@ def offsets_of(runs: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> ErasedO
 
 
 def described(stated: dict[str, Any]) -> str:
-    """What was done in a table, in words."""
+    """Describe in words what was erased in a table. `stated` is its part of the receipt."""
     name = stated["table"]
     if "problem" in stated:
         return f"table {name} was not erased: {stated['problem']}"

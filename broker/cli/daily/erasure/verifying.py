@@ -24,8 +24,10 @@ COLUMNS: Final = ("partition", "broker", "state", "records_read", "records_left"
 
 def verify(session: Session) -> int:
     """Check the receipt of an erasure (`--verify`). Returns 0 if every replica was read and none has a record of the
-    receipt, and 1 otherwise. With the filters of the erasure everything is read, and records that pass them and are
-    newer than the orders are counted apart. Without them the offsets of the receipt are read.
+    receipt, and 1 otherwise.
+
+    If the filters of the erasure are given, whole partitions are read. Records that pass them and are newer than the
+    erase orders are counted apart. Without the filters, only the offsets in the receipt are read.
     """
     given, client = session.arguments, session.client
     check_arguments(given)

@@ -1,4 +1,4 @@
-"""What `moldau group` changes: offsets that are reset or deleted, and groups that are deleted."""
+"""The actions of `moldau group` that reset or delete offsets, or delete groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IDLE: Final = ("Empty", "Dead")
 
 
 def reset(session: Session) -> int:
-    """Reset offsets (`group reset`): show the new ones, and commit them with `--execute`."""
+    """Reset the offsets of a group (`group reset`). Without `--execute` the new offsets are only printed."""
     given, client = session.arguments, session.client
     if given.to_file is not None:
         check_can_write("--to-file", given.to_file)
@@ -83,7 +83,9 @@ def reset(session: Session) -> int:
 
 
 def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The offset that each partition gets; `EARLIEST` and `LATEST` stand for the ends."""
+    """The offset to which each partition is to be reset. `EARLIEST` and `LATEST` stand for the start and the end of a
+    partition.
+    """
     given, client = session.arguments, session.client
     if given.from_file is not None:
         if given.topic:
@@ -112,7 +114,7 @@ def _wanted(session: Session, current: Mapping[Partition, int]) -> dict[Partitio
 
 
 def _read_file(file: str) -> dict[Partition, int]:
-    """Offsets from lines of topic,partition,offset, as kafka-consumer-groups.sh takes them."""
+    """Read offsets from a file with lines of topic,partition,offset, as kafka-consumer-groups.sh takes them."""
     found: dict[Partition, int] = {}
     try:
         with open(file, encoding="utf-8", newline="") as text:
@@ -195,7 +197,7 @@ def _alter_share(client: Client, group: str, offsets: Mapping[Partition, int]) -
 
 
 def delete(session: Session) -> int:
-    """Delete groups (`group delete`): show them, and delete them with `--execute`."""
+    """Delete groups (`group delete`). Without `--execute` they are only printed."""
     from moldau.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
     client, output = session.client, session.output
@@ -226,7 +228,7 @@ def delete(session: Session) -> int:
 
 
 def delete_offsets(session: Session) -> int:
-    """Delete committed offsets (`group delete-offsets`): show them, and delete them with `--execute`."""
+    """Delete committed offsets of a group (`group delete-offsets`). Without `--execute` they are only printed."""
     given, client = session.arguments, session.client
     (group,) = known_groups(client, [given.name])
     committed = committed_offsets(client, group)

@@ -1,4 +1,4 @@
-"""`group explain`: gathers what is known about a group, and says why it lags, rebalances or skips."""
+"""The action `group explain`: gathers facts about a group, and prints why it lags, rebalances or skips records."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from moldau.protocol.messages.read_share_group_state import (
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 
 SHARE_COORDINATOR: Final = 2
-"""The type of coordinator that FindCoordinator is asked for."""
+"""The key type in FindCoordinator for share partitions."""
 NO_EPOCH: Final = -1
-"""The leader epoch in a request of a node that does not lead the share partition."""
+"""The leader epoch in the request. -1, because this command does not lead the share partition."""
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
-"""The setting of a share group that names the topic of its dead letters."""
+"""The setting of a share group that names its dead letter topic."""
 SharePartition = tuple[bytes, int]
-"""Topic id and partition."""
+"""The topic id and the index of a share partition."""
 
 
 def explain_groups(session: Session) -> int:
-    """Print the sentences about each group (`group explain`), or one JSON line for each sentence."""
+    """Print the explanations for each group (`group explain`): as sentences, or as one JSON line for each."""
     output = session.output
     groups = all_groups(session.client)
     names = sorted(set(session.arguments.names))
@@ -78,7 +78,9 @@ def _say(session: Session, sentence: Sentence) -> None:
 
 
 def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> GroupFacts:
-    """The history of a group that no longer exists. Raises `Failure` if its coordinator keeps none."""
+    """The facts about a group that no longer exists: its history. Raises `Failure` if the coordinator keeps no history
+    of it.
+    """
     history = at_coordinator(client, name, lambda: _history(client, name))
     if history is None or not history.events:
         raise unknown("group", name, groups)
@@ -86,7 +88,7 @@ def facts_of_gone(client: Client, name: str, groups: Mapping[str, Group]) -> Gro
 
 
 def facts_of(session: Session, group: Group) -> GroupFacts:
-    """What the cluster tells of a group. Raises `Failure`."""
+    """Gather the facts about a group from the cluster. Raises `Failure`."""
     client = session.client
     described = describe_group(client, group)
     rows = lag_rows(session, group, described)
@@ -123,8 +125,8 @@ def _partition(row: Row, commits: Mapping[Partition, int], stable: Mapping[Parti
 
 
 def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts]) -> list[PartitionFacts]:
-    """The partitions of a share group with the records that were delivered more than once, from their share
-    coordinators. A user without CLUSTER_ACTION gets the partitions without these records.
+    """Add to the partitions of a share group the records that were delivered more than once, as their share
+    coordinators know them. If the user has no CLUSTER_ACTION, nothing is added.
     """
     there = {(client.topic_id(each.topic), each.partition): each for each in partitions if each.end is not None}
     keys = {f"{group}:{uuid_text(topic_id)}:{index}": (topic_id, index) for topic_id, index in there}
@@ -151,7 +153,7 @@ def _redelivered(client: Client, group: str, partitions: Sequence[PartitionFacts
 def _states(
     client: Client, group: str, node_id: int, keys: Sequence[SharePartition]
 ) -> dict[SharePartition, list[Redelivered]]:
-    """The records of share partitions that were delivered more than once, from one share coordinator."""
+    """Ask one share coordinator for the records of share partitions that were delivered more than once."""
     topics: dict[bytes, list[PartitionData]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(PartitionData(partition=index, leader_epoch=NO_EPOCH))
@@ -174,7 +176,7 @@ def _text(value: object) -> str | None:
 
 
 def _history(client: Client, group: str) -> History | None:
-    """The history of a group that its coordinator keeps; None if it keeps none, or if the user may not describe the
+    """The history of a group that its coordinator keeps. None if it keeps none, or if the user may not describe the
     group's settings.
     """
     value = _setting(client, group, HISTORY_SETTING)

@@ -1,4 +1,4 @@
-"""The groups of a cluster: which there are, and the offsets that they have committed."""
+"""The groups of a cluster, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSIC = "classic"
 
 
 class Group(NamedTuple):
-    """A group of the list."""
+    """A group as ListGroups names it, with its coordinator's node id."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 
 def all_groups(client: Client) -> dict[str, Group]:
-    """The groups of all brokers by name, those that the user may see. Raises `Failure`."""
+    """List the groups of all brokers that the user may see, by name. Raises `Failure`."""
     client.topics([])
 
     def ask(broker: int) -> ListGroupsResponse:
@@ -49,7 +49,9 @@ def all_groups(client: Client) -> dict[str, Group]:
 
 
 def known_groups(client: Client, names: Iterable[str]) -> list[Group]:
-    """Groups that must be there, by name. Raises `Failure`, which names the group that was meant."""
+    """Return groups that must exist, by their names. Raises `Failure`, which names an existing group that was probably
+    meant.
+    """
     groups = all_groups(client)
     wanted = sorted(set(names))
     for name in wanted:
@@ -59,12 +61,14 @@ def known_groups(client: Client, names: Iterable[str]) -> list[Group]:
 
 
 def at_coordinator(client: Client, group: str, attempt: Callable[[], T]) -> T:
-    """Repeat an attempt while the coordinator of a group moves. Raises `Failure`."""
+    """Call `attempt` and return its result. It is called again while the coordinator of the group moves. Raises
+    `Failure`.
+    """
     return client.repeated(f"group {group}", attempt)
 
 
 def committed_offsets(client: Client, group: Group) -> dict[Partition, int]:
-    """The committed offsets of a group; for a share group its start offsets. Partitions without an offset are left out.
+    """The committed offsets of a group; for a share group its start offsets. A partition without an offset is left out.
     Raises `Failure`.
     """
     ask = _share_offsets if group.kind == SHARE else _committed
@@ -91,8 +95,9 @@ def _committed(client: Client, group: str) -> dict[Partition, int]:
 
 
 def share_lags(client: Client, group: str) -> dict[Partition, int]:
-    """The number of records from each start offset on that are not acknowledged, as the coordinator counts them.
-    Partitions whose number it does not know are left out. Raises `Failure`.
+    """The lag of each partition of a share group, as its coordinator counts it: the records from the share-partition
+    start offset to the end of the partition that are not acknowledged. A partition whose lag is not known is left out.
+    Raises `Failure`.
     """
     found = at_coordinator(client, group, lambda: _share_partitions(client, group))
     return {key: each.lag for key, each in found.items() if each.lag >= 0}

@@ -1,4 +1,4 @@
-"""The members of a group of any kind, as its coordinator describes them."""
+"""The members of a group, of any type, as its coordinator describes them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from moldau.protocol.messages.describe_groups import DescribedGroupMember
 
 CLASSIC_VERSION: Final = 2
-"""The bytes of a version before an assignment of a classic consumer."""
+"""The size in bytes of the version with which the assignment of a classic consumer begins."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A member, and the partitions that it reads."""
+    """A member of a group as a row of output, and the partitions that are assigned to it."""
 
     row: Row
     assigned: list[Partition]
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(slots=True)
 class Described:
-    """A group as its coordinator describes it."""
+    """The state, the assignor and the members of a group, as its coordinator describes them."""
 
     state: str
     assignor: str
@@ -36,7 +36,7 @@ class Described:
 
 
 def describe_group(client: Client, group: Group) -> Described:
-    """The members of a group, those of the same client next to each other. Raises `Failure`."""
+    """Describe a group. Its members are sorted by client id. Raises `Failure`."""
     ask = {CONSUMER: _consumer, SHARE: _share, STREAMS: _streams}.get(group.kind, _classic)
     described = at_coordinator(client, group.name, lambda: ask(client, group.name))
     described.members.sort(key=lambda each: (str(each.row["client"]), str(each.row["member"])))

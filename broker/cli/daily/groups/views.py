@@ -1,4 +1,4 @@
-"""What `moldau group` shows: the groups of a cluster, and how far one is behind."""
+"""The actions of `moldau group` that print the groups of a cluster, or the lag and the members of some groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMBERS: Final = ("member", "client", "host", "epoch", "assigned", "subscribed")
 
 
 def list_groups(session: Session) -> int:
-    """List groups (`group list`): a row for each, by name."""
+    """Print the groups by name (`group list`)."""
     given = session.arguments
     groups = all_groups(session.client)
     for name in given.names:
@@ -93,7 +93,9 @@ def _summary(group: Group, described: Described) -> list[tuple[str, str]]:
 
 
 def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
-    """One row for each partition that the group reads or has an offset for. Raises `Failure`."""
+    """One row for each partition that is assigned to a member or has a committed offset: the offset, the end, the lag
+    and the member. Raises `Failure`.
+    """
     client = session.client
     committed = committed_offsets(client, group)
     told = share_lags(client, group.name) if group.kind == SHARE else {}
@@ -134,7 +136,7 @@ def lag_rows(session: Session, group: Group, described: Described) -> list[Row]:
 
 
 def _that_are_there(client: Client, keys: set[Partition]) -> list[Partition]:
-    """The partitions that still exist."""
+    """The partitions among `keys` that still exist."""
     topics = client.topics(sorted({topic for topic, _ in keys})) if keys else {}
     return [
         (topic, partition)

@@ -1,1 +1,1 @@
-"""What `moldau reassign` and `moldau elect` do: replicas and leaders of partitions."""
+"""The actions of `moldau reassign` and `moldau elect`: they move the replicas of partitions, and elect leaders."""

@@ -35,8 +35,8 @@ def elect_preferred(session: Session) -> int:
 
 
 def elect_unclean(session: Session) -> int:
-    """Elect leaders that may lack records (`elect unclean`): show the partitions without a leader, and elect one for
-    each with `--execute`.
+    """Elect leaders that may lack records (`elect unclean`), for partitions without a leader. Without `--execute` the
+    partitions are only printed.
     """
     found = named_partitions(session.client, session.arguments.names)
     wanted = {key: each for key, each in found.items() if each.leader_id < 0}
@@ -51,7 +51,7 @@ def elect_unclean(session: Session) -> int:
 
 
 def _elect(session: Session, kind: int, keys: Sequence[Partition]) -> int:
-    """Elect leaders and show them. Raises `Failure` at the end if some of them could not be elected."""
+    """Elect leaders, and print the partitions with their leaders. Raises `Failure` at the end if an election failed."""
     client = session.client
     request = ElectLeadersRequest(
         election_type=kind,

@@ -30,9 +30,9 @@ from moldau.protocol.messages.list_partition_reassignments import (
 SHOWN: Final = ("topic", "partition", "replicas", "new_replicas")
 ONGOING: Final = ("topic", "partition", "replicas", "adding", "removing")
 LOOK_S: Final = 1.0
-"""The time (s) between two requests for the progress."""
+"""The time (s) between two requests for the progress of the moves."""
 Plan = Mapping[Partition, Sequence[int] | None]
-"""The replicas of each partition, the preferred leader first; None cancels a move."""
+"""The new replicas of each partition, the preferred leader first. None cancels the partition's move."""
 
 
 def list_moves(session: Session) -> int:
@@ -53,7 +53,7 @@ def list_moves(session: Session) -> int:
 
 
 def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition, OngoingPartitionReassignment]:
-    """The moves that are not done, of some partitions or of all. Raises `Failure`."""
+    """The reassignments that are in progress, of the partitions in `keys`, or of all partitions. Raises `Failure`."""
     topics = None
     if keys is not None:
         topics = [
@@ -67,7 +67,7 @@ def moves_of(client: Client, keys: Sequence[Partition] | None) -> dict[Partition
 
 
 def move(session: Session) -> int:
-    """Move replicas (`reassign move`): show the plan, and begin the moves with `--execute`."""
+    """Move replicas to other brokers (`reassign move`). Without `--execute` the plan is only printed."""
     given, client = session.arguments, session.client
     plan = None if given.from_file is None else plan_of_file(given.from_file)
     if plan is not None:
@@ -114,7 +114,7 @@ def move(session: Session) -> int:
 
 
 def cancel(session: Session) -> int:
-    """Cancel moves (`reassign cancel`): show them, and cancel them with `--execute`."""
+    """Cancel moves (`reassign cancel`). Without `--execute` they are only printed."""
     given, client = session.arguments, session.client
     keys = list(named_partitions(client, given.names)) if given.names else None
     moves = moves_of(client, keys)
@@ -136,7 +136,9 @@ def cancel(session: Session) -> int:
 
 
 def _altered(client: Client, plan: Plan) -> list[Failure]:
-    """Begin moves, or cancel them. Returns why the cluster does not take some of them. Raises `Failure`."""
+    """Begin or cancel the moves of a plan. Returns a failure for each partition that the cluster refuses. Raises
+    `Failure` if it refuses the request.
+    """
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=client.settings.request_timeout_ms,
         topics=[
@@ -162,7 +164,7 @@ def _reassigned(index: int, replicas: Sequence[int] | None) -> ReassignableParti
 
 
 def _wait(session: Session, keys: Sequence[Partition]) -> None:
-    """Say how many moves are done until all are. Ctrl-C ends the waiting, and not the moves."""
+    """Wait until all moves are done, and print the progress. Ctrl-C ends the waiting, but not the moves."""
     client, told = session.client, -1
     try:
         while True:
@@ -217,7 +219,7 @@ def spread(
 
 
 def plan_of_file(path: str) -> dict[Partition, list[int]]:
-    """The plan in a file of kafka-reassign-partitions.sh. Raises `WrongArguments`."""
+    """Read a plan from a JSON file of kafka-reassign-partitions.sh. Raises `WrongArguments`."""
     try:
         with open(path, encoding="utf-8") as file:
             told = json.load(file)

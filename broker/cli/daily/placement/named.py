@@ -1,4 +1,4 @@
-"""The partitions that arguments name: TOPIC for all of a topic, or TOPIC:0,2."""
+"""The partitions that arguments name: `TOPIC` for all partitions of a topic, or `TOPIC:0,2` for some."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Found = dict[Partition, "MetadataResponsePartition"]
 
 
 def named_partitions(client: Client, given: Sequence[str]) -> Found:
-    """The metadata of the named partitions, or of all if none is named, in order. Raises `Failure`."""
+    """The metadata of the named partitions, sorted; of all partitions if none is named. Raises `Failure`."""
     wanted: dict[str, set[int] | None] = {}
     for name, has_indexes, text in (each.partition(":") for each in given):
         known = wanted.get(name, set())
@@ -39,7 +39,7 @@ def no_partition(topic: str, index: int, count: int) -> Failure:
 
 
 def _indexes(name: str, text: str) -> set[int]:
-    """The indexes in a text such as 0,2. Raises `WrongArguments`."""
+    """Parse partition indexes in a text such as 0,2. `name` is the topic in the message. Raises `WrongArguments`."""
     try:
         return {int(each) for each in text.split(",")}
     except ValueError:
@@ -47,7 +47,7 @@ def _indexes(name: str, text: str) -> set[int]:
 
 
 def by_topic(keys: Sequence[Partition]) -> dict[str, list[int]]:
-    """The indexes of partitions, by topic."""
+    """Group partitions by topic: the indexes of each."""
     found: dict[str, list[int]] = {}
     for name, index in keys:
         found.setdefault(name, []).append(index)

@@ -27,14 +27,16 @@ from moldau.protocol.messages.describe_client_quotas import (
 SHOWN: Final = ("user", "client_id", "ip", "quota", "value")
 KINDS: Final = ("user", "client-id", "ip")
 EXACT, DEFAULT = 0, 1
-"""How a filter of DescribeClientQuotas names an entity."""
+"""The match types in a filter of DescribeClientQuotas: an exact name, or the default of the entity type."""
 DEFAULT_SHOWN: Final = "<default>"
 Entity = Sequence[tuple[str, str | None]]
-"""The parts of a quota's entity: a kind and a name each. The name None stands for the default of the kind."""
+"""The parts of a quota's entity: pairs of an entity type and a name. The name None stands for the default of the
+type.
+"""
 
 
 def entity_of(given: argparse.Namespace) -> Entity:
-    """The entity that the arguments name. Raises `WrongArguments`."""
+    """The quota entity that the arguments name. Raises `WrongArguments`."""
     entity: list[tuple[str, str | None]] = []
     for kind in KINDS:
         attribute = kind.replace("-", "_")
@@ -66,8 +68,8 @@ def list_quotas(session: Session) -> int:
 
 
 def _quotas_of(client: Client, entity: Entity, *, is_exact: bool) -> Sequence[EntryData]:
-    """The quotas of an entity and, unless `is_exact`, of its combinations with other kinds, such as a user's client
-    ids. Raises `Failure`.
+    """Describe the quotas of an entity. Unless `is_exact`, those of entities with further parts are included, such as a
+    user's client ids. Raises `Failure`.
     """
     components = [
         ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
@@ -91,7 +93,7 @@ def _names(entity: Iterable[tuple[str, str | None]]) -> dict[str, object]:
 
 
 def number_text(value: object) -> str:
-    """A rate as text, without a fraction if that is zero."""
+    """Format a rate as text, without a fraction of zero."""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
@@ -108,7 +110,7 @@ def set_quotas(session: Session) -> int:
 
 
 def _number(text: str) -> float | None:
-    """The number that a text says; None if it says no number, or one that is not finite."""
+    """Parse a finite number; None if the text is not one."""
     try:
         value = float(text)
     except ValueError:
@@ -117,8 +119,8 @@ def _number(text: str) -> float | None:
 
 
 def unset_quotas(session: Session) -> int:
-    """Remove quotas (`quota unset`). A quota that is not set is refused, as by Apache Kafka's tool, because the cluster
-    would report no error.
+    """Remove quotas (`quota unset`). A quota that is not set is a failure, as in Apache Kafka's tool, because the
+    cluster would report no error.
     """
     given = session.arguments
     entity = _named_entity(given)

@@ -33,8 +33,8 @@ SHOWN: Final = ("user", "mechanism", "iterations")
 
 
 def credentials_of(client: Client, names: list[str]) -> dict[str, dict[str, int]]:
-    """The iterations of each mechanism, by user: of the named users, or of all if none is named. A user without
-    credentials is left out.
+    """The SCRAM credentials of users: the iterations by mechanism, by user. It describes the named users, or all if
+    none is named. A user without credentials is left out.
     """
     users = [UserName(name=each) for each in dict.fromkeys(names)] or None
     reply = client.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)
@@ -108,7 +108,9 @@ def _upsert(session: Session, done: str) -> int:
 
 
 def delete(session: Session) -> int:
-    """Delete a user (`user delete`): show the credentials, and delete them with `--execute`."""
+    """Delete a user, or one of the user's credentials (`user delete`). Without `--execute` the credentials are only
+    printed.
+    """
     given = session.arguments
     found = credentials_of(session.client, [given.name]).get(given.name)
     if found is None:
@@ -135,7 +137,7 @@ def _alter(session: Session, request: AlterUserScramCredentialsRequest) -> None:
 
 
 def mechanism_of(name: str) -> ScramMechanism:
-    """A mechanism by its name in any spelling. Raises `WrongArguments`."""
+    """Look up a SCRAM mechanism by its name, in any spelling. Raises `WrongArguments`."""
     found = SCRAM_MECHANISMS.get(name.upper().replace("_", "-"))
     if found is None:
         raise WrongArguments(f"--mechanism {name}: the mechanisms are {', '.join(SCRAM_MECHANISMS)}")
@@ -143,8 +145,8 @@ def mechanism_of(name: str) -> ScramMechanism:
 
 
 def password_of(session: Session) -> str:
-    """The password: the first line of the file or of standard input, or what a terminal is asked for. Raises
-    `WrongArguments`.
+    """Read a password: from the first line of the password file or of standard input, or by a prompt on a terminal.
+    Raises `WrongArguments`.
     """
     import signal
     import sys

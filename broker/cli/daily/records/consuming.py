@@ -1,4 +1,4 @@
-"""What `moldau consume` does: partitions are fetched from their leaders, and each record that passes is printed."""
+"""The action `moldau consume`: fetches partitions from their leaders, and prints the records that pass the filters."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from moldau.protocol.messages.fetch import PartitionData
 
 WAIT_MS: Final = 500
 PLACES: Final = "earliest, latest, an offset, -N or "
-"""What `--from` and `--until` take besides times."""
+"""The values of `--from` and `--until` that are not times, as a message lists them."""
 
 
 def consume(session: Session) -> int:
-    """Print records until all partitions are at their ends, or enough records are printed (`consume`)."""
+    """Print records until all partitions are read to their ends, or `--count` records are printed (`consume`)."""
     given, client = session.arguments, session.client
     if given.until_end and given.until is not None:
         wrong("give --until-end or --until, not both")
@@ -47,9 +47,7 @@ def consume(session: Session) -> int:
 
 
 class Printing:
-    """Prints records, and keeps the offsets that were reached and the number of records that are still to be
-    printed.
-    """
+    """Prints records, counts those that are still to be printed, and notes how far each partition was printed."""
 
     def __init__(self, session: Session, form: str) -> None:
         given = session.arguments
@@ -60,14 +58,14 @@ class Printing:
         self._out = getattr(stream, "buffer", None)
         self._text = stream
         self.reached: dict[Partition, int] = {}
-        """The next offset of each partition of which a record was seen."""
+        """The offset after the last record seen, of each partition."""
 
     @property
     def is_done(self) -> bool:
         return self._left == 0
 
     def write(self, data: bytes) -> None:
-        """Write bytes at once."""
+        """Write bytes to standard output, without buffering."""
         if self._out is None:
             self._text.write(data.decode("utf-8", "replace"))
             return
@@ -77,7 +75,9 @@ class Printing:
     def records(
         self, key: Partition, fetched: PartitionData, start: int, end: int | None, *, is_committed: bool
     ) -> None:
-        """Print the records of a part from an offset to an end, until enough are printed."""
+        """Print the records in a fetched part of a partition, from offset `start` to `end` (exclusive), until enough
+        records are printed.
+        """
         shown: list[bytes] = []
         for record in records_from(fetched, start, is_committed=is_committed):
             if (end is not None and record.offset >= end) or self.is_done:
@@ -92,7 +92,7 @@ class Printing:
 
 
 class Reading:
-    """Reads partitions, each from its position to its end, if it has one."""
+    """Reads partitions: each from its position to its end, if it has an end."""
 
     def __init__(self, session: Session, positions: dict[Partition, int], ends: Mapping[Partition, int]) -> None:
         self._session = session
@@ -106,7 +106,7 @@ class Reading:
         return end is not None and offset >= end
 
     def round(self, printing: Printing) -> None:
-        """Fetch once from each leader, and print the records."""
+        """Fetch once from each leader, and print the records that arrive."""
         client = self._client
         by_leader = client.repeated("the leaders", partial(client.by_leader, self.positions))
         wait_ms = WAIT_MS // len(by_leader)
@@ -117,7 +117,9 @@ class Reading:
                     self._take(key, answer, printing)
 
     def _fetched(self, leader: int, part: dict[Partition, int], wait_ms: int) -> dict[Partition, PartitionData]:
-        """The answers to one fetch. A partition whose next batch did not fit is fetched alone."""
+        """Fetch from one leader, and return its answer for each partition. A partition whose next batch did not fit
+        into the response is fetched again alone.
+        """
         client, what = self._client, "the records"
 
         def attempt(wanted: dict[Partition, int], wait: int) -> dict[Partition, PartitionData]:
@@ -152,7 +154,9 @@ class Reading:
             del self.positions[key]
 
     def _move(self, key: Partition, position: int) -> None:
-        """Move a position to where its partition has records: those at the position were deleted, or cut off."""
+        """Move the position of a partition that lies outside the log: to the log start offset if the records there were
+        deleted, or to the end if the log was truncated.
+        """
         start, end = (self._client.offsets({key: which})[key] for which in (EARLIEST, LATEST))
         self.positions[key] = start if position < start else end
         told = f"offsets {position} to {start} are gone" if position < start else f"the partition ends at {end} now"
@@ -162,7 +166,9 @@ class Reading:
 
 
 def _group(session: Session) -> Group | None:
-    """The group whose offsets are read and committed; it must not have members."""
+    """The group in `--group`, whose committed offsets are read and which commits; None if none is named. Raises
+    `Failure` if it has members.
+    """
     name = session.arguments.group
     if name is None:
         return None
@@ -175,7 +181,7 @@ def _group(session: Session) -> Group | None:
 
 
 def _begin(session: Session, keys: list[Partition], group: Group | None) -> dict[Partition, int]:
-    """The offset at which each partition is begun."""
+    """The offset at which the reading of each partition begins."""
     committed: dict[Partition, int] = {}
     if group is not None and group.coordinator >= 0:
         committed = {key: at for key, at in committed_offsets(session.client, group).items() if key in keys}
@@ -184,7 +190,7 @@ def _begin(session: Session, keys: list[Partition], group: Group | None) -> dict
 
 
 def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
-    """The offset at which the reading of each partition stops; empty if it has no end."""
+    """The offset at which the reading of each partition stops. Empty if the reading has no end."""
     given, client = session.arguments, session.client
     if given.until_end:
         return client.offsets(dict.fromkeys(keys, LATEST), is_committed=given.read_committed)
@@ -196,8 +202,8 @@ def _ends(session: Session, keys: list[Partition]) -> dict[Partition, int]:
 
 
 def _offsets_at(session: Session, where: str, option: str, keys: list[Partition]) -> dict[Partition, int]:
-    """The offset of each partition that an argument names. It lies inside the partition, unless the argument is an
-    offset.
+    """The offset of each partition that `where` means: an offset, `earliest`, `latest`, -N, or a time. Only an explicit
+    offset may lie outside the partition. `option` names the argument in messages.
     """
     client: Client = session.client
     if where in ("earliest", "latest"):

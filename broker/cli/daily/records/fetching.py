@@ -1,4 +1,4 @@
-"""Fetching records of partitions from their leaders."""
+"""Fetches the records of partitions from their leaders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from moldau.broker.cli.daily.client import Client, Partition
 
 VERSION: Final = 12
-"""The highest version of Fetch that has the names of topics, not their ids."""
+"""The highest version of Fetch that names topics by their names, not by their ids."""
 PIECE_SIZE: Final = 1 << 20
 TOGETHER: Final = 16
-"""The most partitions whose first records are fetched in one request."""
+"""The most partitions whose first records are fetched by one request."""
 
 
 def fetch(
@@ -32,8 +32,8 @@ def fetch(
     size_max: int = PIECE_SIZE,
     is_committed: bool = False,
 ) -> dict[Partition, PartitionData]:
-    """Fetch from positions at one leader; at most about `size_max` bytes of each partition. The caller looks at the
-    error code of each. Raises `TransientError` and `Failure`.
+    """Fetch partitions from their positions, at one leader: at most about `size_max` bytes of each partition. The
+    answers have error codes that the caller must check. Raises `TransientError` and `Failure`.
     """
     topics: dict[str, list[FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
@@ -52,8 +52,8 @@ def fetch(
 
 
 def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = False) -> Iterator[Record]:
-    """The records of a fetched part from an offset on, without markers, and without those of aborted transactions if
-    the read is committed. Raises `MalformedMessage`.
+    """The records of a fetched partition from `offset` on, without control records. If `is_committed`, those of aborted
+    transactions are left out. Raises `MalformedMessage`.
     """
     from moldau.tables.origins.broker_batches import committed
 
@@ -68,14 +68,14 @@ def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = Fa
 
 
 def bytes_of(fetched: PartitionData) -> bytes:
-    """The batches of a fetched part."""
+    """The record batches of a fetched partition, as bytes."""
     records = fetched.records
     return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else b""
 
 
 def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The timestamp (ms) of the first record at or after each position. A position is left out if there is no such
-    record there, or if the user may not read it. Raises `Failure`.
+    """The timestamp (ms) of the first record at or after each position. A partition is left out if it has no such
+    record, or if the user may not read it. Raises `Failure`.
     """
     found: dict[Partition, int] = {}
     for leader, keys in client.repeated("the leaders", lambda: client.by_leader(positions)).items():
@@ -101,8 +101,8 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
 
 
 def _first_record(fetched: PartitionData, offset: int) -> tuple[Record | None, int | None]:
-    """The first record of a fetched part, and the offset at which a further fetch begins. The record is None if the
-    part has none, the offset if there are no further records.
+    """The first record of a fetched partition at or after `offset`, and the offset of the next fetch. The record is
+    None if none was fetched. The offset is None if the partition has no further records.
     """
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < fetched.log_start_offset:
         return None, fetched.log_start_offset

@@ -1,4 +1,4 @@
-"""Which consumed records are printed, and in which form."""
+"""The filters and the formats of consumed records."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def json_line(place: Place) -> bytes:
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as text, or as base64 under another name if they are not UTF-8."""
+    """A field of a JSON object that holds bytes: as text, or as base64 under NAME_base64 if the bytes are not UTF-8."""
     if data is None:
         return {name: None}
     try:
@@ -100,7 +100,7 @@ def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def _by_tokens(form: str) -> Formatter:
-    """The formatter for a text with kcat's tokens, such as %k. Raises `WrongArguments`."""
+    """Make a formatter from a text with kcat's tokens, such as %k. Raises `WrongArguments`."""
     parts: list[bytes | str] = []
     position = 0
     for match in _TOKEN.finditer(form):
@@ -137,7 +137,9 @@ def _token(token: str, place: Place) -> bytes:
 
 
 def filter_of(key: str | None, pattern: str | None, headers: list[str], fields: list[str]) -> Filter:
-    """The filter that a record must pass. Raises `WrongArguments`."""
+    """Make a filter from the options `--key`, `--grep`, `--header` and `--where`: a record must pass all that are
+    given. Raises `WrongArguments`.
+    """
     tests: list[Filter] = []
     if key is not None:
         wanted_key = key.encode()

@@ -1,4 +1,4 @@
-"""What `moldau produce` does: records go to the topic in the order of their lines."""
+"""The action `moldau produce`: writes records to the topic, in the order of the lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moldau.tables.client.transaction import new_producer
 from moldau.tables.refusals import Refused
 
 BATCH_SIZE: Final = 1 << 19
-"""Bytes of a batch; max.message.bytes of a topic is twice as much by default."""
+"""The bytes of a batch at which it is sent. The default of max.message.bytes is twice as much."""
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 """The transaction timeout in InitProducerId. It has no effect, because the producer has no transactions."""
 

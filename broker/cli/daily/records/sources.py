@@ -1,4 +1,4 @@
-"""Records from lines, JSON lines, CSV, Parquet and the JSON that `moldau consume` writes."""
+"""Reads records from lines, JSON lines, CSV, Parquet and the JSON that `moldau consume` prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moldau.tables.client.producer import OutgoingRecord
 
 PIECE_SIZE: Final = 1 << 16
 IDLE_S: Final = 0.1
-"""How long (s) standard input may be without a line before the records that were read are sent."""
+"""The time (s) without a new line on standard input after which the records read so far are sent."""
 STANDARD_INPUT: Final = "-"
 NO_FILE: Final = "{file} is not a file; a value comes by standard input: echo hello | moldau produce TOPIC"
 ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -27,7 +27,7 @@ ENDINGS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parque
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """How a line or a row becomes a record."""
+    """The options by which a line or a row becomes a record."""
 
     topic: str
     key: bytes | None
@@ -40,7 +40,7 @@ class RecordShape:
     has_tombstones: bool
 
     def record(self, key: bytes | None, value: bytes | None) -> OutgoingRecord:
-        """The record of a key and a value."""
+        """Make the record of a key and a value."""
         if self.has_tombstones and not value:
             value = None
         key = self.key if self.key is not None else key
@@ -48,7 +48,7 @@ class RecordShape:
 
 
 def kind_of(file: str, given: str | None) -> str:
-    """The format of a file: the given one, or by default the one of its extension, or lines."""
+    """The format of a file: `given` if it is not None, otherwise the format of the file's extension, or lines."""
     if given is not None:
         return given
     return next((kind for ending, kind in ENDINGS.items() if file.lower().endswith(ending)), "lines")
@@ -57,7 +57,7 @@ def kind_of(file: str, given: str | None) -> str:
 def records_of(
     file: str, kind: str, shape: RecordShape, invocation: Invocation, idle: Callable[[], None]
 ) -> Iterator[OutgoingRecord]:
-    """The records of a file. `idle` is called when standard input has no line now. Raises `CommandError`."""
+    """Read the records of a file. `idle` is called while standard input has no further line. Raises `CommandError`."""
     if kind == "parquet":
         invocation.require(("pyarrow",), "arrow")
         yield from _rows_of_parquet(file, shape)
@@ -90,7 +90,9 @@ def _name(file: str) -> str:
 
 
 def _lines(stream: BinaryIO, idle: Callable[[], None]) -> Iterator[bytes]:
-    """The lines without their ends; the last one may lack its end."""
+    """Read lines, without their line ends. The last line may lack its line end. `idle` is called while the stream has
+    no further line.
+    """
     held = b""
     while True:
         if not select.select([stream], [], [], IDLE_S)[0]:
@@ -132,7 +134,9 @@ def _parsed(line: bytes) -> Any:
 
 
 def _field(row: Any, path: str) -> object:
-    """A field of a row, by a path such as customer.id."""
+    """The value of a field of a row. `path` names it, such as customer.id. Raises ValueError if there is no such
+    field.
+    """
     found = row
     for name in [path] if isinstance(row, dict) and path in row else path.split("."):
         if not isinstance(found, dict) or name not in found:
@@ -143,7 +147,7 @@ def _field(row: Any, path: str) -> object:
 
 
 def _encoded(value: object) -> bytes | None:
-    """A field as a key or a value: a text as it is, anything else as JSON."""
+    """A field's value as the bytes of a key or a value: a text in UTF-8, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else _as_json(value)
