@@ -58,10 +58,10 @@ def commit_transactional_offsets(
 
 
 def transactional_refusal(group: ClassicGroup | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """The error of a TxnOffsetCommit by its member id and generation; NONE if it is accepted.
+    """The error of a TxnOffsetCommit by its member id and generation; NONE if the commit is accepted.
 
-    A request that names neither (before version 3 it cannot) is accepted at any time. A request that names them must be
-    for a member of the current generation; the phase of the rebalance does not matter.
+    A request without a member id and a generation (all requests before version 3) is accepted at any time. A request
+    with them must come from a member of the current generation; the phase of the rebalance does not matter.
     """
     generation, member_id = request.generation_id_or_member_epoch, request.member_id
     instance_id = request.group_instance_id

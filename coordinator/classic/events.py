@@ -45,7 +45,8 @@ class Heartbeat(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """A LeaveGroup of version 3 or later; the shell translates versions 0 to 2 into a list of one member."""
+    """A LeaveGroup request with a list of members. The broker translates versions 0 to 2, which name one member outside
+    of a list, into a list of one member."""
 
     waiter: Waiter
     request: LeaveGroupRequest
@@ -61,4 +62,4 @@ class ClassicTimer(TimerKind):
     JOIN = auto()
     """The join phase of a rebalance, or the initial delay of the first rebalance of a group."""
     SYNC = auto()
-    """The time that the members of a new generation have for their SyncGroup requests."""
+    """The time within which every member of a new generation must send its SyncGroup request."""

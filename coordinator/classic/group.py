@@ -76,7 +76,7 @@ COMMIT_ANSWERS: Final = {
 }
 """The error of an OffsetCommit of a member with the right id and generation, by state.
 
-Until the join phase of a rebalance ends, the owners of the generation before may still commit.
+Until the join phase of a rebalance ends, the members may still commit for the generation that the rebalance ended.
 """
 DELETE_ANSWERS: Final = {
     EMPTY: ErrorCode.NONE,
@@ -85,7 +85,7 @@ DELETE_ANSWERS: Final = {
     STABLE: ErrorCode.NON_EMPTY_GROUP,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-"""The error of DeleteGroups, by state."""
+"""The error of DeleteGroups for a group, by the group's state."""
 NO_ASSIGNMENT = b""
 
 
@@ -132,7 +132,7 @@ class Member:
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def has_same_protocols(self, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a join has the same protocols as the member's last one."""
+        """Whether a join has the same protocols, with the same metadata, as the last join of this member."""
         return self.protocols == protocols
 
 
@@ -174,11 +174,12 @@ class ClassicGroup:
         self.grew = False
         """Whether a member has joined since the initial rebalance delay was last extended."""
         self.delay_ms = self.remaining_delay_ms = 0
-        """The delay of the initial rebalance, and the most by which it may still be extended in total (ms)."""
+        """The delay of the initial rebalance, and the total time (ms) by which joins may still extend it."""
         self.subscribed_topics: frozenset[str] | None = None
         """Topics to which this generation's members are subscribed; None if they cannot be known."""
         self.visible_from: int | None = None
-        """See `Group.visible_from`."""
+        """The end offset of the group's first record; None before that record is appended. Readers see the group once
+        the record is committed."""
         self._supporters: Counter[str] = Counter()
         """The number of members that support a protocol, by its name."""
 
@@ -211,8 +212,8 @@ class ClassicGroup:
         return DELETE_ANSWERS[self.state]
 
     def offset_deletion_error(self) -> ErrorCode:
-        """The error of a deletion of offsets. A group of consumers may lose the offsets of topics to which no member is
-        subscribed; any other group has to be empty."""
+        """The error of OffsetDelete for this group. A group of consumers may lose the offsets of topics to which no
+        member is subscribed; any other group must be empty."""
         return ErrorCode.NONE if self.is_consumer_group else self.deletion_error()
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -261,7 +262,8 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: list[JoinGroupRequestProtocol]) -> bool:
-        """Whether a client with these protocols may become a member: at least one is supported by all members."""
+        """Whether a client with these protocols may become a member: all members must support at least one of the
+        protocols. An empty group takes any protocol."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type:
@@ -269,7 +271,7 @@ class ClassicGroup:
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
 
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """The error for an id that is not a member's; NONE for the id of a member."""
+        """The error of a request whose member id and instance id are not those of a member; NONE if they are."""
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
             if owner is None:
@@ -289,7 +291,8 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """The members as the JoinGroup response describes them to the leader for its assignment."""
+        """The members with their metadata for the group's protocol, as the JoinGroup response to the leader lists
+        them."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -302,7 +305,8 @@ class ClassicGroup:
     # Members join and leave
 
     def add(self, member: Member) -> None:
-        """Add a member. Its JoinGroup request is parked; a member that is replayed from the log has none."""
+        """Add a member. A member that sent a JoinGroup counts as joined; a member that is replayed from the log has not
+        joined."""
         assert member.member_id not in self.members, "a member enters once"
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -316,9 +320,9 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or an id that was given to a client.
+        """Remove a member, or a member id that was given to a client which has not joined with it.
 
-        If it was the leader's, the oldest member becomes leader.
+        If the leader is removed, the oldest member becomes leader.
         """
         self.pending_members.discard(member_id)
         self.pending_syncs.pop(member_id, None)
@@ -391,7 +395,8 @@ class ClassicGroup:
         self.changed_ms = wall_ms
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin a generation with the current members, after the join phase."""
+        """Begin a generation with the current members when the join phase ends: raise the generation, choose the
+        protocol, and enter CompletingRebalance, or Empty if there is no member."""
         assert self.state is PREPARING, "a generation follows a join phase"
         self.generation += 1
         self.pending_syncs.clear()
@@ -400,7 +405,7 @@ class ClassicGroup:
         self.move_to(COMPLETING if self.members else EMPTY, wall_ms)
 
     def learn_subscription(self) -> None:
-        """Read the subscribed topics from the members' metadata, if the group is one of consumers."""
+        """Set `subscribed_topics` from the members' metadata; None if the group is not a group of consumers."""
         if not self.is_consumer_group:
             self.subscribed_topics = None
         else:
@@ -410,13 +415,14 @@ class ClassicGroup:
 
 
 def classic_group(groups: Mapping[str, Group], group_id: str) -> ClassicGroup | None:
-    """The group if it exists and is still a classic group."""
+    """The classic group with an id; None if the group does not exist or is not a classic group."""
     group = groups.get(group_id)
     return group if isinstance(group, ClassicGroup) else None
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics of these subscriptions; None if one of them is not a consumer's subscription."""
+    """The topics of all subscriptions, which are encoded by the consumer protocol; None if one of them cannot be
+    decoded."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:
@@ -427,9 +433,9 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def topics_of(subscription: bytes) -> list[str]:
-    """Decode the topics of a subscription, which follows an int16 version. Raises `MalformedMessage`.
+    """Decode the topics of a subscription, which begins with an int16 version. Raises `MalformedMessage`.
 
-    Of every version only the fields of version 0 are read, with which all versions begin, as Apache Kafka does: some
+    Only the fields of version 0 are read, with which all versions begin. Apache Kafka does the same, because some
     clients write the header of version 1 before a body of version 0.
     """
     if len(subscription) < 2:
@@ -442,9 +448,10 @@ def topics_of(subscription: bytes) -> list[str]:
 
 
 def describe(group: Group | None, group_id: str, version: int) -> DescribedGroup:
-    """Describe a classic group, for DescribeGroups. A group of any other kind is described as absent.
+    """The DescribeGroups result for a classic group. A group of any other kind is described as absent.
 
-    The protocol and the members' subscriptions are included only while it is stable; assignments always.
+    The result has the protocol and the members' subscriptions only if the group is stable. It always has the
+    assignments.
     """
     if not isinstance(group, ClassicGroup):
         return describe_absent(group_id, version, "not found" if group is None else "is not a classic group")
@@ -470,7 +477,8 @@ def describe_member(group: ClassicGroup, member: Member, *, with_metadata: bool)
 
 
 def describe_absent(group_id: str, version: int, reason: str) -> DescribedGroup:
-    """The description of a group that does not exist, or is not a classic group."""
+    """The DescribeGroups result for a group that does not exist or is not a classic group. `reason` ends the error
+    message."""
     described = DescribedGroup(group_id=group_id, group_state=DEAD.value, protocol_type="", protocol_data="")
     if version >= NOT_FOUND_VERSION:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,6 +1,6 @@
 """JoinGroup: whether a client may enter a group, with which member id, and whether that starts a rebalance.
 
-A static member (KIP-345) that restarts keeps its place under a new id, usually without a rebalance.
+A static member (KIP-345) that restarts gets a new id and keeps its assignment, usually without a rebalance.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from moldau.protocol.records.record_frames import is_storable
 KNOWN_MEMBER_VERSION: Final = 4
 """From this version of JoinGroup on, a dynamic member is first given an id, and then joins with it."""
 REBALANCE_TIMEOUT_VERSION: Final = 1
-"""Before this version a member's session timeout is its rebalance timeout too."""
+"""The first version of JoinGroup with a rebalance timeout. In an earlier version the session timeout serves as both."""
 SKIP_ASSIGNMENT_VERSION: Final = 9
 """From this version of JoinGroup on, the response can tell a restarted leader that the assignment still holds."""
 
 
 class Joiner(Enum):
-    """The relation of a joining client to the group.
+    """How a joining client relates to the group.
 
-    The names that end in SAME or CHANGED compare its protocols with those of its last join.
+    The names that end in SAME or CHANGED compare the client's protocols with those of its last join.
     """
 
     UNNAMED = auto()
@@ -73,14 +73,14 @@ class JoinAction(Enum):
     GIVE_ID = auto()
     """Respond with MEMBER_ID_REQUIRED and a new id."""
     ENTER = auto()
-    """Add the member, park its join, and begin a rebalance."""
+    """Add the client as a member, park its join, and begin a rebalance."""
     REPLACE = auto()
     """Give the static member a new id in place of its former one (`static_member_returns`)."""
     REJOIN = auto()
     """Park the join and begin a rebalance."""
     REPEAT = auto()
-    """Respond with the current generation: the client did not receive the earlier response, or joined without changes.
-    """
+    """Respond with the current generation: the client did not receive the earlier response, or joined again without a
+    change of its protocols."""
 
 
 UNNAMED, NEW, RESTARTED, FOLLOWER_SAME, FOLLOWER_CHANGED, LEADER_SAME, LEADER_CHANGED = Joiner
@@ -96,14 +96,14 @@ JOIN_ACTIONS: Final[Mapping[Joiner, Mapping[GroupState, JoinAction]]] = {
     LEADER_SAME: {PREPARING: REJOIN, COMPLETING: REPEAT, STABLE: REJOIN},
     LEADER_CHANGED: {PREPARING: REJOIN, COMPLETING: REJOIN, STABLE: REJOIN},
 }
-"""The action for a join that is not refused, by the client's case and the state of the group.
+"""The action for a join that is not refused, by the relation of the client to the group and the group's state.
 
-A group that does not exist is created first; it is Empty.
+A group that does not exist is created before the action is looked up, and is then Empty.
 """
 
 
 class GroupStored(NamedTuple):
-    """The outcome of a group's first record.
+    """The outcome of the write of a new group's first record.
 
     If the log refuses the record, the join that created the group is refused.
     """
@@ -124,7 +124,7 @@ class GroupStored(NamedTuple):
 def join(step: GroupStep, group: ClassicGroup | None, event: Join) -> None:
     """Handle a JoinGroup.
 
-    The response is sent at once if the client has nothing to wait for, otherwise when the rebalance ends.
+    The response is sent at once if the join does not have to wait for the end of a rebalance, otherwise when it ends.
     """
     normalise(event)
     request = event.request
@@ -163,7 +163,7 @@ def act(step: GroupStep, group: ClassicGroup, event: Join, joiner: Joiner) -> No
 
 
 def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
-    """The client's case (`Joiner`), or the error if its id is not a member's."""
+    """How the client relates to the group (`Joiner`), or the error if the request has an id that is not a member's."""
     request = event.request
     if not request.member_id:
         if request.group_instance_id is not None:
@@ -181,7 +181,8 @@ def joiner_of(group: ClassicGroup, event: Join) -> Joiner | ErrorCode:
 
 
 def normalise(event: Join) -> None:
-    """Fill in the fields that old versions lack. Of two protocols with the same name, the first one counts."""
+    """Fill in the rebalance timeout if the request's version lacks it, and drop all protocols of one name but the
+    first."""
     request = event.request
     if event.waiter.version < REBALANCE_TIMEOUT_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
@@ -192,7 +193,8 @@ def normalise(event: Join) -> None:
 
 
 def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> ErrorCode:
-    """The error of a join that the group refuses whatever its state is; NONE if the decision depends on the state."""
+    """The error of a join that is refused in every state of the group; NONE if the join is not refused by these
+    checks."""
     error = invalid_join(step, event)
     if error is ErrorCode.NONE and event.request.member_id and group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -200,7 +202,7 @@ def refusal_of(step: GroupStep, group: ClassicGroup | None, event: Join) -> Erro
 
 
 def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
-    """The error of a join that every group refuses; NONE if the decision depends on the group."""
+    """The error of a join that every group refuses; NONE if the request is valid."""
     request, config = event.request, step.config
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -216,7 +218,7 @@ def invalid_join(step: GroupStep, event: Join) -> ErrorCode:
 
 
 def new_group(step: GroupStep, event: Join) -> ClassicGroup:
-    """Create an empty group. It remains whether the join succeeds or not."""
+    """Create an empty group and write its first record. The group remains even if the join is refused afterwards."""
     group = ClassicGroup(event.request.group_id, step.wall_ms)
     step.groups[group.group_id] = group
     step.write(new_group_change(group))
@@ -225,7 +227,8 @@ def new_group(step: GroupStep, event: Join) -> ClassicGroup:
 
 
 def names_of(event: Join) -> list[str]:
-    """The texts of a join that the group's records contain."""
+    """The names in a join that the group's records will contain: the group id, the protocol type, a new member id and
+    the protocols."""
     request = event.request
     names = [protocol.name for protocol in request.protocols]
     return [request.group_id, request.protocol_type, id_for(event), *names]
@@ -247,15 +250,15 @@ def tell_refusal(step: GroupStep, event: Join, error: ErrorCode) -> None:
 
 
 def refuse_other_kind(step: GroupStep, event: Join) -> None:
-    """Refuse a join of a group that no classic member may join; the answer names no member, as Apache Kafka's."""
+    """Refuse a join of a group whose kind accepts no classic member. The answer names no member, as Apache Kafka's."""
     tell_refusal(step, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     step.reply(event.waiter, join_refusal(event.waiter.version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
 
 def has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size admits the member.
+    """Whether `group.max.size` admits the member.
 
-    In a join phase the members that join first are admitted, whether they were members before or not.
+    In a join phase the limit counts the members that have joined it, so a member that rejoins late may be refused.
     """
     member = group.members.get(member_id)
     if group.state is EMPTY:
@@ -309,13 +312,14 @@ def new_member(request: JoinGroupRequest, member_id: str, client_id: str, client
 
 
 def rejoin(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
-    """Park the join of a member that changed its protocols, or that joins because of a rebalance."""
+    """Park the join of a member that changed its protocols or that rejoins during a rebalance, and begin or continue
+    the rebalance."""
     update(step, group, member, event)
     rebalance(step, group, step.tell(group.group_id, Cause.JOINED_AGAIN, member, detail=event.request.reason or ""))
 
 
 def update(step: GroupStep, group: ClassicGroup, member: Member, event: Join) -> None:
-    """Update the member from its join request, and park the request in place of an earlier parked one."""
+    """Update the member from its join request and park the request. An earlier parked join of the member is refused."""
     request = event.request
     group.change_protocols(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -330,18 +334,20 @@ class ReturnAction(Enum):
     JOIN = auto()
     """The member counts as joined in the current join phase."""
     REBALANCE = auto()
-    """A rebalance begins: the leader may just be assigning partitions to the former id."""
+    """A rebalance begins, because the leader may already be assigning partitions to the former id."""
     STORE = auto()
     """The new id is stored. A rebalance begins only if the group's protocol changes."""
 
 
 JOIN, REBALANCE, STORE = ReturnAction
 RETURN_ACTIONS: Final = {PREPARING: JOIN, COMPLETING: REBALANCE, STABLE: STORE}
-"""What happens when a static member restarts, by the group's state. An empty group has no members."""
+"""The action when a static member restarts, by the group's state. An empty group has no members, so it has no
+action."""
 
 
 class MemberReplaced(NamedTuple):
-    """The record with the new id of a static member: when it is committed, the member may act under that id."""
+    """The outcome of the record with a restarted static member's new id. Once the record is committed, the parked join
+    is answered under that id."""
 
     group_id: str
     waiter: Waiter
@@ -382,7 +388,7 @@ class MemberReplaced(NamedTuple):
         step.reply(self.waiter, join_refusal(self.waiter.version, write_error(error), ""))
 
     def _awaiting(self, step: GroupStep) -> tuple[ClassicGroup, Member] | None:
-        """The member, if its join still waits for this record; else None."""
+        """The group and the member, if the member's join still waits for this record; None otherwise."""
         group = classic_group(step.groups, self.group_id)
         member = None if group is None else group.members.get(self.member_id)
         if group is None or member is None or member.joining is not self.waiter:
@@ -399,7 +405,8 @@ class Former(NamedTuple):
 
 
 def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, member_id: str) -> None:
-    """Fence the former id, and park the join or store the new id."""
+    """Handle the join of a restarted static member: fence its former id, park the join, and do what `RETURN_ACTIONS`
+    says."""
     request = event.request
     former_leader_id = group.leader_id or ""
     former_id = group.static_members[request.group_instance_id or ""]
@@ -426,7 +433,8 @@ def static_member_returns(step: GroupStep, group: ClassicGroup, event: Join, mem
 
 
 def fence(step: GroupStep, group: ClassicGroup, former_id: str, member_id: str) -> Member:
-    """Give the member its new id, and answer parked requests of the former id with FENCED_INSTANCE_ID."""
+    """Replace the former id of a static member by its new id. Parked requests of the former id are answered with
+    FENCED_INSTANCE_ID."""
     member = group.members[former_id]
     refuse_join(step, group, member, ErrorCode.FENCED_INSTANCE_ID, former_id)
     refuse_sync(step, member, ErrorCode.FENCED_INSTANCE_ID)

@@ -57,7 +57,7 @@ class ClassicKind(GroupKind[ClassicGroup, ClassicRequest]):
             self.decide(step, None, event)
 
     def replay(self, group: ClassicGroup | None, change: RecordChange, is_loaded: bool) -> ClassicGroup | None:
-        """The group after a record of its generation; None for a tombstone.
+        """The group after the replay of a record of its generation; None for a tombstone.
 
         While the shard loads, the group is restored from the record. In a loaded shard a classic group stays as it is,
         because classic groups change before their record is written (docs/decisions/0005-groups-keep-pairs.md). If a

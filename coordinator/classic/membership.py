@@ -27,7 +27,7 @@ from moldau.protocol.messages.leave_group import LeaveGroupResponse, MemberIdent
 from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
 BATCH_VERSION: Final = 3
-"""From this version of LeaveGroup on, several members leave at once and each gets its own answer."""
+"""From this version of LeaveGroup on, a request may name several members, and the response has a result for each."""
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
@@ -46,7 +46,7 @@ def restore(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
-    """Restore a member. Of its protocols the record holds only the one that the group chose."""
+    """The member that a record stores. Of the member's protocols the record has only the one that the group chose."""
     timeout_ms = stored.rebalance_timeout
     return Member(
         member_id=stored.member_id,
@@ -62,7 +62,8 @@ def restore_member(value: GroupMetadataValue, stored: MemberMetadata) -> Member:
 
 
 def loaded(step: GroupStep, group: ClassicGroup) -> None:
-    """Begin the sessions again once the partition is loaded, so that the members have time to find this coordinator.
+    """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
+    coordinator.
 
     A group above `group.max.size` rebalances; the members that join first are admitted.
     """
@@ -73,9 +74,8 @@ def loaded(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def unloaded(step: GroupStep, group: ClassicGroup) -> None:
-    """Answer parked requests with NOT_COORDINATOR, so that clients look up the new
-    coordinator.
-    """
+    """Answer the parked requests of a group that is unloaded with NOT_COORDINATOR, so that the clients look up the new
+    coordinator."""
     for member in group.members.values():
         refuse_join(step, group, member, ErrorCode.NOT_COORDINATOR, "")
         refuse_sync(step, member, ErrorCode.NOT_COORDINATOR)
@@ -112,7 +112,8 @@ def answer(step: GroupStep, group: ClassicGroup | None, request: HeartbeatReques
 
 
 def session_timed_out(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
-    """Handle the session timer of a member, or of an id that was given to a client."""
+    """Handle the session timeout of a member, or of a member id that was given to a client. The member or the id is
+    removed."""
     if member_id in group.pending_members:
         group.remove(member_id)
         complete_if_all_joined(step, group)
@@ -152,8 +153,8 @@ def result_of(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
 
 
 def remove(step: GroupStep, group: ClassicGroup | None, identity: MemberIdentity, left: list[GroupEvent]) -> ErrorCode:
-    """Remove a member, and add the event that reports it to `left`. Returns an error if the group does not have the
-    member."""
+    """Remove the member that a LeaveGroup names, and append the event that reports it to `left`. Returns the member's
+    error code: NONE, or an error if the group does not have the member."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id = identity.member_id

@@ -24,7 +24,7 @@ NULL_PROTOCOL_VERSION: Final = 7
 
 
 def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> RecordChange:
-    """The record of the current generation, with these assignments by member id."""
+    """The record of the current generation. `assignments` has the assignment of every member by member id."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -49,7 +49,7 @@ def generation_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> 
 
 
 def new_group_change(group: ClassicGroup) -> RecordChange:
-    """The first record of a group without a generation."""
+    """The first record of a new group, which has no generation yet."""
     changed_ms = NO_TIMESTAMP if group.changed_ms is None else group.changed_ms
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=changed_ms
@@ -58,12 +58,12 @@ def new_group_change(group: ClassicGroup) -> RecordChange:
 
 
 def expect_heartbeat(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """Restart the session of a member that sent a request."""
+    """Restart the session timer of a member, which sent a request or whose response was sent."""
     step.schedule(ClassicTimer.SESSION, group, member.session_timeout_ms, member.member_id)
 
 
 def expect_new_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """Start the session of a parked join whose member has no id yet, and so cannot send heartbeats."""
+    """Start the session timer of a new member. The member has not received its id yet, so it cannot send heartbeats."""
     step.schedule(ClassicTimer.SESSION, group, step.config.new_member_join_timeout_ms, member.member_id)
 
 
@@ -73,7 +73,8 @@ def join_refusal(version: int, error: ErrorCode, member_id: str) -> JoinGroupRes
 
 
 def join_response(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-    """The response to a join: the generation; for the leader of a new generation also all members."""
+    """The response to a join with the group's generation. For the leader of a new generation (`with_members`) it also
+    lists all members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -85,14 +86,14 @@ def join_response(group: ClassicGroup, member_id: str, *, with_members: bool) ->
 
 
 def refuse_join(step: GroupStep, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
-    """Answer the member's parked join, if there is one, with an error."""
+    """Answer the member's parked join, if it has one, with an error. `member_id` is the id in the response."""
     waiter = group.take_join(member)
     if waiter is not None:
         step.reply(waiter, join_refusal(waiter.version, error, member_id))
 
 
 def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """The response with the member's assignment."""
+    """The SyncGroup response with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )
@@ -103,7 +104,7 @@ def sync_refusal(error: ErrorCode) -> SyncGroupResponse:
 
 
 def answer_syncs(step: GroupStep, group: ClassicGroup) -> None:
-    """Answer all parked syncs with their members' assignments."""
+    """Answer every parked sync with the assignment of its member, and restart that member's session."""
     for member in group.members.values():
         waiter, member.syncing = member.syncing, None
         if waiter is not None:
@@ -122,16 +123,15 @@ def refuse_syncs(step: GroupStep, group: ClassicGroup, error: ErrorCode) -> None
 
 
 def refuse_sync(step: GroupStep, member: Member, error: ErrorCode) -> None:
-    """Answer the member's parked sync, if there is one, with an error."""
+    """Answer the member's parked sync, if it has one, with an error."""
     waiter, member.syncing = member.syncing, None
     if waiter is not None:
         step.reply(waiter, sync_refusal(error))
 
 
 def rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -> None:
-    """Handle a change of the group: start a rebalance, or complete the current join phase if no join is missing any
-    more.
-    """
+    """Handle a change of the group's members or protocols: start a rebalance, or end the current join phase if every
+    member has joined."""
     if group.state is PREPARING:
         complete_if_all_joined(step, group)
     else:
@@ -163,18 +163,18 @@ def is_first_rebalance(group: ClassicGroup) -> bool:
 
 
 def complete_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
-    """End the join phase if no join is missing.
+    """End the join phase if every member has joined.
 
-    The first rebalance of an empty group always lasts for its initial delay.
+    The first rebalance of an empty group is not ended: it always lasts for its initial delay.
     """
     if group.state is PREPARING and not is_first_rebalance(group) and group.has_all_joins:
         complete_join(step, group)
 
 
 def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """Handle the join timer.
+    """Handle the end of the join timer: end the join phase, or extend the initial delay of the group's first rebalance.
 
-    Members that joined during the initial delay extend it, at most up to the rebalance timeout.
+    The delay is extended if members joined during it, in total at most up to the rebalance timeout.
     """
     assert group.state is PREPARING, "the join timer runs in the join phase"
     if is_first_rebalance(group) and group.grew and group.remaining_delay_ms > 0:
@@ -188,7 +188,12 @@ def join_timed_out(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def complete_join(step: GroupStep, group: ClassicGroup) -> None:
-    """Move the group from PreparingRebalance to CompletingRebalance, or to Empty if no member is left."""
+    """End the join phase: remove the members that have not joined, save static ones, begin a generation and answer the
+    joins.
+
+    The group moves to CompletingRebalance, or to Empty if no member is left. If only static members are left and none
+    has joined, the join phase lasts longer instead.
+    """
     step.cancel(ClassicTimer.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and not member.is_static:
@@ -219,7 +224,8 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
-    """Handle the sync timer: remove the members that joined the generation and sent no SyncGroup."""
+    """Handle the end of the sync timer: remove the members of the generation that sent no SyncGroup, and begin a
+    rebalance."""
     if not group.pending_syncs:
         return
     for member_id in list(group.pending_syncs):
@@ -231,7 +237,8 @@ def sync_timed_out(step: GroupStep, group: ClassicGroup) -> None:
 
 
 def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
-    """Remove a member; its parked requests are answered with UNKNOWN_MEMBER_ID, so that the client joins anew."""
+    """Remove a member. Its parked requests are answered with UNKNOWN_MEMBER_ID, so that the client joins as a new
+    member."""
     refuse_join(step, group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
     refuse_sync(step, member, ErrorCode.UNKNOWN_MEMBER_ID)
     step.cancel(ClassicTimer.SESSION, group, member.member_id)

@@ -52,10 +52,11 @@ SYNC_ANSWERS: Final = {
     STABLE: (ANSWER, ANSWER),
     DEAD: (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
 }
-"""The action for a sync with the right member id, generation and protocol, by state and kind of member."""
+"""The action or the error for a sync with the right member id, generation and protocol, by the group's state. The first
+of each pair is for a follower, the second for the leader."""
 
 NAMED_PROTOCOL_VERSION: Final = 5
-"""From this version of SyncGroup on, the request names the protocol of the generation as the member knows it."""
+"""From this version of SyncGroup on, the request has the protocol type and name of the generation."""
 
 
 class AssignmentStored(NamedTuple):
@@ -85,7 +86,7 @@ class AssignmentStored(NamedTuple):
             rebalance(step, group, step.tell(group.group_id, Cause.NOT_STORED, detail=error.name))
 
     def _awaiting(self, step: GroupStep) -> ClassicGroup | None:
-        """The group, if it still waits for this assignment; else None."""
+        """The group, if it is still in the generation that waits for this assignment; None otherwise."""
         group = classic_group(step.groups, self.group_id)
         if group is None or group.state is not COMPLETING or group.generation != self.generation:
             return None
@@ -134,10 +135,8 @@ def refusal_of(group: ClassicGroup | None, request: SyncGroupRequest, version: i
 
 
 def differs(named: str | None, actual: str | None) -> bool:
-    """Whether the request names another protocol than the group's.
-
-    A name that is missing on either side does not differ.
-    """
+    """Whether the protocol type or name of a request differs from the group's. If either is None, they do not
+    differ."""
     return named is not None and actual is not None and named != actual
 
 
@@ -151,7 +150,7 @@ def store_assignment(step: GroupStep, group: ClassicGroup, request: SyncGroupReq
 
 
 def note_sync(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
-    """Note that the member sent its SyncGroup. After that of the last member the sync timer is cancelled."""
+    """Note that a member of the generation sent its SyncGroup. When all members have, the sync timer is cancelled."""
     if member_id in group.pending_syncs:
         del group.pending_syncs[member_id]
         if not group.pending_syncs:

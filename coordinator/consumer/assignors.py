@@ -1,7 +1,7 @@
 """The assignors of the coordinator, `range` and `uniform`: which member reads which partition of its topics.
 
 * `range` gives each member consecutive partitions of each topic. Members are taken in the order of their instance ids,
-then member ids. So if topics have the same subscribers, the partitions with one number go to one member. The former
+then member ids. So if topics have the same subscribers, partitions of the same index go to the same member. The former
 assignment does not matter.
 * `uniform` balances the number of partitions over the members and moves as few as possible. If all members subscribe
 to the same topics, a simpler algorithm is enough (`_uniform_for_equals`); else `uniform_heterogeneous.py` balances.
@@ -19,17 +19,18 @@ from typing import Final, NamedTuple, TypeAlias
 from moldau.coordinator.consumer.uniform_heterogeneous import HeterogeneousAssignment
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; a topic without a partition is not in it."""
+"""The partitions of an assignment: partition indexes by topic id. A topic of which no partition is assigned is left
+out."""
 NOTHING: Final[Assignment] = {}
 
 
 class AssignedMember(NamedTuple):
-    """A member as an assignor sees it."""
+    """What an assignor reads of a member."""
 
     topics: frozenset[bytes]
     """The ids of the existing topics that it subscribes to."""
     partitions: Assignment = NOTHING
-    """The target assignment of the member until now."""
+    """The target assignment of the member before this computation."""
     instance_id: str | None = None
 
 
@@ -37,7 +38,7 @@ class Assigning(NamedTuple):
     """The input of an assignor."""
 
     members: Mapping[str, AssignedMember]
-    """At least one member, by member id."""
+    """The members by member id; at least one."""
     partition_counts: Mapping[bytes, int]
     """The number of partitions of each subscribed topic."""
     is_homogeneous: bool
@@ -45,11 +46,12 @@ class Assigning(NamedTuple):
 
 
 Assignor: TypeAlias = Callable[[Assigning], Mapping[str, Assignment]]
-"""Computes the target assignment of each member; a member that is not in it gets no partition."""
+"""A function that computes the target assignment of each member, by member id. A member that the result leaves out gets
+no partition."""
 
 
 def assign_range(assigning: Assigning) -> Mapping[str, Assignment]:
-    """Assign by the rules of `range`, which the module's docstring states."""
+    """Compute the assignment of each member, by member id, by the rules of `range` in this module's docstring."""
     subscribers: dict[bytes, int] = {}
     for member in assigning.members.values():
         for topic in member.topics:
@@ -78,7 +80,7 @@ def _range_order(assigning: Assigning, member_id: str) -> tuple[bool, str]:
 
 
 def assign_uniform(assigning: Assigning) -> Mapping[str, Assignment]:
-    """Assign by the rules of `uniform`, which the module's docstring states."""
+    """Compute the assignment of each member, by member id, by the rules of `uniform` in this module's docstring."""
     if assigning.is_homogeneous:
         return _uniform_for_equals(assigning)
     topics = {member_id: member.topics for member_id, member in assigning.members.items()}
@@ -130,7 +132,7 @@ def pairs(assignment: Assignment) -> Iterable[tuple[bytes, int]]:
 
 
 def frozen(assignment: Mapping[bytes, Iterable[int]]) -> Assignment:
-    """The assignment without topics that have no partition."""
+    """An immutable copy of an assignment, without the topics that have no partition."""
     return {topic: frozenset(partitions) for topic, partitions in assignment.items() if partitions}
 
 

@@ -59,8 +59,8 @@ OK: Final = ErrorCode.NONE
 
 
 class MemberJoined(NamedTuple):
-    """The outcome of a join. Once its records are committed, the member's session begins, and the member has to send a
-    SyncGroup within its rebalance timeout."""
+    """The outcome of a classic member's join. Once its records are committed, the member's session begins, and the
+    member has to send a SyncGroup within its rebalance timeout."""
 
     waiter: Waiter
     response: JoinGroupResponse
@@ -116,7 +116,8 @@ def join_classic(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
 
 
 def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
-    """Replace an empty consumer group by a classic group, if the latter accepts the join."""
+    """Replace an empty consumer group by a classic group and hand the join to it. If the join is refused before the
+    classic group is created, the consumer group stays."""
     del step.groups[group.group_id]
     join(step, None, event)
     classic = classic_group(step.groups, group.group_id)
@@ -131,7 +132,8 @@ def _join_in_place(step: GroupStep, group: ConsumerGroup, event: Join) -> None:
 
 
 def _supports(group: ConsumerGroup, event: Join) -> bool:
-    """Whether all members of the classic protocol support one of the client's protocols."""
+    """Whether the client is a consumer, and all members of the classic protocol support one of the client's
+    protocols."""
     names = [protocol.name for protocol in event.request.protocols]
     supported = any(group.classic_protocols[name] == group.classic_members_count for name in names)
     return event.request.protocol_type == CONSUMER_PROTOCOL_TYPE and supported
@@ -184,7 +186,7 @@ def _join(step: GroupStep, group: ConsumerGroup, event: Join, member_id: str) ->
 def _joining_member(
     group: ConsumerGroup, event: Join, member_id: str, changes: list[Change]
 ) -> ConsumerMember | ErrorCode:
-    """The member that a join comes from, or a new member, or an error. If the member replaces another static member,
+    """The member that sent a join, a new member, or an error. If the request takes over a static member under a new id,
     the records of the replacement are added to `changes`."""
     instance_id = event.request.group_instance_id
     if instance_id is None:
@@ -224,8 +226,8 @@ def _with_join(member: ConsumerMember, event: Join, subscription: ConsumerProtoc
 
 
 class AssignmentFetched(NamedTuple):
-    """The outcome of a sync. The response is sent once the records that gave the assignment to the member are
-    committed."""
+    """The outcome of a classic member's SyncGroup. The response is sent once the records that gave the assignment to
+    the member are committed."""
 
     waiter: Waiter
     response: SyncGroupResponse
@@ -320,7 +322,7 @@ def _heartbeat_refused(error: ErrorCode) -> HeartbeatResponse:
 
 
 def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
-    """Handle a LeaveGroup of a member, or of an operator's tool, which may remove members of either protocol."""
+    """Handle a LeaveGroup. A member removes itself, and an operator's tool removes members of either protocol."""
     results = []
     leaving: dict[str, ConsumerMember] = {}
     for identity in event.request.members:
@@ -342,7 +344,8 @@ def leave_classic(step: GroupStep, group: ConsumerGroup, event: Leave) -> None:
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
-    """The member of a request; an error if there is none, or if it uses the consumer protocol."""
+    """The member of the classic protocol that sent a request; an error if the group does not have the member, or if the
+    member uses the consumer protocol."""
     member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -357,6 +360,7 @@ def _expect_heartbeat(step: GroupStep, group: ConsumerGroup, member: ConsumerMem
 
 
 def _expect_join(step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Start the timer within which the member has to rejoin, its rebalance timeout, unless the timer runs already."""
+    """Start the timer that removes the member unless it rejoins within its rebalance timeout. A timer that runs already
+    is left as it is."""
     if not step.timers.has(TimerKey(ConsumerTimer.JOIN, group.group_id, member.member_id)):
         step.schedule(ConsumerTimer.JOIN, group, member.rebalance_timeout_ms, member.member_id)

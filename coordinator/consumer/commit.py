@@ -44,7 +44,7 @@ def commit_refusal(
 ) -> ErrorCode:
     """The error of a commit by its member id and epoch; NONE if the commit is accepted.
 
-    `is_too_old`: the request is of a version in which members of the consumer protocol cannot commit.
+    `is_too_old` is true if the request's version is too old for members of the consumer protocol.
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and not group.members:
@@ -65,8 +65,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted. A request without both is
-    accepted."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if the fetch is accepted. A request without
+    member id and epoch is accepted."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")
@@ -76,7 +76,7 @@ def fetch_refusal(group: ConsumerGroup, member_id: str | None, epoch: int) -> Er
 
 
 def stale_error(member: ConsumerMember) -> ErrorCode:
-    """The error for a wrong epoch, which a member of the classic protocol knows as its generation."""
+    """The error for a wrong epoch: STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a member of the classic protocol."""
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
@@ -86,8 +86,8 @@ def _may_commit(member: ConsumerMember, epoch: int, topic_id: bytes, partition: 
 
 
 def topic_id_of(image: CoordinatorImage, name: str, topic_id: bytes) -> bytes:
-    """The id of a topic in a request: `topic_id`, or the id of the topic called `name` if `topic_id` is zero. Zero if
-    there is no such topic."""
+    """The id of a topic in a request: `topic_id`, or the id of the topic called `name` if `topic_id` is zero. The
+    result is zero if no topic has that name."""
     if topic_id != ZERO_UUID:
         return topic_id
     topic = image.topic_of_name(name)

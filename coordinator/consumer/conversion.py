@@ -54,16 +54,17 @@ from moldau.protocol.primitives import MalformedMessage
 
 
 class Entered(NamedTuple):
-    """The group that a request enters, and the changes that make it a consumer group."""
+    """The consumer group that a heartbeat is for, with the changes that create it from a classic group."""
 
     group: ConsumerGroup
     changes: Sequence[Change] = ()
     upgraded: ClassicGroup | None = None
-    """The classic group with members that was upgraded; None if there was none."""
+    """The classic group that was upgraded while it had members; None if the group was a consumer group or had no
+    members."""
 
     def finish(self, step: GroupStep) -> None:
-        """Tell the members of the upgraded classic group to rejoin, and begin their sessions. The caller has accepted
-        the request."""
+        """Tell the members of the upgraded classic group to rejoin, and begin their sessions. The caller calls this
+        after it has accepted the request."""
         if self.upgraded is None:
             return
         for member in self.upgraded.members.values():
@@ -74,8 +75,8 @@ class Entered(NamedTuple):
 
 
 def consumer_group_of(step: GroupStep, known: Group | None, group_id: str, *, is_join: bool) -> Entered | Refusal:
-    """The consumer group for a heartbeat. A join creates the group, or converts a classic group of this id. Otherwise a
-    group that does not exist is an error."""
+    """The consumer group for a heartbeat. If `is_join`, the group is created if it does not exist, and a classic group
+    of this id is converted. Otherwise a group that does not exist is refused."""
     if isinstance(known, ConsumerGroup):
         return Entered(known)
     if known is None and is_join:
@@ -119,7 +120,7 @@ def _upgraded(step: GroupStep, classic: ClassicGroup) -> Entered | Refusal:
 
 
 def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGroup:
-    """The consumer group with the members, the generation and the assignments of a classic one.
+    """The consumer group with the members, the generation and the assignments of a classic group.
 
     DIVERGES: a member that has joined and has no assignment yet also keeps the partitions that its subscription says it
     owns. In Apache Kafka 4.3.1 these are free, and another member gets them at once, while a cooperative member still
@@ -164,7 +165,8 @@ def _from_classic(classic: ClassicGroup, image: CoordinatorImage) -> ConsumerGro
 
 
 def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
-    """The partitions that the leader assigned to a member last. Raises `MalformedMessage`."""
+    """The partitions that the leader assigned to a member last, by topic id. Raises `MalformedMessage` if the
+    assignment cannot be read or has data of a client's own assignor."""
     if member.assignment == NO_ASSIGNMENT:
         return NOTHING
     assignment = read_assignment(member.assignment)
@@ -177,7 +179,7 @@ def _assignment_of(member: Member, image: CoordinatorImage) -> Assignment:
 
 
 class Downgraded(NamedTuple):
-    """The outcome of a downgrade: if the log refuses it, the former consumer group is put back."""
+    """The outcome of the records of a downgrade. If the log refuses them, the former consumer group is put back."""
 
     former: ConsumerGroup
     group: ClassicGroup

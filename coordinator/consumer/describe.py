@@ -17,15 +17,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 Partitions: TypeAlias = Mapping[bytes, Iterable[int]]
-"""The indexes of partitions by topic id."""
+"""Partition indexes by topic id."""
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
-"""The types of members in the response."""
+"""The values of `member_type` in the response: a member of the classic protocol, and one of the consumer protocol."""
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeConsumerGroup) -> None:
-    """Describe the group as it is now. The response is sent once all records that the description depends on are
-    committed."""
+    """Describe the consumer group with its present members and epochs. The response is sent once all records that the
+    description depends on are committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if not event.group_id:
         described = not_described(event.group_id, ErrorCode.INVALID_GROUP_ID)
@@ -50,7 +50,7 @@ def describe(group: ConsumerGroup, image: CoordinatorImage, default_assignor: st
 
 
 def not_described(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedGroup:
-    """The description of a group that cannot be described."""
+    """The ConsumerGroupDescribe result, with an error, of a group that cannot be described."""
     return DescribedGroup(
         error_code=error,
         error_message=message,
@@ -65,7 +65,8 @@ def not_described(group_id: str, error: ErrorCode, message: str | None = None) -
 def _members(
     members: Sequence[ConsumerMember], targets: Mapping[str, Partitions], image: CoordinatorImage
 ) -> Iterator[Member | None]:
-    """Yield the described members, and None after each topic, so that the caller can work in slices."""
+    """Yield each described member after its topics. None is yielded after each topic, so that the caller can pause
+    between topics."""
     for member in members:
         described, owned = _without_assignments(member), _owned(member)
         for assignment, partitions in (

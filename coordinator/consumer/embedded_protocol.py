@@ -19,7 +19,8 @@ LAST_VERSION: Final = 3
 
 
 def read_version(data: bytes) -> int:
-    """Read the version of a message, limited to `LAST_VERSION`. Raises `MalformedMessage`."""
+    """Read the int16 version with which a message begins. A later version than `LAST_VERSION` is returned as
+    `LAST_VERSION`. Raises `MalformedMessage`."""
     if len(data) < 2:
         raise MalformedMessage("a message of the consumer protocol without a version")
     (version,) = struct.unpack_from(">h", data)
@@ -29,27 +30,27 @@ def read_version(data: bytes) -> int:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Decode a subscription. Raises `MalformedMessage`."""
+    """Decode a member's subscription, with its version. Raises `MalformedMessage`."""
     subscription, _ = decoder_of(ConsumerProtocolSubscription, read_version(data))(data, 2)
     return subscription
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Decode an assignment. Raises `MalformedMessage`."""
+    """Decode a member's assignment, with its version. Raises `MalformedMessage`."""
     assignment, _ = decoder_of(ConsumerProtocolAssignment, read_version(data))(data, 2)
     return assignment
 
 
 def partitions_by_id(topics: Iterable[TopicPartition], image: CoordinatorImage) -> dict[bytes, frozenset[int]]:
-    """The partitions by topic id. A topic that does not exist is left out."""
+    """The partition indexes of a list of topics, by topic id. A topic that does not exist is left out."""
     found = ((image.topic_of_name(topic.topic), topic.partitions) for topic in topics)
     return {topic.id: frozenset(indexes) for topic, indexes in found if topic is not None}
 
 
 def written_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: CoordinatorImage) -> bytes:
-    """Encode an assignment, which names topics. A topic that does not exist any more is left out.
+    """Encode an assignment. The encoded form names topics, and a topic that does not exist any more is left out.
 
-    `partitions` has a collection of partition indexes by topic id.
+    `partitions` has the partition indexes by topic id.
     """
     topics = []
     for topic_id, indexes in partitions.items():

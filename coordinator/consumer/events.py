@@ -1,4 +1,4 @@
-"""The requests of consumer groups, and the commands to the shell."""
+"""The requests of consumer groups, and the commands of the group coordinator's machine to the broker that runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moldau.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat: a member joins, stays, or leaves. The shell has checked the rights of the client."""
+    """A ConsumerGroupHeartbeat: a member joins, stays, or leaves. The broker has authorized the request."""
 
     waiter: Waiter
     request: ConsumerGroupHeartbeatRequest
@@ -20,7 +20,7 @@ class ConsumerHeartbeat(NamedTuple):
     fresh_id: str
     """A random id for a member whose request has none (versions before 1)."""
     client: object
-    """The client in the form of the shell's authorizer. The machine only hands it back in `ResolveRegexes`."""
+    """The client as the broker's authorizer knows it. The machine only passes it on in `ResolveRegexes`."""
 
     @property
     def group_id(self) -> str:
@@ -35,8 +35,8 @@ class DescribeConsumerGroup(NamedTuple):
 
 
 class ResolveRegexes(NamedTuple):
-    """The command to find the topics of this image that match the regular expressions of a group, and that the client
-    may describe. The shell works off the event loop, and always reports `RegexesResolved`."""
+    """The command to find the topics of `image` that match the regular expressions of a group, and that the client may
+    describe. The broker searches on an executor thread, and always reports the result with `RegexesResolved`."""
 
     group_id: str
     regexes: frozenset[str]
@@ -49,10 +49,10 @@ class RegexesResolved(NamedTuple):
 
     group_id: str
     topics: Mapping[str, frozenset[str]]
-    """The topics by regular expression; empty if the resolution failed."""
+    """The names of the matching topics by regular expression; empty if the resolution failed."""
     version: int
-    """The version of the image that was searched."""
+    """The version of the metadata image that was searched."""
     resolved_ms: int
     """The time at which the search began (wall clock, ms)."""
     size: int = 0
-    """The number of characters of all topic names together."""
+    """The number of characters of all names in `topics` together."""

@@ -42,7 +42,7 @@ class ConsumerTimer(TimerKind):
     SYNC = auto()
     """The time in which a member of the classic protocol must fetch its assignment."""
     RESOLUTION = auto()
-    """The longest time of a resolution of the group's regular expressions. While the timer runs, no other one
+    """The longest time of a resolution of the group's regular expressions. While the timer runs, no other resolution
     begins."""
     TARGET = auto()
     """The timer runs while a thread computes the target assignment of the group."""
@@ -62,9 +62,9 @@ class ResolvedRegex(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """The offset of the metadata for which the regular expression was resolved."""
+    """The metadata offset of the image in which the topics were searched."""
     resolved_ms: int
-    """The time of the resolution (wall clock, ms)."""
+    """The time at which the resolution began (wall clock, ms)."""
 
 
 class Subscriptions(NamedTuple):
@@ -126,14 +126,13 @@ class ConsumerGroup:
         """The number of members of the classic protocol that support each of its protocols."""
         self.classic_members_count = 0
         self.has_partition_metadata = False
-        """Whether the log has a PartitionMetadata record of the group, which releases before 4.1 wrote. It is removed
-        when the topics are hashed next.
-        """
+        """Whether the log has a PartitionMetadata record of the group, which releases before 4.1 wrote. The next hash
+        of the subscribed topics removes the record."""
         self.seen_image: int | None = None
-        """The version of the metadata at which the subscribed topics were hashed last. It is not in the log: the next
-        coordinator hashes them again."""
+        """The version of the metadata at which the subscribed topics were last hashed. It is not in the log, so the
+        next coordinator hashes the topics again."""
         self.seen_epoch = 0
-        """The group epoch after that hash."""
+        """The group epoch after the hash at `seen_image`."""
         self._owners: dict[bytes, dict[int, str]] = {}
         """The member that owns each partition, by topic id and index."""
 
@@ -206,13 +205,13 @@ class ConsumerGroup:
         )
 
     def has_seen(self, image: CoordinatorImage) -> bool:
-        """Whether the subscribed topics were hashed at this version of the metadata, and the group epoch of that hash
-        was stored."""
+        """Whether the subscribed topics were hashed at the version of this image, and the group epoch of that hash was
+        stored."""
         return self.seen_image == image.version and self.epoch >= self.seen_epoch
 
     def note_seen(self, image: CoordinatorImage, epoch: int) -> None:
-        """Note that the subscribed topics were hashed at this version of the metadata, and that `epoch` is the group
-        epoch after that."""
+        """Note that the subscribed topics were hashed at the version of this image, and that `epoch` is the group epoch
+        afterwards."""
         self.seen_image, self.seen_epoch = image.version, epoch
 
     def subscriptions_with(self, member: ConsumerMember | None, updated: ConsumerMember | None) -> Subscriptions:
@@ -239,7 +238,8 @@ class ConsumerGroup:
     # Replaying
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Add a member, or replace it by a newer value."""
+        """Add a member, or replace the value of an existing member, and update the counts and the owners of
+        partitions."""
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(former, member)
@@ -259,7 +259,8 @@ class ConsumerGroup:
             self.static_members.pop(former.instance_id, None)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Store the topics of a regular expression; None removes the expression, which no member uses any more."""
+        """Store the topics that a regular expression matches. If `resolved` is None, remove the expression, which no
+        member uses any more."""
         former = self.resolved.pop(regex, None)
         if resolved is not None:
             self.resolved[regex] = resolved
@@ -322,5 +323,5 @@ def _recount(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> 
 
 
 def settings_of(step: GroupStep, group_id: str) -> ConsumerGroupSettings:
-    """The settings of a group: those of the broker, overridden by the group's own."""
+    """The consumer group settings of a group: the broker's settings, overridden by the group's configuration."""
     return step.config.consumer.of_group(step.image.group_settings(group_id))

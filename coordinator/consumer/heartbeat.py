@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: a member joins with epoch 0, stays with its epoch, and leaves with epoch -1 (or -2).
 
-A heartbeat has the fields of the member that have changed, and the response has the assignment if it has changed. A
-response may be lost: so a member may send its previous epoch, if it owns only partitions that the coordinator has given
-it. Every other epoch fences the member, which then gives up its partitions and joins again.
+A heartbeat has the fields of the member that have changed, and the response has the assignment if it has changed.
+Because a response may be lost, a member may send its previous epoch if it owns only partitions that the coordinator has
+given it. Every other epoch fences the member, which then gives up its partitions and joins again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from moldau.protocol.messages.consumer_group_heartbeat import (
 from moldau.protocol.records.record_frames import is_storable
 
 MEMBER_ID_VERSION = 1
-"""From this version on a member generates its id itself (KIP-1082)."""
+"""From this version of ConsumerGroupHeartbeat on, a member generates its id itself (KIP-1082)."""
 
 
 def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
@@ -66,8 +66,8 @@ def heartbeat(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) ->
 
 
 def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartbeat) -> None:
-    """Reply to a heartbeat that only prolongs the session of its member. Any other heartbeat gets no reply: `heartbeat`
-    handles it later."""
+    """Reply to a heartbeat that only prolongs the session of its member. Any other heartbeat gets no reply here and is
+    handled by `heartbeat` later."""
     answer = settled_answer(step, group, event)
     if answer is not None:
         step.reply(event.waiter, answer)
@@ -76,7 +76,8 @@ def reply_if_settled(step: GroupStep, group: Group | None, event: ConsumerHeartb
 def settled_answer(
     step: GroupStep, group: Group | None, event: ConsumerHeartbeat
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Prolong the session of a member and return the response; None if the heartbeat needs more than that."""
+    """Prolong the session of a member and return the response. Returns None if the heartbeat does more than prolong a
+    session."""
     if not isinstance(group, ConsumerGroup) or not is_settled(step, group, event):
         return None
     request = event.request
@@ -171,7 +172,7 @@ INVALID: Final[tuple[Invalid[ConsumerHeartbeat], ...]] = (
 
 
 def invalid_request(event: ConsumerHeartbeat, settings: ConsumerGroupSettings) -> Refusal | None:
-    """Why a request is invalid for any group; None if it is valid."""
+    """The refusal of a request that is invalid for any group; None if the request is valid."""
     assignor = event.request.server_assignor
     invalid = first_invalid(INVALID, event)
     if invalid is None and assignor is not None and assignor not in settings.assignors:
@@ -255,7 +256,7 @@ def join_or_stay(
 
 
 def _with_request(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
-    """The member after the fields of the request. A field that the request leaves out keeps its value."""
+    """The member with the fields of the request. A field that the request leaves out keeps its value."""
     request = event.request
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
@@ -291,8 +292,8 @@ def _member(
     owned: OwnedPartitions | None,
     changes: list[Change],
 ) -> ConsumerMember | Refusal:
-    """The member that a request comes from, or a new member, or a refusal. If the member replaces another static
-    member, the records of the replacement are added to `changes`."""
+    """The member that sent a heartbeat, a new member, or a refusal. If the request takes over a static member under a
+    new id, the records of the replacement are added to `changes`."""
     is_join = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         member = group.members.get(member_id)
@@ -327,7 +328,7 @@ def _static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Co
 
 
 def _fenced(member: ConsumerMember, epoch: int, owned: OwnedPartitions | None) -> Refusal | None:
-    """Why the epoch of a request fences the member; None if the epoch is accepted."""
+    """The refusal that fences the member because of the epoch in its request; None if the epoch is accepted."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return None
     if epoch == member.previous_epoch and epoch < member.epoch and owned is not None:

@@ -32,8 +32,8 @@ REMOVALS = {
 
 
 def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
-    """Remove members and raise the group epoch. If all remaining members use the classic protocol, convert the group
-    into a classic one instead."""
+    """Remove members and raise the group epoch. If all remaining members use the classic protocol and a downgrade is
+    allowed, convert the group into a classic group instead."""
     if not members:
         return
     session_ms = settings_of(step, group.group_id).session_timeout_ms
@@ -68,17 +68,17 @@ def remove_members(step: GroupStep, group: ConsumerGroup, members: Sequence[Cons
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> list[Change]:
-    """The records of a static member that leaves and is expected back under another id. Its partitions stay with its
-    instance id until its session ends. The epochs of its partitions become 0, so that the returning member may commit
-    their offsets with any epoch.
-    """
+    """The records of a static member that leaves for a restart and will return under another id. Its partitions stay
+    reserved for its instance id until its session ends. The epochs of its partitions become 0, so that the returning
+    member may commit their offsets with any epoch."""
     kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking=NO_PARTITIONS)
     return [current_change(group.group_id, away)]
 
 
 def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
-    """Remove the member whose timer is due. A rebalance timer does nothing if the member has revoked its partitions."""
+    """Remove the member whose timer is due. A due rebalance timer does nothing if the member has revoked its
+    partitions."""
     member = group.members.get(key.member_id)
     if member is None or not isinstance(key.kind, ConsumerTimer):
         return
@@ -88,7 +88,8 @@ def timer_fired(step: GroupStep, group: ConsumerGroup, key: TimerKey) -> None:
 
 
 def loaded(step: GroupStep, group: ConsumerGroup) -> None:
-    """Begin the sessions of all members again, so that they have time to find this coordinator."""
+    """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
+    coordinator."""
     settings = settings_of(step, group.group_id)
     for member in group.members.values():
         step.schedule(ConsumerTimer.SESSION, group, settings.session_timeout_ms, member.member_id)

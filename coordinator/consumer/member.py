@@ -33,8 +33,8 @@ from moldau.protocol.records.consumer_groups import (
 )
 
 PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""Partitions of a member: by topic id and index, the epoch in which the member got the partition. A member may commit
-offsets of a partition with any epoch since then (KIP-1251)."""
+"""The partitions of a member: by topic id and partition index, the epoch in which the member got the partition. A
+member may commit offsets of a partition with that epoch or any later one (KIP-1251)."""
 NO_PARTITIONS: Final[PartitionEpochs] = {}
 
 
@@ -45,18 +45,18 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """A state that only a later release knows. The member must rejoin."""
+    """A state that a later release wrote. The member must rejoin."""
 
 
 KNOWN_STATES: Final = frozenset(MemberState)
 
 
 class ClassicMember(NamedTuple):
-    """The fields of the JoinGroup of a member that uses the classic protocol in a consumer group."""
+    """What the JoinGroup request of a member of the classic protocol stated."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names and subscriptions, in the member's order."""
+    """The names of the member's protocols with its subscriptions (encoded), in the member's order of preference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(default_factory=dict)
     revoking: PartitionEpochs = field(default_factory=dict)
-    """Partitions that the member must give up; it still owns them."""
+    """The partitions that the member must revoke. Until it has, the member still owns them."""
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def asks_the_same(self, other: ConsumerMember) -> bool:
-        """Whether another value of the member has the same subscription, assignor and protocol. Subscriptions are
-        compared by identity."""
+        """Whether another value of this member has the same subscription, assignor and protocols. The topics and the
+        classic protocols are compared by identity."""
         return (
             self.subscribed_topics is other.subscribed_topics
             and self.subscribed_regex == other.subscribed_regex
@@ -184,10 +184,10 @@ def _written(partitions: PartitionEpochs) -> list[TopicPartitions]:
 
 
 def _read(topics: Iterable[TopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """Decode the partitions of a record, with the epoch in which the member got each one. Records of releases before
-    4.3 have no such epochs: the member got its partitions in its own epoch at the latest, and that epoch is taken. The
-    same is done if the number of epochs is not that of the partitions. A static member that is away has the epoch 0.
-    """
+    """Decode the partitions of a record, with the epoch in which the member got each partition. Records of releases
+    before 4.3 have no such epochs. For them the member's own epoch is taken, because the member got its partitions in
+    that epoch at the latest. The same is done if the number of epochs is not that of the partitions. A static member
+    that is away has the epoch 0."""
     epoch = max(member_epoch, 0)
     read: dict[bytes, Mapping[int, int]] = {}
     for topic in topics:

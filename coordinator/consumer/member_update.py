@@ -1,8 +1,8 @@
-"""The changes of one member's request: to its subscription, the group epoch, the target assignment, and its own
+"""What one request of a member changes: its subscription, the group epoch, the target assignment, and its own
 assignment.
 
 A heartbeat of the consumer protocol and a join of the classic protocol go through the same steps. The changes are
-collected, and written only if no step refuses the request: all of them are one batch.
+collected, and written in one batch, only if no step refuses the request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from moldau.protocol.errors import ErrorCode
 
 @dataclass(slots=True)
 class MemberUpdate:
-    """The update of one member. The methods are called in the order in which they stand."""
+    """The update of one member by a request. A caller calls `change_subscription`, `update_target` and `reconcile` in
+    this order."""
 
     step: GroupStep
     group: ConsumerGroup
@@ -44,9 +45,10 @@ class MemberUpdate:
     member: ConsumerMember
     """The member before the request; a new member has the epoch 0."""
     updated: ConsumerMember
-    """The member after the fields of the request, and after the methods that were called."""
+    """The member with the fields of the request, and with the changes of the methods called so far."""
     changes: list[Change] = field(default_factory=list)
-    """The records to write. They may begin with the conversion of the group or the replacement of a static member."""
+    """The records to write. The caller may begin the list with the conversion of the group or the replacement of a
+    static member."""
     epoch: int = 0
     """The group epoch after the request."""
     is_subscription_changed: bool = False
@@ -58,10 +60,11 @@ class MemberUpdate:
     """The topic ids that were looked up in this update, by name; None for a topic that does not exist."""
 
     def change_subscription(self, *, is_classic: bool = False) -> Refusal | None:
-        """Store the changed fields of the member, and raise the group epoch if the topics of the group changed.
+        """Store the changed fields of the member, and raise the group epoch if the topics of the group changed. Returns
+        a refusal if a new regular expression is not valid.
 
-        A regular expression that is not resolved yet leaves the epoch as it is: its resolution will raise it. A member
-        of the classic protocol never brings one, and its change raises the epoch in any case.
+        A regular expression that is not resolved yet does not raise the epoch, because its resolution will. A member of
+        the classic protocol has no regular expression, and any change of its subscription raises the epoch.
         """
         group, member, updated = self.group, self.member, self.updated
         self.epoch = group.epoch
@@ -101,9 +104,8 @@ class MemberUpdate:
 
     def update_target(self, *, may_compute: bool = True) -> None:
         """Compute the target assignment of a new group epoch, at most once in `group.consumer.assignment.interval.ms`
-        (KIP-1263). Until then the members follow the current target. They also do if `may_compute` is False, and while
-        a thread computes the target of a large group.
-        """
+        (KIP-1263). Until the target is computed, the members follow the last one. The last target also stays if
+        `may_compute` is False, and while a thread computes the target of a large group."""
         group, step = self.group, self.step
         self.target_epoch, self.target = group.assignment_epoch, group.target_of(self.updated)
         waits = is_too_early(group.assignment_ms, self.settings.assignment_interval_ms, step.wall_ms)
@@ -118,9 +120,9 @@ class MemberUpdate:
             self.target_epoch, self.target = self.epoch, targets[self.updated.member_id]
 
     def reconcile(self, owned: OwnedPartitions | None) -> Refusal | None:
-        """Move the member towards its target. `owned` are the partitions that the request reports. The rebalance timer
-        runs while the member has partitions to revoke.
-        """
+        """Move the member towards its target. `owned` has the partitions that the request reports. The rebalance timer
+        runs while the member has partitions to revoke. Returns a refusal if the member is in a state that this release
+        does not know."""
         member, group = self.updated, self.group
         if not self.is_subscription_changed and member.is_reconciled_to(self.target_epoch):
             return None
@@ -152,8 +154,8 @@ class MemberUpdate:
 def replaced_static_member(
     group: ConsumerGroup, former: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, list[Change]]:
-    """A static member under its new id, with the epoch of a member that joins, and the records that put it in the place
-    of the former member. It takes over the partitions and the target."""
+    """The value of a static member under its new id, with the epoch 0 of a joining member, and the records that replace
+    the former member by it. The new member takes over the partitions and the target."""
     member = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     changes: list[Change] = [
         *member_tombstones(group.group_id, former.member_id),

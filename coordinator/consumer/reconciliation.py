@@ -1,4 +1,4 @@
-"""One step of a member towards its target assignment. `member.py` describes the states."""
+"""One step of a member's reconciliation towards its target assignment. `member.py` describes the states."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from moldau.coordinator.consumer.assignors import Assignment
 from moldau.coordinator.consumer.member import NO_PARTITIONS, ConsumerMember, MemberState, PartitionEpochs
 
 OwnedPartitions: TypeAlias = Mapping[bytes, Iterable[int]]
-"""The partitions that a member reports, by topic id."""
+"""The indexes of the partitions that a member reports to own, by topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The input of one step."""
+    """The input of one reconciliation step of a member."""
 
     target_epoch: int
     target: Assignment
-    """The member's target assignment of that epoch."""
+    """The member's target assignment of `target_epoch`."""
     subscribed: frozenset[bytes]
-    """The ids of the existing topics to which the member subscribes now. The target may be from an earlier
-    subscription."""
+    """The ids of the existing topics to which the member subscribes now. The target may have been computed for an
+    earlier subscription."""
     is_subscription_changed: bool
     owned: OwnedPartitions | None
-    """The partitions that the member's request reports; None if the request reports none, so that they have not
+    """The partitions that the member's request reports; None if the request reports none because they have not
     changed."""
     is_owned_by_any: Callable[[bytes, int], bool]
-    """Whether any member of the group owns a partition."""
+    """Whether any member of the group owns the partition with this topic id and index."""
 
     def step(self, member: ConsumerMember) -> ConsumerMember | None:
-        """The member after the step; the same object if nothing changes.
+        """The member after one step; the same object if nothing changes.
 
-        Returns None if the member is in a state that this release does not know: then it must rejoin without
-        partitions.
+        Returns None if the member is in a state that this release does not know and has reported partitions or no
+        report. It must then rejoin without partitions.
         """
         match member.state:
             case MemberState.STABLE:
@@ -53,8 +53,7 @@ class Reconciliation:
                 return self._towards_target(member, self.target_epoch)
 
     def _still_owns(self, partitions: PartitionEpochs) -> bool:
-        """Whether the member still reports any of these partitions. A request without a report counts as if it reported
-        them."""
+        """Whether the member's request reports any of these partitions. True if the request has no report."""
         if self.owned is None:
             return True
         return any(
@@ -64,9 +63,9 @@ class Reconciliation:
         )
 
     def _within_subscription(self, member: ConsumerMember) -> ConsumerMember:
-        """Take away partitions of topics to which the member no longer subscribes, before a new target is computed. A
-        member without any topic and without partitions to revoke counts as changed even if it has no partition.
-        """
+        """The member without the partitions of topics to which it no longer subscribes, before a new target is
+        computed. They are revoked. A member without any topic and without partitions to revoke is returned as changed
+        even if it has no partition."""
         dropped = {topic: epochs for topic, epochs in member.assigned.items() if topic not in self.subscribed}
         if not dropped and (self.subscribed or member.revoking):
             return member
@@ -85,8 +84,8 @@ class Reconciliation:
         return replace(member, previous_epoch=member.epoch, assigned=assigned)
 
     def _towards_target(self, member: ConsumerMember, epoch: int) -> ConsumerMember:
-        """Make the next step towards the target: keep the partitions that the target has too, and revoke the others.
-        Once none is left to revoke, assign the target's partitions that no other member owns."""
+        """The member after the next step towards the target. It keeps the partitions that the target has too, and
+        revokes the others. Once none is left to revoke, it gets the target's partitions that no other member owns."""
         assigned: dict[bytes, dict[int, int]] = {}
         revoking: dict[bytes, dict[int, int]] = {}
         given: list[tuple[bytes, int]] = []

@@ -88,7 +88,7 @@ def partition_metadata_tombstone(group_id: str) -> RecordChange:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[RecordChange]:
-    """The changes that remove a member."""
+    """The tombstones of all records of a member."""
     return [
         RecordChange(group_id, key(group_id=group_id, member_id=member_id), None)
         for key in (
@@ -100,7 +100,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[RecordChange]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[RecordChange]:
-    """The changes that remove a group with its members."""
+    """The tombstones of all records of a group and its members."""
     removed = [member_tombstones(group_id, member_id) for member_id in member_ids]
     current, targets, metadata = zip(*removed, strict=True) if removed else ((), (), ())
     target_epoch = RecordChange(group_id, ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)

@@ -1,9 +1,9 @@
 """Subscriptions by regular expression (RE2, in linear time): when they are resolved, and what a resolution changes.
 
 The coordinator resolves all regular expressions of a group at once, off the event loop, with the rights of the member
-whose heartbeat caused the resolution:
+whose heartbeat caused the resolution. A resolution is due:
 
-* when a member brings a new one, or one is not resolved yet,
+* when a member subscribes to a new expression, or an expression is not resolved yet,
 * when topics were created or deleted since the last resolution,
 * when the last resolution is older than `group.consumer.regex.refresh.interval.ms`,
 
@@ -30,7 +30,7 @@ REFRESH_INTERVAL_MIN_MS: Final = 10_000
 RESOLUTION_MAX_MS: Final = 60_000
 """The longest time (ms) for which the outcome of a resolution is awaited. After that another one may begin."""
 REMEMBERED_FAULTS_MAX: Final = 64
-"""The most regular expressions whose result of `regex_fault` is cached."""
+"""The number of regular expressions for which the result of `regex_fault` is cached."""
 NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 
@@ -52,7 +52,7 @@ def compiled(regex: str) -> Any:
 @lru_cache(REMEMBERED_FAULTS_MAX)
 def regex_fault(regex: str) -> str | None:
     """What is wrong with a regular expression; None if it is valid. The result is cached. A short expression may take a
-    second to compile, so the shell calls this in a thread before a member subscribes to the expression.
+    second to compile, so the broker calls this in a thread before a member subscribes to the expression.
 
     DIVERGES: Apache Kafka 4.3.1 takes an expression of any memory; here one that repeats repetitions more than 1,000
     times, or whose compiled form is larger than 8 MB, is refused, as RE2 does.
@@ -65,8 +65,8 @@ def regex_fault(regex: str) -> str | None:
 
 
 def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The topics whose whole name matches, by regular expression. The search may take long: the shell calls this in a
-    thread."""
+    """The topics whose whole name matches each regular expression. The search may take long, so the broker calls this
+    in a thread."""
     names = [*topics]
     matches: dict[str, frozenset[str]] = {}
     for regex in regexes:
@@ -82,7 +82,7 @@ def matching_topics(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, 
 def resolve_if_due(
     step: GroupStep, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, client: object
 ) -> None:
-    """Command a resolution if it is due, by the rules in the module's docstring."""
+    """Command a resolution of the group's regular expressions if it is due, by the rules in this module's docstring."""
     new = pattern_of(updated)
     is_new = new is not None and new != pattern_of(member) and new not in group.subscriptions.regexes
     if not is_new and not group.subscriptions.regexes:
@@ -110,8 +110,8 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
     """Store the topics of those regular expressions that members still use, and raise the group epoch if the topics
     changed.
 
-    If the names are more than a batch of the log can hold, they are not stored, because the log would refuse them. They
-    are not searched for again before the timer ends.
+    If the topic names are more than a batch of the log can hold, they are not stored, because the log would refuse
+    them. The resolution timer then runs on, and no resolution begins before it ends.
     """
     if event.size > step.config.member_metadata_bytes_max:
         step.notes.append(f"group {event.group_id!r}: its regular expressions match too many topics to be stored")
@@ -132,8 +132,8 @@ def regexes_resolved(step: GroupStep, group: Group | None, event: RegexesResolve
 def _resolutions(
     group: ConsumerGroup, resolved: Mapping[str, frozenset[str]], version: int, resolved_ms: int
 ) -> tuple[list[Change], bool, set[str]]:
-    """The records of resolved expressions, whether the topics of any expression changed, and the topics of all
-    expressions afterwards.
+    """The records of the resolved expressions, whether the topics of any expression changed, and the topics that all
+    expressions match afterwards.
 
     DIVERGES: the first resolution of an expression that matches no topic counts as a change. In Apache Kafka the
     partitions that its member gave up with its former subscription have no owner until the group's next epoch.

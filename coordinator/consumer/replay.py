@@ -40,9 +40,10 @@ from moldau.protocol.records.consumer_groups import (
 
 
 def replay(group: ConsumerGroup | None, change: RecordChange) -> ConsumerGroup | None:
-    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
+    """The group after a record is applied; None if the record is a tombstone of the group. A tombstone about a group
+    that does not exist is ignored.
 
-    Raises `MalformedMessage`.
+    Raises `MalformedMessage` if the record contradicts the group.
     """
     if group is None:
         if change.value is None:

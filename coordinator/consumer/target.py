@@ -16,19 +16,19 @@ from moldau.coordinator.group.target import TargetComputed, taken_over
 
 
 class ConsumerTargetInputs(NamedTuple):
-    """The `TargetInputs` of a consumer group."""
+    """The inputs of the target assignment of a consumer group, copied so that a thread can compute it."""
 
     assignor: str
     members: Mapping[str, ConsumerMember]
-    """At least one member."""
+    """The members by member id; at least one."""
     before: Mapping[str, Assignment]
-    """The last target by member id."""
+    """The last target assignment of each member, by member id."""
     resolved: Mapping[str, ResolvedRegex]
     is_homogeneous: bool
     """Whether all members have the same subscription (`Subscriptions.is_homogeneous`)."""
     image: CoordinatorImage
     size: int
-    """The number of partitions and of the subscriptions of members to topics, together."""
+    """The sum of the number of partitions and the number of subscriptions of members to topics."""
 
     def compute(self) -> dict[str, Assignment]:
         """Compute the target assignment of each member."""
@@ -53,8 +53,8 @@ def target_inputs(
     assignor: str,
     image: CoordinatorImage,
 ) -> ConsumerTargetInputs:
-    """The inputs of the target after a member has become `updated`. A static member that replaces another member takes
-    over its target.
+    """The inputs of the target assignment after a member has become `updated`. A static member that replaces another
+    member takes over that member's target.
 
     `subscriptions` are those of the group with the updated member.
     """
@@ -96,7 +96,8 @@ def target_changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoc
 
 
 def target_computed(step: GroupStep, group: ConsumerGroup, event: TargetComputed) -> None:
-    """Store a target that a thread has computed. Members that have left meanwhile get none."""
+    """Store a target assignment that a thread has computed. A member that has left since the computation began gets
+    none."""
     step.cancel(ConsumerTimer.TARGET, group)
     targets = taken_over(event, group)
     if targets is not None:
@@ -111,7 +112,7 @@ def topic_ids(
 ) -> frozenset[bytes]:
     """The ids of the existing topics to which a member subscribes by name or by a regular expression that is resolved.
 
-    `known` caches ids by name for later calls; None for a topic that does not exist.
+    `known` caches topic ids by name for later calls; it has None for a topic that does not exist.
     """
     names = member.subscribed_topics
     pattern = pattern_of(member)

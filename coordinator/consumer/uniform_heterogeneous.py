@@ -1,9 +1,10 @@
 """The `uniform` assignor for members that subscribe to different topics.
 
-A member keeps its partitions of topics to which it subscribes. Each free partition goes to the least loaded subscriber.
-Topics with few subscribers for their partitions come first. Then partitions of one topic after the other move from the
-most loaded to the least loaded subscribers. This ends when a whole round moves no partition, or after `ROUNDS_MAX`
-rounds. The result is as balanced as the subscriptions allow, and no more partitions have moved than this needs.
+A member keeps its partitions of topics to which it subscribes. Each free partition goes to the least loaded subscriber
+of its topic; topics with many partitions for each subscriber come first. Then partitions of one topic after the other
+move from the most loaded to the least loaded subscribers. This ends when a whole round over the topics moves no
+partition, or after `ROUNDS_MAX` rounds. The result is as balanced as the subscriptions allow, and no more partitions
+have moved than this needs.
 
 The load of a member is its number of partitions of all topics. `Balancer` sorts the subscribers of a topic by load and
 works from both ends. Members with the same load form a range and are served one after the other, so no heap is needed.
@@ -20,8 +21,12 @@ NO_OWNER: Final = -1
 
 
 class Balancer:
-    """The subscribers of one topic, sorted by load. Two ranges of members grow inwards: the least loaded ones from the
-    left, the most loaded ones from the right. The load of a member is not read again once the member is in a range."""
+    """The subscribers of one topic, sorted by load: it chooses which member gives up a partition and which member gets
+    one.
+
+    Two ranges of members grow inwards: the least loaded ones from the left, the most loaded ones from the right. The
+    load of a member is not read again once the member is in a range.
+    """
 
     def __init__(self, subscribers: list[int], loads: list[int]) -> None:
         self._loads = loads
@@ -43,7 +48,7 @@ class Balancer:
         return self._high_load - self._low_load <= 1
 
     def least_loaded(self) -> int:
-        """Take the member that gets a partition next."""
+        """Return the member that gets a partition next, and advance to the member after it."""
         if self._next_low >= self._low_end:
             self._low_load += 1
             while self._low_end < len(self._sorted) and self._loads[self._sorted[self._low_end]] == self._low_load:
@@ -53,7 +58,8 @@ class Balancer:
         return self._sorted[self._next_low - 1]
 
     def most_loaded(self) -> int | None:
-        """Take the member that gives up a partition next; None if all remaining members were excluded."""
+        """Return the member that gives up a partition next, and advance to the member after it. Returns None if all
+        members that are left were excluded."""
         if self._next_high < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
                 self._high_load = self._loads[self._sorted[self._high_start - 1]]
@@ -68,15 +74,15 @@ class Balancer:
         return self._sorted[self._next_high + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Exclude the member that `most_loaded` returned last: it has no partition of the topic to give."""
+        """Exclude the member that `most_loaded` returned last, because it has no partition of the topic to give up."""
         here, last = self._next_high + 1, self._high_end - 1
         self._sorted[here], self._sorted[last] = self._sorted[last], self._sorted[here]
         self._high_end -= 1
 
 
 class HeterogeneousAssignment:
-    """One run of the assignor. `topics` has the topic ids to which each member subscribes; `before` has each member's
-    current partitions by topic id.
+    """One computation of an assignment. `topics` has the topic ids to which each member subscribes; `before` has each
+    member's current partitions by topic id.
 
     Members are numbered in the order of their ids.
     """
@@ -102,7 +108,8 @@ class HeterogeneousAssignment:
                             self._own(topic, partition, member)
 
     def build(self) -> Mapping[str, Mapping[bytes, frozenset[int]]]:
-        """The partitions of each member, by member id and topic id; empty if no member has a topic."""
+        """Compute the partitions of each member, by member id and topic id. The result is empty if no member subscribes
+        to a topic."""
         if not self._subscribers:
             return {}
         for topic in self._by_priority(topic for topic, owners in self._owners.items() if NO_OWNER in owners):
@@ -148,7 +155,8 @@ class HeterogeneousAssignment:
                     last_moved = topic
 
     def _balance_topic(self, topic: bytes) -> int:
-        """Move partitions of one topic. Returns how many moved."""
+        """Move partitions of one topic from its most loaded to its least loaded subscribers. Returns the number of
+        partitions that were moved."""
         balancer = Balancer(self._subscribers[topic], self._loads)
         if balancer.imbalance <= 1:
             return 0

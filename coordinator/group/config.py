@@ -18,7 +18,7 @@ class GroupConfig(NamedTuple):
     max_size: int = 0x7FFFFFFF
     """group.max.size"""
     member_metadata_bytes_max: int = 1_048_588
-    """message.max.bytes: the group's record must not be larger"""
+    """message.max.bytes, which limits the size of a group's record"""
     initial_rebalance_delay_ms: int = 3_000
     """group.initial.rebalance.delay.ms"""
     offsets_retention_minutes: int = 10_080
@@ -40,10 +40,11 @@ class GroupConfig(NamedTuple):
     offsets_load_buffer_size: int = 5_242_880
     """offsets.load.buffer.size"""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """The time (ms) that the join of a member without an id may be parked: such a member cannot send heartbeats."""
+    """The time (ms) for which the join of a member without an id may be parked. Such a member cannot send heartbeats,
+    so its session timeout does not apply."""
     target_size_at_once: int = 2_000
-    """The size of a target assignment (partitions and subscriptions) up to which it is computed in the step of a
-    request; a thread computes larger ones (`target.py`)."""
+    """The size of a target assignment (number of partitions and subscriptions) up to which it is computed in the step
+    of a request; an executor thread computes a larger one (`target.py`)."""
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
     """group.consumer.*"""
     share: ShareGroupSettings = ShareGroupSettings()

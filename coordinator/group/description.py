@@ -1,6 +1,5 @@
-"""A description of a group that is made in pieces: a group may have thousands of members, and each of them thousands
-of topics.
-"""
+"""A description of a group that is made in pieces, so that the event loop is not held. A group may have thousands of
+members, and each member thousands of topics."""
 
 from __future__ import annotations
 
@@ -11,17 +10,17 @@ GroupT = TypeVar("GroupT", bound=Any)
 
 
 class GroupDescription(Generic[GroupT]):
-    """A description whose members are still to be added, from values that do not change: it describes the group as it
-    was when the request was decided on.
-    """
+    """A description of a group whose members are added later, piece by piece. The members come from values that do not
+    change, so the description shows the group as it was when the request was decided on."""
 
     def __init__(self, group: GroupT, members: Iterator[object | None]) -> None:
-        """`group` has no members yet. `members`: each described member, and None after each topic of it."""
+        """`group` is the description without members. `members` yields each described member, and None after each topic
+        of a member."""
         self.group = group
         self._members = members
 
     def pieces(self) -> Iterator[None]:
-        """Add the members. Each step of the iterator is a small piece of the work."""
+        """Add the members to the description. The caller may pause after each step of the iterator."""
         for member in self._members:
             if member is not None:
                 self.group.members.append(member)
@@ -35,8 +34,8 @@ class GroupDescription(Generic[GroupT]):
 
 
 def in_pieces(parts: list[Any]) -> Generator[None, None, list[Any]]:
-    """Complete every `GroupDescription` among the parts, and return the parts with the completed descriptions in their
-    place. Each step of the generator is a small piece of the work."""
+    """Complete every `GroupDescription` in `parts`, and return the list with the completed descriptions in their place.
+    The caller may pause after each step of the generator."""
     for part in parts:
         if isinstance(part, GroupDescription):
             yield from part.pieces()

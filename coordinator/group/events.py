@@ -14,7 +14,7 @@ from moldau.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class CommitOffsets(NamedTuple):
-    """An OffsetCommit. It names only topics that exist, each by its name, and by its id if that is known."""
+    """An OffsetCommit request. It names only topics that exist, each by its name, and by its id if the id is known."""
 
     waiter: Waiter
     request: OffsetCommitRequest
@@ -25,9 +25,9 @@ class CommitOffsets(NamedTuple):
 
 
 class CommitTransactionalOffsets(NamedTuple):
-    """A TxnOffsetCommit.
+    """A TxnOffsetCommit request.
 
-    It names only topics that exist. The offsets count once the producer's transaction is committed.
+    It names only topics that exist. The offsets take effect when the producer's transaction is committed.
     """
 
     waiter: Waiter
@@ -43,9 +43,9 @@ class CommitTransactionalOffsets(NamedTuple):
 
 
 class EndOffsetsTransaction(NamedTuple):
-    """A WriteTxnMarkers request: a transaction coordinator ends the transaction of a producer.
+    """A request of WriteTxnMarkers: a transaction coordinator ends the transaction of a producer.
 
-    The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of the marker.
+    The answer is an `ErrorCode`: NONE when the marker is committed in the log, else the error of its write.
     """
 
     waiter: Waiter
@@ -55,9 +55,9 @@ class EndOffsetsTransaction(NamedTuple):
 
 
 class FetchStableOffsets(NamedTuple):
-    """An OffsetFetch that waits until every earlier commit is committed or has failed.
+    """An OffsetFetch of one group that waits until every earlier commit is committed in the log or has failed.
 
-    The request names topics by name; no list means all topics.
+    The request names topics by name. If it has no list of topics, it is about all topics.
     """
 
     waiter: Waiter
@@ -65,30 +65,31 @@ class FetchStableOffsets(NamedTuple):
 
 
 class DeleteOffsets(NamedTuple):
-    """An OffsetDelete. It names only topics that exist."""
+    """An OffsetDelete request. It names only topics that exist."""
 
     waiter: Waiter
     request: OffsetDeleteRequest
 
 
 class DeleteGroups(NamedTuple):
-    """A DeleteGroups. It names groups of this shard, each once."""
+    """A DeleteGroups request. It names groups of this shard, each once."""
 
     waiter: Waiter
     request: DeleteGroupsRequest
 
 
 class TopicsDeleted(NamedTuple):
-    """Topics that the cluster's metadata no longer holds."""
+    """The event that topics were deleted from the cluster's metadata."""
 
     topics: frozenset[str]
-    """Their names: offsets are kept by name."""
+    """The names of the deleted topics. Committed offsets are stored by topic name."""
     topic_ids: frozenset[bytes] = frozenset()
 
 
 ShardRequest: TypeAlias = (
     AboutGroup | EndOffsetsTransaction | FetchStableOffsets | DeleteOffsets | DeleteGroups | TopicsDeleted
 )
-"""An event that the shell passes to the shard. Requests about one group are declared by their kind, save commits."""
+"""An event that the broker passes to the group shard. The kind of a group declares its requests about one group; only
+commits are declared here."""
 
 Event: TypeAlias = ShardRequest | RuntimeEvent

@@ -1,9 +1,9 @@
-"""What all kinds of groups share: the interface of a group, that of a kind, and the step of the shard.
+"""What all kinds of groups share: the interface of a group, the interface of a kind, and the step of the group shard.
 
-Classic groups and groups of the consumer protocol (KIP-848) share ids, offsets and a partition of
-`__consumer_offsets`, and a group may turn from one kind into the other in place: the shard keeps groups by id, each of
-the class of its kind. A kind is a package beside `coordinator/classic/`, which owns its events, records, timers and
-conversions and has one `GroupKind`; `coordinator/shard/kinds.py` lists them.
+Groups of all kinds share group ids, offsets and the partitions of `__consumer_offsets`, and a group may turn from one
+kind into another in place. So the shard keeps groups by id, and each group is an object of its kind's class. A kind is
+a package beside `coordinator/classic/`, which owns its events, records, timers and conversions and has one `GroupKind`;
+`coordinator/shard/kinds.py` lists them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from moldau.protocol.errors import ErrorCode
 
 class Group(Protocol):
     visible_from: int | None
-    """End offset of the first record about the group; None before it is appended.
+    """The end offset of the first record about the group; None before that record is appended.
 
     Readers see the group once that record is committed.
     """
@@ -61,22 +61,23 @@ class Group(Protocol):
 
     @property
     def is_simple(self) -> bool:
-        """Whether the group only keeps offsets of consumers without membership, so that any kind of group may take its
-        place.
-        """
+        """Whether the group only has offsets, committed by consumers without membership. A group of any kind may take
+        the place of such a group."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members. A group without members expires with its last offset."""
+        """Whether the group has no members. A group without members is removed when its last offset expires."""
 
     def deletion_error(self) -> ErrorCode:
-        """The error of DeleteGroups; NONE if the group may be deleted."""
+        """The error of DeleteGroups for this group; NONE if the group may be deleted."""
 
     def offset_deletion_error(self) -> ErrorCode:
-        """The error of OffsetDelete for all offsets of the group; NONE if some may be deleted."""
+        """The error of OffsetDelete for the whole group; NONE if offsets of topics without subscribers may be
+        deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members use offsets of the topic, which are then neither deleted nor expired."""
+        """Whether a member is subscribed to the topic. The group's offsets of such a topic are neither deleted nor
+        expired."""
 
     def retention_begins_ms(self, commit_ms: int) -> int | None:
         """The time (wall clock, ms) from which the retention of an offset committed at `commit_ms` counts; None if the
@@ -87,13 +88,13 @@ class Group(Protocol):
 
 
 class TimerKind(Enum):
-    """The base of the kinds of timers: each kind of group has its own."""
+    """The base class of enumerations of timers. Each kind of group has an enumeration of its own."""
 
     __hash__ = object.__hash__  # The hash of Enum is a Python function, and each heartbeat moves a timer.
 
 
 class TimerKey(NamedTuple):
-    """The name of a timer."""
+    """The identity of a timer: its kind, and the group and the member that it is about, if any."""
 
     kind: TimerKind
     group_id: str = ""
@@ -102,17 +103,17 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalances:
-    """Counts of rebalances for the metrics, which outlive the steps."""
+    """Counts of rebalances for the metrics. They are kept from step to step."""
 
     completed: int = 0
-    """The number of rebalances of classic groups that are complete."""
+    """The number of completed rebalances of classic groups."""
     begun: Counter[str] = field(default_factory=Counter)
-    """New group epochs by the kind of the group."""
+    """The number of new group epochs by the kind of the group."""
 
 
 class EventCommitted(NamedTuple):
-    """The outcome of a step that reported an event. The event becomes part of the history, unless the log refuses the
-    records of the step."""
+    """The outcome of a step that reported an event. The event is added to the history of its group, unless the log
+    refuses the records of the step."""
 
     group_id: str
     event: GroupEvent
@@ -138,22 +139,22 @@ class GroupStep(Step[Change]):
     def tell(
         self, group_id: str, cause: Cause, about: Named = NO_CLIENT, *, number: int = 0, detail: str = ""
     ) -> GroupEvent:
-        """Add an event to the history of a group, once the records of this step are committed."""
+        """Report an event: it is added to the history of a group when the records of this step are committed. Returns
+        the event."""
         detail = detail[:DETAIL_SIZE_MAX]
         event = GroupEvent(cause, about.member_id, about.client_id, about.client_host, number, detail)
         self.when_committed(EventCommitted(group_id, event))
         return event
 
     def tell_rebalance(self, group_id: str, cause: GroupEvent, number: int) -> None:
-        """Add the begin of a rebalance, after the event that caused it. `number`: the generation that ends, or the
-        epoch that begins.
-        """
+        """Report that a rebalance begins because of the event `cause`. `number` is the generation that ends, or the
+        epoch that begins."""
         self.tell(group_id, Cause.REBALANCE_BEGAN, cause, number=number, detail=cause.cause.value)
 
     def tell_refusal(self, group_id: str, about: Named, error: ErrorCode) -> None:
-        """Add a refusal to the history of its group, if it is one that a user should know of. A group that does not
-        exist has no history: otherwise the names that clients invent could displace the events of other groups.
-        """
+        """Report a refusal to the history of its group, if `CAUSE_OF_REFUSAL` has its error. A group that does not
+        exist gets no history, because otherwise group names that clients invent could displace the events of other
+        groups."""
         cause = CAUSE_OF_REFUSAL.get(error)
         if cause is not None and group_id in self.groups:
             self.tell(group_id, cause, about, detail=error.name)
@@ -173,7 +174,7 @@ class GroupStep(Step[Change]):
 
 
 class AboutGroup(Protocol):
-    """A request or a report about one group, which may not exist. The decision depends on the kind of the group."""
+    """A request or a report about one group. The group may not exist. The decision depends on the kind of the group."""
 
     @property
     def group_id(self) -> str: ...
@@ -184,44 +185,44 @@ RequestT = TypeVar("RequestT", bound=AboutGroup)
 
 
 class GroupKind(ABC, Generic[GroupT, RequestT]):
-    """One kind of group: what the shard does with its groups, requests and records.
+    """One kind of group: what the shard does with the groups, requests and records of this kind.
 
-    `decide` decides on a request about an existing group of the kind. If the group does not exist, or its kind does not
-    know the request, the kind whose protocol the request belongs to decides by `decide_first`: it may create the group,
-    convert it, or refuse the request.
+    `decide` decides on a request about an existing group of the kind. If the group does not exist, or `decide` does not
+    handle the request, the kind whose protocol the request belongs to decides by `decide_first`: it may create the
+    group, convert it, or refuse the request.
     """
 
     group_class: type[Group]
     first_requests: tuple[type[AboutGroup], ...]
-    """The requests of the kind's protocol."""
+    """The types of the requests that `decide_first` of this kind decides on."""
     records: tuple[RecordType, ...]
     requests_at_once: tuple[type[AboutGroup], ...] = ()
     """The types of requests that `decide_at_once` may reply to."""
     session_timer: TimerKind
-    """The timer that removes a member that sends no requests. It begins anew with each request of the member."""
+    """The timer that removes a member which sends no requests. It restarts with each request of the member."""
     is_ahead_of_log = False
     """Whether groups of this kind change before their record is in the log. Groups of the other kinds change only by
-    replay: if the log refuses the batch of a step, the step has changed nothing, timers included.
-    """
+    replay. If the log refuses the batch of a step, such a group has not changed, and its timers are restored."""
 
     @abstractmethod
     def decide(self, step: GroupStep, group: GroupT, event: AboutGroup) -> bool:
-        """Decide on a request about a group of this kind. Returns False if the kind does not know the request."""
+        """Decide on a request about a group of this kind. Returns False if the kind does not handle this type of
+        request."""
 
     @abstractmethod
     def decide_first(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
-        """Decide on a request of this protocol whose group does not exist (None), or whose kind does not know it."""
+        """Decide on a request of this kind's protocol if the group does not exist (None), or if the group's own kind
+        does not handle the request."""
 
     def decide_at_once(self, step: GroupStep, group: Group | None, event: RequestT) -> None:
-        """Reply to a request of this protocol that changes at most a deadline. Any other request leaves the step
-        unchanged, and is decided on in a step of its own.
-        """
+        """Reply to a request of this kind's protocol that changes nothing but a deadline. For any other request do
+        nothing; a step of its own then decides on it."""
         return
 
     @abstractmethod
     def replay(self, group: GroupT | None, change: RecordChange, is_loaded: bool) -> GroupT | None:
-        """The group after a change. `group` is the group before it, None if there was none. The result may be the same
-        object, changed; it is None if the group does not exist any more, or does not exist yet.
+        """Return the group after a record is applied. `group` is the group before it, None if there was none. The
+        result may be the same object, changed. It is None if the group does not exist after the record.
 
         Raises `MalformedMessage` if the change contradicts the log before it.
         """
@@ -238,7 +239,7 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
 
     @abstractmethod
     def loaded(self, step: GroupStep, group: GroupT) -> None:
-        """Begin the timers of a group: the whole log is replayed and committed."""
+        """Start the timers of a group when the whole log is replayed and committed."""
 
     def unloaded(self, step: GroupStep, group: GroupT) -> None:
         """Refuse the waiting requests of a group, because this broker no longer leads the partition. The shard itself
@@ -247,9 +248,10 @@ class GroupKind(ABC, Generic[GroupT, RequestT]):
         return
 
     def topics_deleted(self, step: GroupStep, group: GroupT, topic_ids: frozenset[bytes]) -> None:
-        """React to the deletion of the topics with these ids. The shard itself deletes their offsets."""
+        """React to the deletion of the topics with these ids. The shard itself deletes the offsets of the topics."""
         return
 
     def fetch_refusal(self, group: GroupT, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error of an OffsetFetch. `member_id` is None and `epoch` is -1 if the request has none."""
+        """The error of an OffsetFetch for the group; NONE if the fetch is accepted. `member_id` is None and `epoch` is
+        -1 if the request has none."""
         return ErrorCode.NONE

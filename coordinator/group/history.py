@@ -17,14 +17,15 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
 
 GROUP_EVENTS_MAX: Final = 128
-"""The most events of one group that are kept."""
+"""The largest number of events that are kept for one group."""
 GROUP_EVENTS_MIN: Final = 4
-"""The number of events that a group keeps although there are many groups. It keeps fewer only if the node has no room
-at all."""
+"""The number of events that each group may keep even if there are many groups. A group keeps fewer only if the events
+of all groups exceed the limit of the node."""
 NODE_EVENTS_MAX: Final = 53_248
-"""The most events of all groups: at most 20 MB, if each has texts of its own (`bench.history`)."""
+"""The largest number of events of all groups together: at most 20 MB, if each event has texts of its own
+(`bench.history`)."""
 DETAIL_SIZE_MAX: Final = 255
-"""The most characters of a text that a client chose."""
+"""The length (characters) to which a text from a client is cut."""
 
 
 class Cause(Enum):
@@ -76,7 +77,7 @@ class Named(Protocol):
 
 
 class Client(NamedTuple):
-    """A client that is not a member, or not one yet."""
+    """A client that is not a member of the group."""
 
     member_id: str = ""
     client_id: str = ""
@@ -94,10 +95,10 @@ class GroupEvent(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     number: int = 0
-    """A number whose meaning `TEXTS` gives: a time (ms), a generation or an epoch, a number of members or of
-    offsets."""
+    """A number whose meaning depends on the cause (`TEXTS`): a time (ms), a generation or an epoch, a number of members
+    or of offsets."""
     detail: str = ""
-    """A text whose meaning `TEXTS` gives. The reader quotes text that comes from a client."""
+    """A text whose meaning depends on the cause (`TEXTS`). It is quoted in `text` if it comes from a client."""
     first_ms: int = 0
     last_ms: int = 0
     times: int = 1
@@ -105,7 +106,7 @@ class GroupEvent(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sentence about the event, without its time."""
+        """The sentence that describes the event, without its time."""
         because = f" ({self.detail!r})" if self.detail else ""
         return TEXTS[self.cause].format(member=self.member_id, number=self.number, detail=self.detail, because=because)
 
@@ -154,17 +155,17 @@ CAUSE_OF_REFUSAL: Final = {
     ErrorCode.INVALID_REGULAR_EXPRESSION: Cause.REFUSED,
     ErrorCode.UNSUPPORTED_ASSIGNOR: Cause.REFUSED,
 }
-"""The cause to report for the error of a refused heartbeat or join. All other errors come from a bug of the client, and
-are not reported."""
+"""The cause to report for the error of a refused heartbeat or join. Refusals with any other error come from a bug of
+the client, and are not reported."""
 
 
 def no_log_start(topic: str, partition: int) -> int:
-    """The log start offset if no replica of the partition is on this broker: -1."""
+    """The default for `GroupHistory.log_start_of`: -1, because the log start offset is not known."""
     return -1
 
 
 class GroupHistory:
-    """The last events of the groups of a node, whichever partition keeps them."""
+    """The last events of all groups of a node."""
 
     def __init__(
         self,
@@ -172,21 +173,23 @@ class GroupHistory:
         events_max: int = NODE_EVENTS_MAX,
         log_start_of: Callable[[str, int], int] = no_log_start,
     ) -> None:
-        """`log_start_of`: the log start offset of a partition, -1 if it is not known."""
+        """`log_start_of` returns the log start offset of a partition, by topic and partition index; -1 if it is not
+        known."""
         self.since_ms = since_ms
-        """When the history begins (ms, wall clock)."""
+        """The wall-clock time (ms) from which on this history has events."""
         self.log_start_of = log_start_of
         self.events_max = events_max
         self._rings: dict[str, list[GroupEvent]] = {}
-        """The events of each group. The group whose last event is the oldest comes first."""
+        """The events of each group by group id. The group whose last event is the oldest comes first."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, group_id: str, event: GroupEvent, wall_ms: int) -> None:
-        """Add an event. To make room, the oldest events of the same group are removed, then those of the groups whose
-        last event is the oldest."""
+        """Add an event to the history of a group. An event that equals the group's last one only raises its count. To
+        make room, the oldest events of the same group are removed, then those of the groups whose last event is the
+        oldest."""
         ring = self._rings.pop(group_id, None)
         if ring is None:
             ring = []

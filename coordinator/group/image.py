@@ -1,4 +1,5 @@
-"""The cluster's metadata as the machines of groups read it: an immutable input of each step, like the time."""
+"""The cluster's metadata as the group coordinator's machines read it: an immutable input of each step, like the
+time."""
 
 from __future__ import annotations
 
@@ -23,35 +24,35 @@ class CoordinatorTopic(Protocol):
 
 
 class CoordinatorImage(Protocol):
-    """The metadata of the cluster. An object never changes; equal metadata may be several objects."""
+    """The metadata of the cluster. An object never changes. Two objects may have equal metadata."""
 
     @property
     def version(self) -> int:
-        """The offset up to which the metadata log is known; -1 if nothing is known."""
+        """The end offset of the metadata log that this image contains; -1 if it contains nothing."""
 
     @property
     def topics_changed_at(self) -> int:
-        """The version in which topics were created or deleted last, as far as this broker has seen it."""
+        """The version of the image in which topics were last created or deleted, as far as this broker has seen it."""
 
     def topic_of_name(self, name: str) -> CoordinatorTopic | None: ...
 
     def topic_of_id(self, topic_id: bytes) -> CoordinatorTopic | None: ...
 
     def topic_hash(self, topic: CoordinatorTopic) -> int:
-        """The hash of a topic of this image (`metadata_hash.py`); it is computed once."""
+        """The hash of a topic of this image (`metadata_hash.py`). The image computes it once and caches it."""
 
     def topic_names(self) -> Iterable[str]:
-        """The names of all topics, in no order."""
+        """The names of all topics, in any order."""
 
     def group_settings(self, group_id: str) -> Mapping[str, str]:
-        """The settings of a group that differ from the broker's, by Kafka's names."""
+        """The configuration of a group that overrides the broker's settings: values by Kafka's names."""
 
     def feature_level(self, name: str) -> int:
         """The finalized level of a feature; 0 if it is off."""
 
 
 class NoMetadata:
-    """The metadata of a cluster without topics, settings and features: a `CoordinatorImage`."""
+    """A `CoordinatorImage` of a cluster without topics, settings and features."""
 
     version = topics_changed_at = -1
 

@@ -1,7 +1,8 @@
-"""Kafka's settings of consumer, share and Streams groups: what a broker gives them, and what a single group overrides.
+"""Kafka's settings of consumer, share and Streams groups: the broker's values, and how a single group overrides them.
 
 The group config resource of a group overrides settings of the broker. The controller has checked such a value against
-the bounds of its own node; a broker with other bounds moves the value to the nearer bound, as Apache Kafka does.
+the bounds in its own configuration. A broker with other bounds moves the value to the nearer bound, as Apache Kafka
+does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from moldau.protocol.late_tuple import NamedTuple
 INT32_MAX = 0x7FFFFFFF
 INTERVALS: Final = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 RECORD_LIMITS: Final = ("delivery_count_limit", "record_lock_duration_ms", "partition_max_record_locks")
-"""Fields that have a `min_` field and a `max_` field beside them."""
+"""The fields, named without prefix, for which the settings also have a `min_` field and a `max_` field. `INTERVALS` has
+those of every kind of group, `RECORD_LIMITS` those of share groups."""
 
 
 class MigrationPolicy(Enum):
@@ -23,9 +25,9 @@ class MigrationPolicy(Enum):
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
-    """From the consumer protocol to the classic one."""
+    """The downgrade from the consumer protocol to the classic protocol is allowed."""
     UPGRADE = "upgrade"
-    """From the classic protocol to the consumer one."""
+    """The upgrade from the classic protocol to the consumer protocol is allowed."""
     BIDIRECTIONAL = "bidirectional"
 
     @property
@@ -38,10 +40,11 @@ class MigrationPolicy(Enum):
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """The settings group.consumer.*, with the defaults of 4.3.1: a field is the end of its setting's name."""
+    """The settings group.consumer.*, with the defaults of 4.3.1. The name of a field is the end of its setting's
+    name."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The names of the assignors that a member may ask for; the first is used if no member asks."""
+    """The names of the assignors that a member may ask for. The first is used if no member asks for one."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     max_size: int = INT32_MAX
     session_timeout_ms: int = 45_000
@@ -56,7 +59,8 @@ class ConsumerGroupSettings(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
 
     def of_group(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """The settings of a group with these settings of its own, by Kafka's names (`consumer.session.timeout.ms`)."""
+        """The settings of a group. `overrides` has the group's own values by Kafka's names
+        (`consumer.session.timeout.ms`)."""
         if not overrides:
             return self
         return self._replace(
@@ -65,9 +69,8 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 class ShareGroupSettings(NamedTuple):
-    """The settings group.share.* and those that only a group has, with the defaults of 4.3.1: a field is the end of its
-    setting's name.
-    """
+    """The settings group.share.* and the settings that only a group's configuration has, with the defaults of 4.3.1.
+    The name of a field is the end of its setting's name."""
 
     assignors: tuple[str, ...] = ("simple",)
     max_size: int = 200
@@ -103,7 +106,8 @@ class ShareGroupSettings(NamedTuple):
     """errors.deadletterqueue.copy.record.enable"""
 
     def of_group(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """The settings of a group with these settings of its own, by Kafka's names (`share.session.timeout.ms`)."""
+        """The settings of a group. `overrides` has the group's own values by Kafka's names
+        (`share.session.timeout.ms`)."""
         if not overrides:
             return self
         isolation = overrides.get("share.isolation.level")
@@ -122,7 +126,8 @@ class ShareGroupSettings(NamedTuple):
 
 
 class StreamsGroupSettings(NamedTuple):
-    """The settings group.streams.*, with the defaults of 4.3.1: a field is the end of its setting's name."""
+    """The settings group.streams.*, with the defaults of 4.3.1. The name of a field is the end of its setting's
+    name."""
 
     max_size: int = INT32_MAX
     session_timeout_ms: int = 45_000
@@ -140,11 +145,12 @@ class StreamsGroupSettings(NamedTuple):
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """The settings of the assignor, as the record of the group has them."""
+        """The assignor's settings by name, in the form in which the group's record stores them."""
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
     def of_group(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
-        """The settings of a group with these settings of its own, by Kafka's names (`streams.session.timeout.ms`)."""
+        """The settings of a group. `overrides` has the group's own values by Kafka's names
+        (`streams.session.timeout.ms`)."""
         if not overrides:
             return self
         return self._replace(
@@ -159,8 +165,8 @@ class StreamsGroupSettings(NamedTuple):
 
 
 def _bounded(settings: object, prefix: str, overrides: Mapping[str, str], fields: tuple[str, ...]) -> dict[str, Any]:
-    """The values of `fields` for a group that overrides settings, each moved into the range from its `min_` to its
-    `max_` field."""
+    """The values of `fields` for a group with these overrides. Each is moved into the range from its `min_` field to
+    its `max_` field."""
     return {
         field: _within(
             overrides.get(prefix + field.replace("_", ".")),
@@ -172,9 +178,8 @@ def _bounded(settings: object, prefix: str, overrides: Mapping[str, str], fields
 
 
 def _within(text: str | None, broker_value: int, bounds: tuple[int, int]) -> int:
-    """The value of a group's setting, moved into the bounds; the broker's value if the group has none, or one that
-    is not a number.
-    """
+    """The value of a group's setting, moved into the bounds. The broker's value is used if `text` is None or not a
+    number."""
     if text is None:
         return broker_value
     try:

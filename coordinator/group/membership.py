@@ -1,6 +1,5 @@
-"""What consumer, share and Streams groups have in common: member epochs, refusals, the validation of heartbeats,
-responses. `target.py` has what their target assignments have in common.
-"""
+"""What consumer, share and Streams groups have in common: member epochs, refusals, the validation of heartbeats, and
+responses. `target.py` has what their target assignments have in common."""
 
 from __future__ import annotations
 
@@ -17,33 +16,34 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 FIRST_EPOCH: Final = 1
-"""The epoch of a group and of its target before the first record."""
+"""The group epoch and the assignment epoch of a group before its first record."""
 NO_ASSIGNMENT_EPOCH: Final = -1
-"""The epoch of a target after its tombstone: the group is about to be removed."""
+"""The assignment epoch of a group after the tombstone of its target, which precedes the removal of the group."""
 JOIN_EPOCH: Final = 0
-"""The epoch of a member that joins."""
+"""The member epoch in the heartbeat of a member that joins."""
 LEAVE_EPOCH: Final = -1
-"""The epoch of a member that leaves."""
+"""The member epoch in the heartbeat of a member that leaves."""
 LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that has left temporarily: its partitions wait for the next member with its instance
-id."""
+"""The member epoch of a static member that leaves temporarily. Its partitions stay reserved for the next member with
+its instance id."""
 NO_TIMEOUT_MS: Final = -1
 """The rebalance timeout in a heartbeat that does not state it."""
 
 
 class Refusal(NamedTuple):
-    """The error of a request, which then changes nothing."""
+    """The error code and message of a request that is refused and changes nothing."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class Invalid(NamedTuple, Generic[RequestT]):
-    """One rule by which a heartbeat is invalid for any group."""
+    """One rule that makes a heartbeat invalid for any group. `is_said_of` returns whether a request breaks the rule."""
 
     is_said_of: Callable[[RequestT], bool]
     message: str | None
-    """Apache Kafka's text, in which `{0.member_epoch}` is replaced by this field of the request."""
+    """Apache Kafka's message, in which `{0.member_epoch}` stands for that field of the request; None if the error has
+    no message."""
 
 
 def first_invalid(rows: Sequence[Invalid[RequestT]], request: RequestT) -> Refusal | None:
@@ -82,7 +82,7 @@ class HeartbeatRequest(Protocol):
 
 
 class HeartbeatEvent(Protocol):
-    """A heartbeat with its client."""
+    """A heartbeat request with the client that sent it."""
 
     @property
     def waiter(self) -> Waiter: ...
@@ -100,7 +100,7 @@ class HeartbeatEvent(Protocol):
 def answer(
     step: GroupStep, event: HeartbeatEvent, decided: ResponseT | Refusal, refused: Callable[[Refusal], ResponseT]
 ) -> None:
-    """Send the response to a heartbeat once everything that it reports is committed. A refusal is sent at once, as the
+    """Send the response to a heartbeat once everything that it reports is committed. A refusal is sent at once, in the
     response that `refused` makes of it."""
     if isinstance(decided, Refusal):
         client = Client(event.request.member_id, event.client_id, event.client_host)
@@ -124,7 +124,8 @@ class GroupOfMembers(Protocol):
 def begin_rebalance(
     step: GroupStep, group: GroupOfMembers, epoch: int, member: Named, *, is_subscription_changed: bool
 ) -> None:
-    """Count and report a rebalance that the heartbeat of `member` begins, because it raises the epoch of the group."""
+    """Count and report a rebalance. The heartbeat of `member` begins it, because it raises the group epoch to
+    `epoch`."""
     step.rebalances.begun[group.type_name] += 1
     if member.member_id not in group.members:
         cause = step.tell(group.group_id, Cause.JOINED, member)
@@ -138,6 +139,6 @@ def begin_rebalance(
 def answer_when_committed(
     step: GroupStep, waiter: Waiter, response: object, refused: Callable[[Refusal], object] = lambda refusal: refusal
 ) -> None:
-    """Send a response once everything that it reports is committed. If the log refuses the records, send what `refused`
-    makes of the error."""
+    """Send a response once everything that it reports is committed. If the log refuses the records, send the response
+    that `refused` makes of the error."""
     step.when_committed(ReplyWhenCommitted(waiter, response, lambda error: refused(Refusal(write_error(error)))))

@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets`. They are written as Apache Kafka 4.3.1 writes them, and read in every version
 that it reads.
 
-A key is an int16 type and a struct, a value an int16 version and a struct; a missing value is a tombstone. Offsets
-belong to groups of all kinds. Every other type of record belongs to one kind, which declares it (`RecordType`);
-`coordinator/shard/kinds.py` finds the type of a record.
+A key is an int16 type and a struct, a value is an int16 version and a struct. A record without a value is a tombstone.
+The records of offsets belong to groups of all kinds. Every other type of record belongs to one kind of group, which
+declares it (`RecordType`); `coordinator/shard/kinds.py` finds the type of a record.
 """
 
 from __future__ import annotations
@@ -24,29 +24,27 @@ OFFSET_KEY = 1
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-"""The only version that can carry an explicit expiry."""
+"""The only version of an offset record's value that can carry an expiry time of its own."""
 
 NO_TIMESTAMP = -1
 
 KEYS_MAX: Final = 4_096
-"""The most encoded keys of offset records that are cached: a consumer commits the offsets of the same partitions
-repeatedly.
-"""
+"""The number of encoded keys of offset records that are cached, because a consumer commits the offsets of the same
+partitions repeatedly."""
 KEY_LENGTH_MAX: Final = 256
-"""The longest group id and topic (characters) whose key is cached."""
+"""The longest group id and topic name (characters) with which a key is cached."""
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset of a group for a partition."""
+    """The offset that a group has committed for a partition."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int | None = None
-    """The time (wall clock, ms) at which the offset expires, as the client set it (OffsetCommit 2-4); None if the
-    broker's retention decides.
-    """
+    """The wall-clock time (ms) at which the offset expires, as the client set it (OffsetCommit 2-4); None if the
+    broker's retention decides."""
     topic_id: bytes = ZERO_UUID
 
 
@@ -62,13 +60,13 @@ class OffsetChange(NamedTuple):
     partition: int
     value: CommittedOffset | None
     producer_id: int = NO_PRODUCER_ID
-    """The producer in whose transaction the offset is committed: the offset counts once that transaction is committed.
-    An offset without a producer counts at once, and so does a removal. The producer id is a field of the batch, not of
-    the record."""
+    """The producer in whose transaction the offset is committed. The offset takes effect when that transaction is
+    committed. An offset without a producer takes effect at once, and so does a removal. The producer id is a field of
+    the batch, not of the record."""
 
 
 class RecordChange(NamedTuple):
-    """The change that a record of one kind of group makes: members, epochs, assignments.
+    """The change that a record of one kind of group makes, for example to members, epochs or assignments.
 
     Key and value are the structs of `protocol/records/`, and must not be changed. A record without a value is a
     tombstone.
@@ -80,7 +78,7 @@ class RecordChange(NamedTuple):
 
 
 class TransactionEnded(NamedTuple):
-    """A marker that ended the transaction of a producer: its pending offsets now count, or are discarded."""
+    """The change that a transaction marker makes: the producer's pending offsets take effect, or are discarded."""
 
     producer_id: int
     is_commit: bool
@@ -91,24 +89,24 @@ Change: TypeAlias = OffsetChange | RecordChange | TransactionEnded
 
 
 class OffsetsLoaded(NamedTuple):
-    """Consecutive commits of a log, joined: the last offset of each partition.
+    """Consecutive commits of a log, joined into one change: the last offset of each partition.
 
-    All are of one transaction or of none. No tombstone, group record or marker lies between them.
+    All commits are of one transaction or outside of any. No tombstone, group record or marker lies between them.
     """
 
     offsets: dict[str, Offsets]
     """The committed offsets by group id; a group without an offset is not in it. The machine may keep these
     dictionaries."""
     producer_id: int = NO_PRODUCER_ID
-    """See `OffsetChange.producer_id`."""
+    """The producer in whose transaction the offsets are committed (`OffsetChange.producer_id`)."""
 
 
 LoadedChange: TypeAlias = Change | OffsetsLoaded
-"""A change that the reader of the log produces."""
+"""A change that the reader of the log produces while a shard loads."""
 
 
 class RecordType(NamedTuple):
-    """One type of a record that a kind of group writes."""
+    """One type of record that a kind of group writes."""
 
     number: int
     """The int16 at the start of the key."""
@@ -123,14 +121,14 @@ class RecordType(NamedTuple):
 
 
 def offset_record(change: OffsetChange, wall_ms: int) -> Record:
-    """The record that stores an offset, or removes it."""
+    """The record that stores a committed offset, or the tombstone that removes it."""
     is_short = len(change.group_id) <= KEY_LENGTH_MAX and len(change.topic) <= KEY_LENGTH_MAX
     key = (_remembered_key if is_short else offset_key)(change.group_id, change.topic, change.partition)
     return Record(key, None if change.value is None else offset_value(change.value), wall_ms)
 
 
 def group_record(change: RecordChange, record_type: RecordType, wall_ms: int) -> Record:
-    """The record that stores a change of a group."""
+    """The record that stores a change of a group, or its tombstone."""
     value = None
     if change.value is not None:
         value = type_prefix(record_type.version) + encode(change.value, record_type.version)
@@ -158,7 +156,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def read_offset(record: Record) -> OffsetChange:
-    """The change that the record of an offset makes. Raises `MalformedMessage`."""
+    """Decode the record of a committed offset. Raises `MalformedMessage`."""
     assert record.key is not None
     key = decode(OffsetCommitKey, memoryview(record.key)[2:], 0)
     committed = None if record.value is None else read_offset_value(record.value)
@@ -179,7 +177,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 
 def read_group_record(record: Record, record_type: RecordType) -> RecordChange:
-    """The change that the record of a group makes. Raises `MalformedMessage`."""
+    """Decode a record of a group, whose type is `record_type`. Raises `MalformedMessage`."""
     assert record.key is not None
     key: Any = decode(record_type.key, memoryview(record.key)[2:], 0)
     value: object = None

@@ -33,12 +33,12 @@ from moldau.protocol.messages.txn_offset_commit import (
 )
 
 NO_EPOCH: Final = -1
-"""The generation or member epoch of a request that names none."""
+"""The generation or member epoch in a request that names none."""
 MEMBER_EPOCH_VERSION: Final = 9
-"""From this version of OffsetCommit on, members with epochs can commit, and a group that does not exist is
-GROUP_ID_NOT_FOUND."""
+"""From this version of OffsetCommit on, members with epochs can commit, and the error for a group that does not exist
+is GROUP_ID_NOT_FOUND."""
 NO_RETENTION: Final = -1
-"""The retention in a request that leaves it to the broker."""
+"""The retention time in a request that leaves the retention to the broker."""
 COMMIT_ERRORS: Final = {
     **WRITE_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -46,20 +46,21 @@ COMMIT_ERRORS: Final = {
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 MEMBER_ERRORS_VERSION: Final = 6
-"""From this version of TxnOffsetCommit on clients know the errors of members of a consumer group (KIP-1319)."""
+"""From this version of TxnOffsetCommit on, clients know the errors of members of a consumer group (KIP-1319)."""
 GENERATION_ERRORS: Final = {
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
 }
 MARKER_ERRORS: Final = {ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""The error for the transaction coordinator, by the error of the write.
+"""The error for the transaction coordinator if the write of a marker fails, by the error of the write.
 
-The transaction coordinator looks up the leader of the partition, not a group coordinator.
+The transaction coordinator looks for the leader of the partition, not for a group coordinator, so NOT_COORDINATOR is
+replaced.
 """
 
 
 def names_member(request: TxnOffsetCommitRequest) -> bool:
-    """Whether a TxnOffsetCommit says which member commits; before version 3 it cannot."""
+    """Whether a TxnOffsetCommit names the member that commits. Requests before version 3 name none."""
     return (
         request.generation_id_or_member_epoch != NO_EPOCH
         or bool(request.member_id)
@@ -70,7 +71,8 @@ def names_member(request: TxnOffsetCommitRequest) -> bool:
 def storable_partitions(
     step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommitRequest
 ) -> Iterator[tuple[str, bytes, int]]:
-    """The partitions, by topic name, topic id and index, whose metadata is not too long to be stored."""
+    """Yield the topic name, topic id and index of each partition in a commit whose metadata is short enough to be
+    stored."""
     limit = step.config.offset_metadata_max_bytes
     for topic in request.topics:
         for partition in topic.partitions:
@@ -100,8 +102,8 @@ def tell_refused(step: GroupStep, request: OffsetCommitRequest | TxnOffsetCommit
 
 
 def write_offsets(step: GroupStep, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Write one record for each partition whose metadata is short enough. The other partitions get an error in the
-    response."""
+    """Write one record for each partition of a commit whose metadata is short enough. Returns the response, in which
+    the other partitions have an error."""
     retention_ms = request.retention_time_ms
     expire_ms = None if retention_ms == NO_RETENTION else step.wall_ms + retention_ms
     response = OffsetCommitResponse()
@@ -135,7 +137,7 @@ def committed_offset(
 
 
 def same_for_all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """A response with one error for every partition of the request."""
+    """The OffsetCommit response with one error for every partition of the request."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -176,8 +178,8 @@ def commit_or_refuse_in_transaction(step: GroupStep, event: CommitTransactionalO
 
 
 def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Write one record for each partition whose metadata is short enough. The other partitions get an error in the
-    response."""
+    """Write one record for each partition of a commit whose metadata is short enough. Returns the response, in which
+    the other partitions have an error."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         results = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -204,7 +206,7 @@ def write_transactional_offsets(step: GroupStep, request: TxnOffsetCommitRequest
 
 
 def same_for_all_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    """A response with one error for every partition of the request."""
+    """The TxnOffsetCommit response with one error for every partition of the request."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -225,7 +227,7 @@ def transactional_commit_refused(request: TxnOffsetCommitRequest, error: ErrorCo
 
 
 class MarkerWritten(NamedTuple):
-    """The outcome of the write of a marker."""
+    """The outcome of the write of a transaction marker: replies to WriteTxnMarkers."""
 
     waiter: Waiter
 
@@ -237,8 +239,8 @@ class MarkerWritten(NamedTuple):
 
 
 def end_transaction(step: GroupStep, event: EndOffsetsTransaction) -> None:
-    """Write the marker, even if no group has an offset in the transaction: the log may have records of the
-    transaction."""
+    """Write the transaction marker, even if no group has an offset in the transaction, because the log may have records
+    of the transaction."""
     step.transaction = TransactionWrite(event.producer_id, event.producer_epoch, event.end)
     step.write(TransactionEnded(event.producer_id, event.end.is_commit))
     step.when_committed(MarkerWritten(event.waiter))

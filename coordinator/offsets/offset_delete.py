@@ -1,9 +1,9 @@
 """Deletion of offsets: OffsetDelete, DeleteGroups, topics that no longer exist, and the expiry of offsets.
 
-A deletion also removes an offset that is pending in a transaction: the commit of that transaction does not restore it.
-The retention of an offset begins when its kind of group says that it is no longer needed (`Group.retention_begins_ms`).
-An offset for which the client set an expiry time expires at that time instead, under the same condition. An offset does
-not expire while an open transaction has one for the same partition; its group stays too.
+A deletion also removes an offset that is pending in a transaction, so the commit of that transaction does not restore
+it. The retention of an offset begins when its group no longer needs it (`Group.retention_begins_ms`). An offset for
+which the client set an expiry time expires at that time instead, if the group no longer needs it. An offset does not
+expire while an open transaction has an offset for the same partition, and its group stays too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
 
 
 def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
-    """Delete the offsets of all groups for topics that no longer exist."""
+    """Handle the deletion of topics: delete the offsets of all groups for them."""
     for group_id in store.groups():
         deleted: Counter[str] = Counter()
         for topic, partition_index in store.latest(group_id).partitions():
@@ -102,7 +102,8 @@ def topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) ->
 
 
 def expire(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
-    """Write tombstones for expired offsets. Returns False if more have expired than fit into one batch."""
+    """Write tombstones for expired offsets of all groups. Returns False if more offsets have expired than fit into one
+    batch, so that the caller calls again."""
     for group in list(step.groups.values()):
         if len(step.changes) >= records_max:
             return False

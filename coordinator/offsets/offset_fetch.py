@@ -20,11 +20,11 @@ from moldau.protocol.messages.offset_fetch import (
 from moldau.protocol.schema import ZERO_UUID
 
 NO_OFFSET: Final = -1
-"""The response for a partition without an offset."""
+"""The offset in the response for a partition without a committed offset."""
 
 
 class StableRead(NamedTuple):
-    """The outcome of a read that waits for all earlier commits."""
+    """The outcome of an OffsetFetch that waits for all earlier commits."""
 
     store: OffsetStore
     waiter: Waiter
@@ -40,16 +40,17 @@ class StableRead(NamedTuple):
 
 
 def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStableOffsets) -> None:
-    """Handle an OffsetFetch with `require_stable`: the read waits for the commits before it, not for transactions. A
-    partition with an offset of an open transaction has the error UNSTABLE_OFFSET_COMMIT, and the client asks again."""
+    """Handle an OffsetFetch with `require_stable`. The response waits until earlier commits are committed in the log,
+    but not for transactions. A partition with an offset of an open transaction gets the error UNSTABLE_OFFSET_COMMIT,
+    and the client repeats the request."""
     step.when_committed(StableRead(store, event.waiter, event.request))
 
 
 def offsets_of(
     group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponseGroup:
-    """The offsets of the topics that a request names, or of all topics if it names none. In the second case a partition
-    whose only offset is pending in a transaction is left out, as Apache Kafka does."""
+    """The OffsetFetch response with the offsets of the topics that a request names, or of all topics if it has no list.
+    If it has no list, a partition whose only offset is pending in a transaction is left out, as Apache Kafka does."""
     offsets, pending = group.offsets, group.pending if require_stable else {}
     response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
@@ -75,8 +76,8 @@ def offsets_of(
 
 
 def is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
-    """Whether the topic was deleted and created again under the same name. An id of zeroes is unknown and equals every
-    id."""
+    """Whether the topic of a committed offset was deleted and created again under the same name. A zero id is unknown
+    and equals every id."""
     return ZERO_UUID not in (committed_id, asked_id) and committed_id != asked_id
 
 

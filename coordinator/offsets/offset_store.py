@@ -1,15 +1,15 @@
-"""The offsets of all groups of a shard, each as a committed/pending pair.
+"""The offsets of all groups of a shard, each group with a committed state and uncommitted changes.
 
-A change is uncommitted as soon as it is appended and becomes committed with its batch. Decisions see the latest state,
-readers the committed one. Both know which offsets are pending in a transaction.
+A change is uncommitted when it is appended and becomes committed with its batch. Decisions use the latest state,
+readers the committed state. In both, some offsets may be pending in a transaction.
 
-An offset that a producer commits in a transaction is pending until the marker of the transaction. Of two offsets of a
-partition the one with the later record counts, as in Apache Kafka, whichever becomes visible first:
+An offset that a producer commits in a transaction is pending until the marker of the transaction. If a partition has
+two offsets, the one with the later record takes effect, as in Apache Kafka, whichever becomes visible first:
 
-| log | the offset that counts |
+| log | the offset that takes effect |
 |---|---|
 | 5 in a transaction, its commit | 5 |
-| 5 in a transaction, its abort | the one before |
+| 5 in a transaction, its abort | the offset before |
 | 5 in a transaction, 6 outside of it, its commit | 6 |
 | 5 in a transaction, 6 in another, the commit of the other, the commit of the first | 6 |
 | 5 in a transaction, a removal, its commit | none |
@@ -42,15 +42,15 @@ StoreChange: TypeAlias = OffsetChange | OffsetsLoaded | TransactionEnded
 @dataclass(slots=True)
 class GroupOffsets:
     offsets: Offsets = field(default_factory=dict)
-    """The offsets in force, by partition."""
+    """The offsets in force by partition: committed outside of transactions, or in committed transactions."""
     pending: dict[TopicPartition, dict[int, CommittedOffset | None]] = field(default_factory=dict)
-    """The offsets of open transactions by producer id, in the order of their records.
+    """For each partition the offsets of open transactions by producer id, in the order of their records.
 
     An offset is None if a later record supersedes it.
     """
     changes: int = field(default=0, compare=False)
-    """The number of changes of the offsets in force. A reader compares it with an earlier value to see whether they
-    have changed."""
+    """The number of changes of the offsets in force. A reader compares it with an earlier value to find out whether the
+    offsets have changed."""
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +81,8 @@ class GroupOffsets:
             self._add_pending(key, change.producer_id, change.value)
 
     def apply_loaded(self, offsets: Offsets, producer_id: int) -> None:
-        """Apply consecutive commits. This object may keep the dictionary that is passed."""
+        """Apply the last offset of each partition from consecutive commits. This object may keep the dictionary that is
+        passed."""
         if producer_id != NO_PRODUCER_ID:
             for key, value in offsets.items():
                 self._add_pending(key, producer_id, value)
@@ -96,7 +97,8 @@ class GroupOffsets:
             self.offsets = offsets
 
     def end(self, key: TopicPartition, producer_id: int, *, is_commit: bool) -> None:
-        """End the transaction of the producer for this partition."""
+        """End the transaction of the producer for one partition: its offset takes effect on commit, and is discarded on
+        abort."""
         values = self.pending.get(key)
         if values is None or producer_id not in values:
             return
@@ -123,9 +125,7 @@ class GroupOffsets:
         values[producer_id] = value
 
     def _overrule(self, key: TopicPartition) -> None:
-        """Mark the pending offsets of the partition as superseded: a later record outside of any transaction follows
-        them.
-        """
+        """Mark the pending offsets of the partition as superseded by a later record outside of any transaction."""
         values = self.pending.get(key, {})
         for producer_id in values:
             values[producer_id] = None
@@ -155,7 +155,8 @@ class WentOver(NamedTuple):
 
 class OffsetStore:
     def __init__(self, log_start_of: Callable[[str, int], int] = no_log_start) -> None:
-        """`log_start_of`: the log start offset of a partition, -1 if it is not known."""
+        """`log_start_of` returns the log start offset of a partition, by topic and partition index; -1 if it is not
+        known."""
         self._log_start_of = log_start_of
         self._committed: dict[str, GroupOffsets] = {}
         self._uncommitted: UncommittedChanges[StoreChange] = UncommittedChanges()
@@ -163,13 +164,13 @@ class OffsetStore:
         """The groups and partitions with committed records in open transactions, by producer id."""
 
     def append(self, change: StoreChange, end_offset: int) -> None:
-        """Apply an appended change; its batch ends at `end_offset`."""
+        """Add a change whose batch was appended. The batch ends at `end_offset`, and the change becomes committed with
+        it."""
         self._uncommitted.add(change, end_offset)
 
     def commit(self, committed_end_offset: int) -> list[WentBack | WentOver]:
-        """Make the changes in all batches up to this offset visible to readers. Returns the offsets outside of
-        transactions that are lower than the former ones, or skip deleted records.
-        """
+        """Make the changes in all batches up to this offset visible to readers. Returns those offsets, committed
+        outside of transactions, that are lower than their predecessors or skip deleted records."""
         told: list[WentBack | WentOver] = []
         for change in self._uncommitted.pop_committed(committed_end_offset):
             match change:
@@ -224,7 +225,8 @@ class OffsetStore:
         return sum(len(group.offsets) for group in self._committed.values())
 
     def committed(self, group_id: str) -> GroupOffsets:
-        """The committed offsets of a group. The caller must not change the result."""
+        """The committed offsets of a group, with those pending in transactions. The caller must not change the
+        result."""
         return self._committed.get(group_id) or GroupOffsets()
 
     def latest(self, group_id: str) -> GroupOffsets:
@@ -247,7 +249,7 @@ class OffsetStore:
         return group
 
     def groups(self) -> list[str]:
-        """All groups with an offset, committed or not, in force or pending."""
+        """The ids of all groups with an offset in force or pending, whether its record is committed or not."""
         found = dict.fromkeys(self._committed)
         for change in self._uncommitted:
             match change:

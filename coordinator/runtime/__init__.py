@@ -1,2 +1,2 @@
 """The runtime that all coordinators share: the contract of a machine, its effects, writes that wait for their commit,
-timers, pairs of committed and pending, and the reading of a log. It does not depend on any kind of coordinator."""
+timers, uncommitted changes, and the reading of a log. It does not depend on any kind of coordinator."""

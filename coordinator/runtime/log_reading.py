@@ -1,4 +1,4 @@
-"""Turns the bytes of a coordinator's log into the changes that its machine replays, in the order of the log.
+"""Decodes the log of a coordinator into the changes that the coordinator's machine replays, in the order of the log.
 
 A machine whose log has transactions gets their records in the order of the log, and later the end of the transaction.
 The machine itself keeps the changes of a transaction until it gets this end (`RecordReader.end_transaction`).
@@ -25,21 +25,22 @@ END_OF_TRANSACTION: Final = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
 class Replayable(NamedTuple, Generic[ChangeT]):
     change: ChangeT
     end_offset: int
-    """The end offset of the batch with the change. If several batches are read together, it is that of the last one."""
+    """The end offset of the batch that has the change. If several batches are read together, it is that of the last
+    one."""
 
 
 class RecordReader(Generic[ChangeT]):
     """Decodes the records of a log, batch by batch. A subclass may read many records at once, and join their changes.
 
-    `change_of` decodes one record; None if the machine ignores it. It raises `MalformedMessage` for a record that
-    does not belong to the machine, or has an undefined version.
+    `change_of` decodes one record. It returns None if the machine ignores the record, and raises `MalformedMessage` for
+    a record that does not belong to the machine or has an undefined version.
     """
 
     def __init__(self, change_of: Callable[[Record], ChangeT | None]) -> None:
         self._change_of = change_of
         self._changes: list[ChangeT] = []
         self.ignored = 0
-        """The number of records read that the machine ignores."""
+        """The number of records read so far that the machine ignores."""
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         """Decode the records of the batch at this position, which may be part of a transaction. Raises
@@ -59,15 +60,14 @@ class RecordReader(Generic[ChangeT]):
         this."""
 
     def take_changes(self) -> list[ChangeT]:
-        """Take the changes in everything read since the last call, in the order of the log."""
+        """Return the changes decoded since the last call, in the order of the log, and forget them."""
         changes, self._changes = self._changes, []
         return changes
 
 
 class LogReader(Generic[ChangeT]):
-    """Reads a log from consecutive pieces, each of which may end within a batch. It does no I/O. A piece of a megabyte
-    takes tens of milliseconds, so it runs on an executor thread.
-    """
+    """Reads a coordinator's log from consecutive pieces, each of which may end within a batch. It does no I/O. A piece
+    of a megabyte takes tens of milliseconds, so it runs on an executor thread."""
 
     def __init__(self, next_offset: int, records: RecordReader[ChangeT]) -> None:
         self.next_offset = next_offset
@@ -76,11 +76,11 @@ class LogReader(Generic[ChangeT]):
 
     @property
     def ignored(self) -> int:
-        """The number of records read that the machine ignores."""
+        """The number of records read so far that the machine ignores."""
         return self._records.ignored
 
     def read(self, data: BytesLike) -> list[Replayable[ChangeT]]:
-        """The changes in the complete batches of a piece. Raises `MalformedMessage` if the log is damaged."""
+        """Decode the changes in the complete batches of a piece. Raises `MalformedMessage` if the log is damaged."""
         for position, header in iterate_batches(data):
             # First the checksum: it covers the number of offsets, by which a batch is skipped.
             if not crc_is_valid(data, position, header):

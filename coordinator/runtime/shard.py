@@ -1,4 +1,4 @@
-"""The base class of every machine. It holds writes until the log has accepted, committed or refused them."""
+"""The base class of every coordinator's machine. It holds writes until the log has committed or refused them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ StepT = TypeVar("StepT", bound=Step[Any])
 
 @dataclass(slots=True)
 class Write(Generic[ChangeT, StepT]):
-    """A batch that is appended and not committed, or not yet appended."""
+    """A batch that waits for its append or its commit, with the outcomes to call afterwards."""
 
     end_offset: int
     deadline_ms: int
@@ -40,16 +40,16 @@ class Write(Generic[ChangeT, StepT]):
 class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
     """A `StateMachine` over one partition of an internal topic.
 
-    A subclass decides about requests, timers, loading and unloading, each within a step; it replays changes. This class
-    keeps the writes of a step until they are committed, refused or overdue, and calls the outcomes in the order of the
-    writes.
+    A subclass decides about requests, timers, loading and unloading, each within a step, and replays changes. This
+    class keeps the writes of a step until they are committed, refused or overdue, and calls the outcomes in the order
+    of the writes.
     """
 
     def __init__(self, committed_end_offset: int) -> None:
         self.is_loaded = False
-        """Whether the whole log is replayed. Changes that are replayed before that are loaded changes."""
+        """Whether the whole log is replayed. Changes that are replayed before come from an earlier leader's log."""
         self.committed_end_offset = committed_end_offset
-        """The high watermark that the shell reported last."""
+        """The high watermark that was reported last."""
         self._unappended: Write[ChangeT, StepT] | None = None
         self._uncommitted: deque[Write[ChangeT, StepT]] = deque()
         self._appended_end_offset = 0
@@ -64,11 +64,11 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def begin(self, now_ms: int, wall_ms: int) -> StepT:
-        """Make a new step without effects."""
+        """Make a new step that has no effects yet."""
 
     @abstractmethod
     def decide(self, step: StepT, request: RequestT) -> None:
-        """Decide about a request."""
+        """Decide about a request, and put the effects into the step."""
 
     @abstractmethod
     def record_of(self, change: ChangeT, wall_ms: int) -> Record:
@@ -76,24 +76,24 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
 
     @abstractmethod
     def replay(self, change: ChangeT, end_offset: int) -> None:
-        """Apply a change of the log: one of this machine, or, before `Loaded`, one of an earlier leader."""
+        """Apply a change of the log. It is a change of this machine or, before `Loaded`, of an earlier leader."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Make everything below `committed_end_offset` visible to readers."""
+        """Make the changes of all records below `committed_end_offset` visible to readers."""
 
     def follow_commit(self, step: StepT) -> None:
-        """React to the changes committed since the last call, also to writes whose outcomes failed with
-        REQUEST_TIMED_OUT. It may write. By default it does nothing.
-        """
+        """React to the changes committed since the last call, including writes whose outcomes had failed with
+        REQUEST_TIMED_OUT. A subclass may write in the step. By default nothing is done."""
 
     @abstractmethod
     def loaded(self, step: StepT) -> None:
-        """Called when the whole log is replayed and committed."""
+        """Handle the end of loading: the whole log is replayed and committed."""
 
     @abstractmethod
     def unloaded(self, step: StepT) -> None:
-        """Refuse all waiting requests, except those that wait for a commit."""
+        """Refuse all parked requests, because this broker no longer leads the partition. The base class refuses those
+        that wait for a commit."""
 
     @abstractmethod
     def next_timer_ms(self) -> int | None:
@@ -194,7 +194,8 @@ class Shard(ABC, Generic[RequestT, ChangeT, StepT]):
             outcome.failed(step, error)
 
     def _advance(self, step: StepT) -> None:
-        """Make committed changes visible, call their outcomes in the order of the writes, and let the machine react."""
+        """Make committed changes visible to readers, call the outcomes of the writes in their order, and let the
+        subclass react."""
         self.commit()
         while self._uncommitted and self._uncommitted[0].end_offset <= self.committed_end_offset:
             for outcome in self._uncommitted.popleft().outcomes:

@@ -1,5 +1,5 @@
-"""The parts that all machines are built from: the step with its outcomes, timers by key, and changes that are not
-committed."""
+"""The parts that all machines are built from: the step with its outcomes, timers by key, and the queue of uncommitted
+changes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ StepT_contra = TypeVar("StepT_contra", contravariant=True)
 
 
 class Outcome(Protocol[StepT_contra]):
-    """The continuation of a step after its write. One of the two methods is called, exactly once."""
+    """What happens after the write of a step. Either `committed` or `failed` is called, exactly once."""
 
     def committed(self, step: StepT_contra) -> None: ...
 
     def failed(self, step: StepT_contra, error: ErrorCode) -> None:
-        """Called if the write failed with this error of the log. After REQUEST_TIMED_OUT the records may still be
+        """Handle a failed write; `error` is the log's error. After REQUEST_TIMED_OUT the records may still be
         committed."""
 
 
 @dataclass(slots=True)
 class Step(Generic[ChangeT]):
-    """The base class of a step. A machine's subclass adds the state that its decisions read."""
+    """The base class of a step: one event of a machine with its time and its effects. The subclass of a machine adds
+    the state that its decisions read."""
 
     now_ms: int
-    """The time of the step on the monotonic clock of deadlines (ms)."""
+    """The time of the step on the monotonic clock (ms), on which deadlines are."""
     wall_ms: int
     """The time of the step on the wall clock (ms), which records carry."""
     changes: list[ChangeT] = field(default_factory=list, kw_only=True)
@@ -41,20 +42,20 @@ class Step(Generic[ChangeT]):
     notes: list[str] = field(default_factory=list, kw_only=True)
     commands: list[object] = field(default_factory=list, kw_only=True)
     transaction: TransactionWrite | None = field(default=None, kw_only=True)
-    """The transaction to which the changes belong; None if they are outside of any transaction.
-
-    The change that represents a marker has no record.
-    """
+    """The transaction to which the changes belong; None if they are outside of any transaction. A change that
+    represents a transaction marker has no record."""
 
     def reply(self, waiter: Waiter, response: object) -> None:
         self.replies.append(MachineReply(waiter.token, response))
 
     def write(self, *changes: ChangeT) -> None:
-        """Append changes to the log. All changes of a step are one batch: all of them are stored or none."""
+        """Add changes to the batch of this step. All changes of a step are one batch: all of them are stored or
+        none."""
         self.changes.extend(changes)
 
     def command(self, command: object) -> None:
-        """Ask the shell for an action outside of the log, after the replies of this step are sent."""
+        """Ask the broker for an action outside of the log. The broker performs it after it has sent the replies of this
+        step."""
         self.commands.append(command)
 
     def when_committed(self, outcome: Outcome[Self]) -> None:
@@ -68,7 +69,7 @@ class ReplyWhenCommitted(NamedTuple):
     waiter: Waiter
     response: object
     refused: Callable[[ErrorCode], object]
-    """Makes the response for an error of the log."""
+    """The function that makes the response if the log refuses the records, from the log's error."""
 
     def committed(self, step: Step[Any]) -> None:
         step.reply(self.waiter, self.response)
@@ -78,7 +79,8 @@ class ReplyWhenCommitted(NamedTuple):
 
 
 APPENDED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR)
-"""The errors of writes that are in the log, and were not committed in time or while this broker led the partition."""
+"""The errors of writes that are in the log although they failed: they were not committed in time, or not while this
+broker led the partition."""
 WRITE_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -90,25 +92,25 @@ WRITE_ERRORS: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error for the client, by the error of the log."""
+"""The error in the response to the client, by the error of the log."""
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """The client's error after a failed write; an error that is not in the table is returned unchanged."""
+    """The error in the response to the client after a failed write. An error that `WRITE_ERRORS` does not have is
+    returned unchanged."""
     return WRITE_ERRORS.get(error, error)
 
 
 class Timers(Generic[KeyT]):
-    """A heap of deadlines. Moving a deadline to a later time costs a dictionary write: the heap is corrected when the
-    old time comes. Equal deadlines fire in the order in which they were queued.
-    """
+    """Deadlines by key, in a heap. Moving a deadline to a later time only writes to a dictionary: the heap is corrected
+    when the earlier time comes. Equal deadlines fire in the order in which they were put into the heap."""
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
     def __init__(self) -> None:
         self._deadlines: dict[KeyT, int] = {}
         self._queued: dict[KeyT, int] = {}
-        """The earliest time at which the heap holds the key."""
+        """The earliest time (ms) for which the heap has an entry of the key."""
         self._heap: list[tuple[int, int, KeyT]] = []
         self._order = 0
 
@@ -166,7 +168,7 @@ class Timers(Generic[KeyT]):
 
 
 class RestorableTimers(Timers[KeyT]):
-    """Timers of a machine whose steps have no effect if the log refuses their batch: changes can be undone."""
+    """Timers whose changes in a step can be undone, because a step has no effect if the log refuses its batch."""
 
     __slots__ = ("changed",)
 
@@ -178,7 +180,7 @@ class RestorableTimers(Timers[KeyT]):
         """
 
     def begin_step(self) -> None:
-        """Forget which deadlines were changed so far."""
+        """Begin a step: forget which deadlines were changed before."""
         self.changed = {}
 
     def schedule(self, key: KeyT, deadline_ms: int) -> None:
@@ -205,7 +207,7 @@ class RestorableTimers(Timers[KeyT]):
 
 
 class UncommittedChanges(Generic[ChangeT]):
-    """Changes in the order of the log, each with the end offset of its batch."""
+    """Changes that are appended and not committed, in the order of the log, each with the end offset of its batch."""
 
     def __init__(self) -> None:
         self._changes: deque[tuple[int, ChangeT]] = deque()

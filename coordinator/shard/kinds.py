@@ -50,13 +50,13 @@ TYPE_OF_NUMBER: Final[Mapping[int, RecordType]] = {record.number: record for rec
 
 
 def group_of_offsets(group_id: str) -> Group:
-    """A group that only keeps offsets. It is a classic group until a record of another kind names it."""
+    """A new group that only has offsets. It is a classic group until a record of another kind names its id."""
     return ClassicGroup(group_id, None)
 
 
 def decide(step: GroupStep, group: Group | None, event: AboutGroup) -> GroupKind[Group, AboutGroup]:
-    """Decide on a request. Returns the kind of the group, or the kind to whose protocol the request belongs if the
-    group does not exist."""
+    """Decide on a request about a group (None if it does not exist). Returns the kind of the group, or the kind to
+    whose protocol the request belongs if the group does not exist."""
     first = KIND_OF_REQUEST[type(event)]
     own = first if group is None else KIND_OF_GROUP[type(group)]
     if group is None or not own.decide(step, group, event):
@@ -65,8 +65,8 @@ def decide(step: GroupStep, group: Group | None, event: AboutGroup) -> GroupKind
 
 
 def fetch_refusal(group: Group | None, request: OffsetFetchRequestGroup) -> ErrorCode:
-    """The error of an OffsetFetch by the member that it names; NONE if it is accepted. It is always accepted for a
-    group that does not exist."""
+    """The error of an OffsetFetch by the member id and epoch in the request; NONE if the fetch is accepted. It is
+    always accepted for a group that does not exist."""
     if group is None:
         return ErrorCode.NONE
     return KIND_OF_GROUP[type(group)].fetch_refusal(group, request.member_id, request.member_epoch)
@@ -81,9 +81,9 @@ def record_of(change: Change, wall_ms: int) -> Record:
 
 
 def change_of(record: Record) -> OffsetChange | RecordChange | None:
-    """The change that a record makes; None if no kind of group declares this type of record, because a later release
-    wrote it. Raises `MalformedMessage` for a record that no release writes, or whose version is not known.
-    """
+    """Decode the change that a record makes. Returns None if no kind of group declares this type of record, because a
+    later release wrote it. Raises `MalformedMessage` for a record that no release writes, or whose version is not
+    known."""
     if record.key is None:
         raise MalformedMessage("a record without a key")
     number = read_prefix(record.key)

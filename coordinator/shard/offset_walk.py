@@ -1,9 +1,8 @@
 """Reads offset records from the bytes of a batch: the inner loop of a coordinator's loading.
 
-This is ordinary typed Python that mypyc can compile (`building/hot_path.py`); both forms give the same results.
-It reads the most frequent shape of record: a commit without record headers and with empty metadata, its value of
-version 3, or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that
-record.
+This is ordinary typed Python that mypyc can compile (`building/hot_path.py`); both forms give the same results. It
+reads the most frequent form of record: a commit without record headers and with empty metadata, its value of version 3,
+or of version 4 with or without the topic's id. At any other record it stops, and the caller reads that record.
 
 A record: varint size of what follows; int8 attributes; varlong timestamp delta; varint offset delta; varint key size;
 key: int16 version 0 or 1, group, topic, int32 partition; varint value size; value; varint count of headers.
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Place: TypeAlias = tuple[Offsets, str]
-"""The dictionary of a group's offsets, and the topic whose offsets go into it."""
+"""Where an offset is stored: the dictionary of its group's offsets, and its topic's name, which is part of the key."""
 
 # Formats of an offset commit from the key's partition to the end of the value. One byte is skipped: the size of the
 # value. The metadata is empty: size 0 in version 3, and 1 in version 4. Version 4 ends with tagged fields, of which tag
@@ -34,20 +33,21 @@ PARTITION_SIZE: Final = 4
 VALUE_SIZE: Final = 24
 VALUE_SIZE_WITH_ID: Final = 42
 AROUND_VALUE_SIZE: Final = PARTITION_SIZE + 1 + 1
-"""The size of what surrounds a value: the key's partition and the value's size before it, and the count of headers
+"""The bytes of a record around the value: the key's partition and the value's size before it, and the count of headers
 after it."""
 UUID_SIZE: Final = 16
 VALUE_VERSION: Final = PARTITION_SIZE + 2
-"""The position of the low byte of the value's version, relative to the key's partition."""
+"""The position of the low byte of the value's version, relative to the position of the key's partition."""
 
 
 def walk_offsets(
     run: bytes, at: i64, count: i64, places: dict[bytes, Place], new_place: Callable[[bytes], Place]
 ) -> tuple[int, int]:
-    """Read up to `count` records from position `at` on. Returns the position after them, and their number.
+    """Read up to `count` offset records from position `at` on, and store the offsets. Returns the position after the
+    records that were read, and their number. Reading stops at a record of any other form.
 
-    `places` has the dictionary and the topic of an offset by its key without the partition; `new_place` makes a missing
-    one. Raises `MalformedMessage` as `new_place` does. Reading ends at a record with wrong framing.
+    `places` has the dictionary and the topic for an offset, by the encoded key without its partition; `new_place` makes
+    a missing entry. Raises `MalformedMessage` as `new_place` does.
     """
     end: i64 = len(run)
     begin: i64 = at
@@ -113,9 +113,9 @@ def walk_offsets(
 
 
 def read_tail(run: bytes, at: i64, value_size: i64) -> tuple[int, CommittedOffset] | None:
-    """Decode the partition and the offset of a record, from the key's partition on; None if the value has none of the
-    three formats above. The caller has checked that the record ends within the buffer.
-    """
+    """Decode the partition and the committed offset of a record; `at` is the position of the key's partition. Returns
+    None if the value has none of the formats `TAIL_3`, `TAIL_4` and `TAIL_4_WITH_ID`. The caller has checked that the
+    record ends within the buffer."""
     topic_id = ZERO_UUID
     if value_size == VALUE_SIZE_WITH_ID:
         partition, version, offset, epoch, metadata_size, commit_ms, tags, tag, tag_size, topic_id = (

@@ -1,8 +1,8 @@
 """Reads the records of `__consumer_offsets`, of which there may be millions, when a coordinator starts.
 
-Nearly all of them are offsets of the same groups and topics over and over, with a value of one of three shapes.
-`offset_walk.py` reads those from the bytes of a batch, and `kinds.change_of` every other record. Commits that
-follow one another, all within one transaction or all within none, become one change, with the last offset of each
+Nearly all records are offsets of the same groups and topics again and again, with a value in one of three formats.
+`offset_walk.py` reads such records from the bytes of a batch, and `kinds.change_of` reads every other record.
+Consecutive commits, all within one transaction or all outside of any, become one change, with the last offset of each
 partition.
 """
 
@@ -26,23 +26,21 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import decode_run, runs_of
 
 RECORDS_AT_ONCE: Final = 1_000
-"""The most records that one call of `walk_offsets` reads, in less than 1 ms.
-
-Compiled code does not release the interpreter's lock.
-"""
+"""The most records that one call of `walk_offsets` reads, in less than 1 ms. The number is limited because compiled
+code does not release the interpreter's lock."""
 
 
 class GroupRecordReader(RecordReader[LoadedChange]):
     def __init__(self) -> None:
         super().__init__(change_of)
         self._names: dict[bytes, tuple[str, str]] = {}
-        """Group and topic by the key without its partition, so that equal names share one object."""
+        """Group id and topic by the encoded key without its partition, so that equal names share one object."""
         self._offsets: dict[str, Offsets] = {}
-        """The commits since the last change of another type."""
+        """The offsets of the commits since the last change of another type, by group id."""
         self._producer_id = NO_PRODUCER_ID
         """The producer in whose transaction the commits in `_offsets` are."""
         self._places: dict[bytes, Place] = {}
-        """The dictionary to which an offset goes, by the key without its partition."""
+        """The dictionary and the topic for an offset, by the encoded key without its partition."""
 
     def read(self, data: BytesLike, position: int, header: BatchHeader) -> None:
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
@@ -65,7 +63,7 @@ class GroupRecordReader(RecordReader[LoadedChange]):
             raise MalformedMessage(f"{len(run) - at} bytes after the records of a batch")
 
     def _read_other(self, run: bytes, at: int, header: BatchHeader) -> int:
-        """Read one record of any shape. Returns the position of the next record."""
+        """Read the record at position `at`, whatever its form. Returns the position of the next record."""
         try:
             size, start = read_varint(run, at)
         except IndexError:
@@ -94,15 +92,14 @@ class GroupRecordReader(RecordReader[LoadedChange]):
         return super().take_changes()
 
     def _end_commits(self) -> None:
-        """End the run of commits, because the next record is of another type or transaction. It is replayed after the
-        commits."""
+        """Join the commits read so far into one change, because the next record is of another type or transaction."""
         if self._offsets:
             self._changes.append(OffsetsLoaded(self._offsets, self._producer_id))
             self._offsets = {}
             self._places.clear()
 
     def _place(self, names: bytes) -> Place:
-        """Make the place for the offsets of a group and a topic, by the key without its partition.
+        """Make the entry of `_places` for a group and a topic; `names` is the encoded key without its partition.
 
         Raises `MalformedMessage`.
         """

@@ -55,20 +55,20 @@ from moldau.protocol.record_builder import Record
 
 class ShardTimer(TimerKind):
     EXPIRY = auto()
-    """The next search for expired offsets."""
+    """The timer of the next search for expired offsets."""
 
 
 EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
 REPEATED_AFTER_MS: Final = 500
-"""The delay of a timer whose write was refused, as in Apache Kafka."""
+"""The delay (ms) after which a timer fires again if the log refused the records that it wrote, as in Apache Kafka."""
 EXPIRED_RECORDS_MAX: Final = 5_000
-"""About how many tombstones of expired offsets one batch holds; the others follow in later batches."""
+"""About how many tombstones of expired offsets are written in one batch. Further tombstones are written in later
+batches."""
 
 
 class TimersRestored(NamedTuple):
-    """The outcome of a step that wrote. If the log refuses the batch, the timers are restored to their state before the
-    step, and a timer that fired in the step fires again.
-    """
+    """The outcome of a step with a batch. If the log refuses the batch, the timers are restored to their state before
+    the step, and a timer that fired in the step fires again."""
 
     former: Mapping[TimerKey, int | None]
     """The former deadline (ms) of each timer that the step changed; None if it had none."""
@@ -82,10 +82,10 @@ class TimersRestored(NamedTuple):
 
 
 class GroupCounts(NamedTuple):
-    """Counts for the metrics."""
+    """The numbers of groups, members and offsets, for the metrics."""
 
     states: Mapping[tuple[str, str], int]
-    """The number of groups by Kafka's names of their kind and of their state."""
+    """The number of groups by Kafka's names of the group's kind and state."""
     members: int
     offsets: int
 
@@ -100,12 +100,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         current_image: Callable[[], CoordinatorImage] = lambda: NO_METADATA,
         history: GroupHistory | None = None,
     ) -> None:
-        """`current_image` returns the cluster's metadata for each step. `history` is the history of the node; without
-        it the shard makes one of its own.
-        """
+        """`current_image` returns the cluster's metadata at the time of each step. `history` is the event history of
+        the node; if it is None, the shard makes one of its own."""
         super().__init__(committed_end_offset)
         self.config = config
-        """The settings; the shell may replace them at any time."""
+        """The settings of groups. The broker may replace them at any time."""
         self.committed_offsets = 0
         """The number of offsets committed since this shard was loaded."""
         self.history = GroupHistory() if history is None else history
@@ -118,10 +117,9 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
     # Replaying
 
     def replay(self, change: LoadedChange, end_offset: int) -> None:
-        """Apply a change of the log, whose batch ends at `end_offset`. Offsets and groups change only here. The
-        exception are classic groups of a loaded shard, which change before their record is written
-        (docs/decisions/0005-groups-keep-pairs.md).
-        """
+        """Apply a change of the log, whose batch ends at `end_offset`. Offsets and groups change only here, with one
+        exception: classic groups of a loaded shard change before their record is written
+        (docs/decisions/0005-groups-keep-pairs.md)."""
         match change:
             case OffsetChange():
                 if change.value is not None or change.group_id in self._groups:
@@ -144,10 +142,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
                 self._replay_record(change, end_offset)
 
     def _replay_record(self, change: RecordChange, end_offset: int) -> None:
-        """Apply a record of one kind of group. A group that only keeps offsets is replaced by a group of any kind.
-
-        Raises `MalformedMessage`.
-        """
+        """Apply a record of one kind of group. A group that only has offsets is replaced by a group of the record's
+        kind. Raises `MalformedMessage` if the record contradicts the log before it."""
         kind = KIND_OF_KEY[type(change.key)]
         former = self._groups.get(change.group_id)
         own = former if isinstance(former, kind.group_class) else None
@@ -163,7 +159,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             group.visible_from = end_offset if own is not None or former is None else former.visible_from
 
     def _seen(self, group_id: str, end_offset: int) -> None:
-        """Note that an offset of the group was replayed. It creates the group if there is none."""
+        """Note that an offset of the group was replayed: create the group if it does not exist, and set its
+        `visible_from`."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = group_of_offsets(group_id)
@@ -239,8 +236,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return step.replies[0] if step.replies else None
 
     def _take_target(self, step: GroupStep, event: TargetComputed) -> None:
-        """Store a target that a thread has computed. The timer of the computation stays cancelled even if the log
-        refuses the records, so that a thread may compute the target again."""
+        """Store a target assignment that a thread has computed. The timer of the computation stays cancelled even if
+        the log refuses the records, so that a thread may compute the target again."""
         group = self._groups.get(event.group_id)
         if group is not None:
             KIND_OF_GROUP[type(group)].decide(step, group, event)
@@ -295,21 +292,22 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return GroupCounts(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
     def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """The committed offsets of a group, without those of open transactions. The request names topics by name."""
+        """The OffsetFetch response with the committed offsets of a group, without those of open transactions. The
+        request names topics by name."""
         error = fetch_refusal(self.group(request.group_id), request)
         if error is not ErrorCode.NONE:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
         return offsets_of(self._offsets.committed(request.group_id), request)
 
     def group(self, group_id: str) -> Group | None:
-        """A group whose first record is committed, so that readers may see it; None if there is none. The caller must
-        not change the group."""
+        """The group with this id if its first record is committed, so that readers may see it; None otherwise. The
+        caller must not change the group."""
         group = self._groups.get(group_id)
         return group if group is not None and self._is_visible(group) else None
 
     def last_request_times(self, group_id: str, most: int) -> dict[str, int]:
-        """The time (ms, on the clock of deadlines) of the last request of each member of a group, by member id, for at
-        most `most` members."""
+        """The time (ms, monotonic clock) of the last request of each member of a group, by member id, for at most
+        `most` members."""
         group = self.group(group_id)
         if group is None:
             return {}
@@ -323,20 +321,20 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         return found
 
     def commit_times(self, group_id: str, most: int) -> dict[TopicPartition, int]:
-        """The commit time (ms, wall clock) of each offset of a group, for at most `most` offsets."""
+        """The wall-clock time (ms) of the commit of each offset of a group, for at most `most` offsets."""
         if self.group(group_id) is None:
             return {}
         offsets = self._offsets.committed(group_id).offsets
         return {key: committed.commit_ms for key, committed in islice(offsets.items(), most)}
 
     def offsets_in_force(self, group_id: str) -> GroupOffsets:
-        """The committed offsets of a group. The caller must not change them."""
+        """The committed offsets of a group. The caller must not change the result."""
         return self._offsets.committed(group_id)
 
     def list_groups(self, states: list[str], types: list[str]) -> Iterator[ListedGroup | None]:
         """Yield the groups with the given states and types, and None for each group that is left out. An empty list
-        does not filter. There may be many groups, and they may change while the caller pauses.
-        """
+        does not filter. The caller may pause between groups, because there may be many; the groups may change in the
+        meantime."""
         wanted_states, wanted_types = {state.lower() for state in states}, {name.lower() for name in types}
         for group in [*self._groups.values()]:
             is_listed = (

@@ -26,10 +26,10 @@ def assign(
     assignable: Mapping[bytes, Iterable[int]],
     before: Mapping[str, Assigned],
 ) -> dict[str, Assigned]:
-    """The partitions of each member.
+    """Compute the partitions of each member by member id.
 
-    `subscriptions`: the ids of the existing topics to which each member subscribes. `assignable`: the partitions by
-    topic that may be assigned. `before`: the former target.
+    `subscriptions` has the ids of the existing topics to which each member subscribes. `assignable` has the partitions
+    of each topic that may be assigned. `before` has the last target of each member.
     """
     members = sorted(subscriptions)
     if len(set(subscriptions.values())) <= 1:
@@ -50,10 +50,10 @@ def assign(
 def share_out(
     members: Sequence[str], partitions: Sequence[TopicPartition], before: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, Assigned]:
-    """Share out partitions among members that all subscribe to them. A member keeps partitions of `before` as far as
-    the numbers allow."""
+    """Divide partitions among members that all subscribe to their topics. A member keeps partitions of `before` as far
+    as the numbers allow."""
     sharing = -(-len(members) // len(partitions)) if partitions else 0
-    """The most members of one partition."""
+    """The largest number of members that one partition is assigned to."""
     mean = sharing * len(partitions) / len(members)
     wanted = {member: ceil(mean * (place + 1)) - ceil(mean * place) for place, member in enumerate(members)}
     assigned: dict[str, list[TopicPartition]] = {}

@@ -18,8 +18,8 @@ from moldau.protocol.messages.share_group_describe import Member as DescribedMem
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeShareGroup) -> None:
-    """Describe the group as it is now. The response is sent once all records that the description depends on are
-    committed."""
+    """Describe the share group with its present members and epochs. The response is sent once all records that the
+    description depends on are committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, ShareGroup):
         described = describe(step, group)
@@ -54,7 +54,8 @@ def describe(step: GroupStep, group: ShareGroup) -> GroupDescription[DescribedGr
 
 
 def described_members(members: Sequence[Member], image: CoordinatorImage) -> Iterator[DescribedMember | None]:
-    """Yield the described members, and None after each topic, so that the caller can work in slices."""
+    """Yield each described member after its topics. None is yielded after each topic, so that the caller can pause
+    between topics."""
     for member in members:
         assigned = []
         for each in by_topic(member.assigned):

@@ -9,13 +9,13 @@ from moldau.coordinator.runtime.machine import Waiter
 from moldau.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 NO_CLIENT: Final = Waiter(None, 0)
-"""The waiter of an event that no client waits for."""
+"""The waiter of an event for which no client waits."""
 
 
 class ShareHeartbeat(NamedTuple):
     """A ShareGroupHeartbeat: a member joins, stays, or leaves. The reply is a `ShareGroupHeartbeatResponse`.
 
-    The shell has checked the rights of the client.
+    The broker has authorized the request.
     """
 
     waiter: Waiter
@@ -29,7 +29,7 @@ class ShareHeartbeat(NamedTuple):
 
 
 class DescribeShareGroup(NamedTuple):
-    """A group of a ShareGroupDescribe. The reply is a `DescribedGroup`."""
+    """One group of a ShareGroupDescribe. The reply is a `DescribedGroup`."""
 
     waiter: Waiter
     group_id: str
@@ -43,7 +43,8 @@ class InitialOffset(NamedTuple):
 
 
 class InitializeStates(NamedTuple):
-    """A command: initialize the state of share partitions, and report `StatesInitialized`."""
+    """The command to initialize the state of share partitions at the share coordinator, and to report
+    `StatesInitialized`."""
 
     group_id: str
     state_epoch: int
@@ -51,21 +52,19 @@ class InitializeStates(NamedTuple):
 
 
 class StatesInitialized(NamedTuple):
-    """The outcome of `InitializeStates`, or of an AlterShareGroupOffsets: these share partitions are initialized."""
+    """The report that share partitions are initialized, after `InitializeStates` or an AlterShareGroupOffsets."""
 
     group_id: str
     partitions: frozenset[tuple[bytes, int]]
     failed: frozenset[tuple[bytes, int]] = frozenset()
-    """The partitions whose initialization failed: the next heartbeat begins it anew. If an outcome is not known, the
-    initialization is repeated after the retry interval.
-    """
+    """The partitions whose initialization failed; the next heartbeat begins it again. For partitions that are neither
+    in `partitions` nor here the result is not known, and the initialization is repeated after the retry interval."""
     waiter: Waiter = NO_CLIENT
 
 
 class ListStates(NamedTuple):
-    """Asks for the share partitions that are initialized. The reply is a mapping from topic id to partitions, or a
-    `Refusal`.
-    """
+    """A request for the share partitions that are initialized. The reply is a mapping from topic id to partition
+    indexes, or a `Refusal`."""
 
     waiter: Waiter
     group_id: str
@@ -77,11 +76,12 @@ class AlterOffsets(NamedTuple):
     waiter: Waiter
     group_id: str
     offsets: tuple[tuple[str, int, int], ...]
-    """(topic, partition, start offset)"""
+    """The offsets to set, each as a topic name, a partition index and a start offset."""
 
 
 class OffsetsToAlter(NamedTuple):
-    """The share partitions that exist, with the offsets at which the shell initializes them."""
+    """The reply to `AlterOffsets`: the named share partitions that exist, with the offsets at which the broker
+    initializes their state."""
 
     state_epoch: int
     offsets: tuple[InitialOffset, ...]
@@ -96,20 +96,23 @@ class DeleteOffsets(NamedTuple):
 
 
 class DeleteStates(NamedTuple):
-    """Sent before a DeleteGroups deletes the group. The reply is a `StatesToDelete` or a `Refusal`."""
+    """A request for the share partitions whose state is to be deleted before a DeleteGroups deletes the group. The
+    reply is a `StatesToDelete` or a `Refusal`."""
 
     waiter: Waiter
     group_id: str
 
 
 class StatesToDelete(NamedTuple):
-    """The share partitions whose state the shell deletes, by topic id."""
+    """The share partitions whose state the broker has to delete at the share coordinator: partition indexes by topic
+    id."""
 
     states: Mapping[bytes, frozenset[int]]
 
 
 class StatesDeleted(NamedTuple):
-    """The state of these topics is deleted at the share coordinator. The reply is an empty `StatesToDelete`."""
+    """The report that the state of these topics is deleted at the share coordinator. The reply is an empty
+    `StatesToDelete`."""
 
     waiter: Waiter
     group_id: str

@@ -5,7 +5,7 @@
 | Empty | has no members |
 | Stable | has members |
 
-A member goes to its target in one step: share partitions have no owner, so that nothing has to be revoked before.
+A member gets its target in one step. Share partitions have no owner, so that nothing has to be revoked first.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ class ShareGroup:
     protocol_type = SHARE_PROTOCOL_TYPE
     is_simple = False
     is_empty = False
-    """A share group never expires with its last offset, because it has no offsets in this log."""
+    """False, because a share group has no offsets in `__consumer_offsets` and so never expires with its last offset."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.visible_from: int | None = None
-        """See `Group.visible_from`."""
+        """The end offset of the group's first record; None before that record is appended. Readers see the group once
+        the record is committed."""
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """Wall-clock time (ms) of the last target; 0 if there was none, or if the time is not known."""
+        """The wall-clock time (ms) at which the last target was computed; 0 if there is no target or the time is not
+        known."""
         self.targets: dict[str, Assigned] = {}
         self.members: dict[str, Member] = {}
         self.state_topics = StateTopics()
         self.seen_image: int | None = None
-        """The version of the metadata with which `metadata_hash` was compared last. It is in no record, like
+        """The version of the metadata for which `metadata_hash` was last compared. It is in no record, and neither is
         `initialized_ms`."""
         self._settled: tuple[int, StateTopics, int, int] | None = None
         self.initialized_ms: dict[bytes, int | None] = {}
-        """The time (ms) at which the initialization of a topic began last; it is repeated after an interval. None if a
-        record of this coordinator began it: the next heartbeat notes the time.
-        """
+        """The time (ms, monotonic clock) at which the initialization of each topic last began, by topic id; it is
+        repeated after an interval. None if a record of this coordinator began it and no heartbeat has noted the time
+        yet."""
 
     @property
     def state_name(self) -> str:
@@ -90,21 +92,22 @@ class ShareGroup:
         return list(group_tombstones(self.group_id, self.members))
 
     def is_settled(self, image: CoordinatorImage) -> bool:
-        """Whether a heartbeat found nothing to do for the group as it is, with this metadata."""
+        """Whether an earlier heartbeat found nothing to do for the group, and neither the group nor the metadata has
+        changed since."""
         if self._settled is None:
             return False
         seen, states, *epochs = self._settled
         return seen == image.version and states is self.state_topics and epochs == [self.epoch, self.assignment_epoch]
 
     def note_settled(self, image: CoordinatorImage) -> None:
-        """Note that a heartbeat found nothing to do for the group as it is. Nothing is noted while share partitions are
-        being initialized, because that may have to be repeated later."""
+        """Note that a heartbeat found nothing to do for the group with this metadata. Nothing is noted while share
+        partitions are being initialized, because the initialization may have to be repeated later."""
         if not self.state_topics.initializing:
             self._settled = image.version, self.state_topics, self.epoch, self.assignment_epoch
 
     def topics_with(self, member: Member | None, without: str = "") -> frozenset[str]:
-        """The names of all topics to which members subscribe, after `member` has been added or changed and the member
-        `without` has been removed."""
+        """The names of all topics to which members subscribe, after `member` is added or replaced and the member
+        `without` is removed."""
         members = {**self.members, **({member.member_id: member} if member is not None else {})}
         members.pop(without, None)
         return frozenset[str]().union(*(each.topics for each in members.values()))

@@ -53,7 +53,7 @@ from moldau.protocol.messages.share_group_heartbeat import (
 )
 
 MEMBER_ID_LENGTH_MAX: Final = 36
-"""The length of a uuid as text."""
+"""The largest length of a member id (characters): that of a UUID as text."""
 INVALID: Final[tuple[Invalid[ShareGroupHeartbeatRequest], ...]] = (
     Invalid(lambda request: not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, None),
     Invalid(lambda request: not request.member_id.strip(), "MemberId can't be empty."),
@@ -101,7 +101,8 @@ def decide(step: GroupStep, group: Group | None, event: ShareHeartbeat) -> Refus
 
 
 def fencing(member: Member, received: int) -> Refusal | None:
-    """The refusal of an epoch that is neither the member's own nor its previous one; None if the epoch is accepted."""
+    """The refusal of a member epoch in a heartbeat that is neither the member's epoch nor its previous epoch; None if
+    the epoch is accepted."""
     if received in (JOIN_EPOCH, member.epoch):
         return None
     if received > member.epoch:
@@ -121,14 +122,14 @@ def fencing(member: Member, received: int) -> Refusal | None:
 
 
 class MemberUpdate:
-    """The heartbeat of a member that joins or stays."""
+    """Handles the heartbeat of a member that joins or stays."""
 
     def __init__(self, step: GroupStep, group: ShareGroup, member: Member, event: ShareHeartbeat) -> None:
         request = event.request
         self._step = step
         self._group = group
         self._member = member
-        """The member before the request; a new one has the epoch 0."""
+        """The member before the request; a new member has the epoch 0."""
         self._request = request
         self._settings = step.config.share.of_group(step.image.group_settings(group.group_id))
         names = request.subscribed_topic_names
@@ -198,7 +199,8 @@ class MemberUpdate:
             step.write(epoch_change(group.group_id, self._epoch, metadata_hash))
 
     def _update_target(self) -> None:
-        """Compute a target for the epoch of the group, unless it is too early."""
+        """Compute a target for the group's epoch, unless the group has it already or the assignment interval is not
+        over."""
         step, group, member_id = self._step, self._group, self._updated.member_id
         waits = is_too_early(group.assignment_ms, self._settings.assignment_interval_ms, step.wall_ms)
         if group.assignment_epoch >= self._epoch or waits:
@@ -211,7 +213,7 @@ class MemberUpdate:
             self._target_epoch, self._target = self._epoch, targets[member_id]
 
     def _reconcile(self) -> None:
-        """Assign the target to the member, without topics that it does not subscribe to any more."""
+        """Assign the target to the member, without topics to which it no longer subscribes."""
         step, member = self._step, self._updated
         is_behind = self._target_epoch != member.epoch
         if not is_behind and not self._is_raised:
@@ -232,7 +234,8 @@ def response_to(member_id: str, member_epoch: int, heartbeat_interval_ms: int) -
 
 
 def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
-    """Whether share partitions were initialized that no target has yet, of topics that a member subscribes to.
+    """Whether share partitions of subscribed topics are initialized that no target has yet, or a target has partitions
+    that are no longer initialized.
 
     DIVERGES: a topic that was deleted while its group had no coordinator stays in the group's record. In Apache Kafka
     it also counts here, if a topic of the same name exists again: then every heartbeat raises the epoch.
@@ -250,7 +253,8 @@ def awaits_assignment(step: GroupStep, group: ShareGroup) -> bool:
 
 
 def remove_member(step: GroupStep, group: ShareGroup, member: Member, cause: GroupEvent) -> None:
-    """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
+    """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the new
+    target."""
     step.cancel(ShareTimer.SESSION, group, member.member_id)
     left = group.topics_with(None, without=member.member_id)
     step.write(
@@ -270,7 +274,8 @@ def timer_fired(step: GroupStep, group: ShareGroup, key: TimerKey) -> None:
 
 
 def loaded(step: GroupStep, group: ShareGroup) -> None:
-    """Begin the sessions of all members again, so that they have time to find this coordinator."""
+    """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
+    coordinator."""
     settings = step.config.share.of_group(step.image.group_settings(group.group_id))
     for member_id in group.members:
         step.schedule(ShareTimer.SESSION, group, settings.session_timeout_ms, member_id)

@@ -49,8 +49,8 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
     records = RECORDS
 
     def decide(self, step: GroupStep, group: ShareGroup, event: AboutGroup) -> bool:
-        """Decide on a request about a share group. Commits of offsets are refused: the group has no offsets, because
-        its share partitions keep their own."""
+        """Decide on a request about a share group. Commits of offsets are refused, because a share group has no
+        committed offsets: the share coordinator keeps the state of its partitions."""
         match event:
             case CommitOffsets():
                 step.reply(event.waiter, same_for_all(event.request, ErrorCode.GROUP_ID_NOT_FOUND))
@@ -64,7 +64,7 @@ class ShareKind(GroupKind[ShareGroup, ShareRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: ShareRequest) -> None:
-        """Decide on a request of this protocol. Each handler checks itself whether the group is a share group."""
+        """Decide on a request of the share group protocol. Each handler checks whether the group is a share group."""
         match event:
             case ShareHeartbeat():
                 heartbeat.heartbeat(step, group, event)

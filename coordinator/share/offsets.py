@@ -1,7 +1,7 @@
 """The start offsets of a share group, which an administrator describes, sets and deletes.
 
-The share coordinator keeps them. The group decides which share partitions are meant; the shell asks the share
-coordinator; then the group notes the outcome (`StatesInitialized`, `StatesDeleted`).
+The share coordinator keeps the start offsets. The group decides which share partitions a request is about, the broker
+asks the share coordinator, and the group notes the result (`StatesInitialized`, `StatesDeleted`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ NOT_EMPTY: Final = Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
 
 def list_states(step: GroupStep, group: Group | None, event: ListStates) -> None:
-    """Reply with the initialized share partitions, without any for a group that does not exist."""
+    """Reply with the initialized share partitions of the group; the reply is empty if the group does not exist."""
     topics = group.state_topics.initialized if isinstance(group, ShareGroup) else {}
     answer = {topic_id: topic.partitions for topic_id, topic in topics.items()}
     answer_when_committed(step, event.waiter, answer)
 
 
 def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> None:
-    """Note the share partitions of known topics as initializing; a group that does not exist is created."""
+    """Handle an AlterShareGroupOffsets: note the named share partitions that exist as initializing, and reply with
+    them. A group that does not exist is created."""
     if group is not None and not isinstance(group, ShareGroup):
         step.reply(event.waiter, of_another_kind(event.group_id, "share"))
         return
@@ -64,7 +65,8 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
 
 
 def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -> None:
-    """Note topics as deleting: their share partitions are not assigned any more.
+    """Handle a DeleteShareGroupOffsets: note the topics as deleting, and reply with their partitions. The partitions of
+    these topics are not assigned any more.
 
     DIVERGES: nothing is written if nothing changes; Apache Kafka writes the group's record again.
     """
@@ -94,9 +96,10 @@ def delete_offsets(step: GroupStep, group: Group | None, event: DeleteOffsets) -
 
 
 def delete_states(step: GroupStep, group: Group | None, event: DeleteStates) -> None:
-    """Note all topics as deleting, before the group is deleted: if that fails, their state is initialized anew.
+    """Note all topics of the group as deleting before the group is deleted, and reply with their partitions. If the
+    deletion fails, their state is initialized again.
 
-    Topics whose deletion failed before are deleted again, as far as they exist.
+    Topics whose deletion failed before are deleted again, if they exist.
     """
     states: dict[bytes, frozenset[int]] = {}
     if isinstance(group, ShareGroup) and not group.members:

@@ -1,5 +1,5 @@
-"""The records of share groups: their types, the values that are decoded from them, and the changes that a machine
-writes."""
+"""The records of share groups: their types, the values decoded from them, and functions that make the records to
+write."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ RECORDS: Final = (
     RecordType(15, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, version=0),
 )
 STABLE: Final = 0
-"""The only state of a member."""
+"""The state in the record of a member; a member of a share group has no other."""
 
 
 class Member(NamedTuple):
-    """A member of a share group, decoded from its two records."""
+    """A member of a share group, decoded from its metadata record and its assignment record."""
 
     member_id: str
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """The names of the topics that it subscribes to."""
+    """The names of the topics to which the member subscribes."""
     epoch: int = 0
     previous_epoch: int = -1
     assigned: Assigned = NOTHING
 
 
 class TopicState(NamedTuple):
-    """The partitions of one topic whose state the share coordinator keeps for the group."""
+    """The partitions of one topic for which the group has a state at the share coordinator."""
 
     name: str
     partitions: frozenset[int]
@@ -69,11 +69,11 @@ class StateTopics(NamedTuple):
     """The share partitions of a group, by the id of their topic."""
 
     initializing: Topics = NO_TOPICS
-    """The partitions whose initialization is under way, or failed."""
+    """The partitions whose initialization is under way or failed, by topic id."""
     initialized: Topics = NO_TOPICS
-    """The partitions that may be assigned."""
+    """The initialized partitions, which may be assigned, by topic id."""
     deleting: Mapping[bytes, str] = NO_NAMES
-    """The topics whose state is being deleted, with their names."""
+    """The names of the topics whose state is being deleted, by topic id."""
 
 
 def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> RecordChange:

@@ -28,7 +28,8 @@ from moldau.protocol.records.share_groups import (
 
 
 def replay(group: ShareGroup | None, change: RecordChange, is_loaded: bool) -> ShareGroup | None:
-    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored."""
+    """The group after a record is applied; None if the record is a tombstone of the group. A tombstone about a group
+    that does not exist is ignored."""
     if group is None:
         if change.value is None:
             return None
@@ -97,8 +98,8 @@ def _current(group: ShareGroup, member_id: str, value: object) -> None:
 
 
 def _state_topics(group: ShareGroup, value: object, *, is_loaded: bool) -> None:
-    """Replay the record of the group's share partitions. `is_loaded` means that this coordinator wrote the record, and
-    begins the initialization itself."""
+    """Replay the record of the group's share partitions. If `is_loaded`, this coordinator wrote the record and begins
+    the initialization itself."""
     if value is None:
         group.state_topics = StateTopics()
         return

@@ -24,7 +24,8 @@ NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 
 def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], epoch: int) -> None:
-    """Begin to initialize the share partitions of subscribed topics that are not initialized yet."""
+    """Write that the uninitialized share partitions of these topics are initializing, and command the initialization
+    when the record is committed."""
     new = uninitialized(step, group, topics)
     if not new:
         return
@@ -44,7 +45,8 @@ def initialize_new(step: GroupStep, group: ShareGroup, topics: Collection[str], 
 
 
 def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -> dict[bytes, TopicState]:
-    """The share partitions to initialize. An initialization under way is repeated after the retry interval."""
+    """The share partitions of these topics that are to be initialized. A partition whose initialization began less than
+    the retry interval ago is left out."""
     known, new = group.state_topics, {}
     interval_ms = step.config.share.initialize_retry_interval_ms
     for name in sorted(topics):
@@ -65,7 +67,7 @@ def uninitialized(step: GroupStep, group: ShareGroup, topics: Collection[str]) -
 
 
 def partitions_by_topic(partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, set[int]]:
-    """The indexes of partitions by the id of their topic."""
+    """Partition indexes by topic id."""
     result: dict[bytes, set[int]] = {}
     for topic_id, index in partitions:
         result.setdefault(topic_id, set()).add(index)
@@ -73,7 +75,7 @@ def partitions_by_topic(partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, 
 
 
 def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
-    """The partitions of both arguments, joined by topic."""
+    """The topics of both arguments, each with the partitions of both."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
         before = result.get(topic_id)
@@ -82,7 +84,8 @@ def combined(one: Topics, other: Topics) -> dict[bytes, TopicState]:
 
 
 def states_initialized(step: GroupStep, group: Group | None, event: StatesInitialized) -> None:
-    """Note that the share coordinator has stored the state of share partitions, which may be assigned now.
+    """Note which share partitions the share coordinator has initialized, so that they may be assigned, and for which it
+    failed.
 
     DIVERGES: if the initialization of one share partition fails, Apache Kafka begins that of all others anew too.
     """
@@ -105,7 +108,7 @@ def states_initialized(step: GroupStep, group: Group | None, event: StatesInitia
 
 
 def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[bytes]) -> None:
-    """Forget topics that do not exist any more. The share coordinator deletes their state by itself."""
+    """Remove deleted topics from the group's record. The share coordinator deletes their state by itself."""
     known = group.state_topics
     if topic_ids.isdisjoint({*known.initializing, *known.initialized, *known.deleting}):
         return
@@ -121,15 +124,16 @@ def topics_deleted(step: GroupStep, group: ShareGroup, topic_ids: frozenset[byte
 
 
 class Initialization(NamedTuple):
-    """Commands the initialization, once the group's record of it is committed."""
+    """The outcome of the record that notes share partitions as initializing: once it is committed, the initialization
+    is commanded."""
 
     command: InitializeStates
     former_ms: Mapping[bytes, int | None]
     """The former value of `ShareGroup.initialized_ms` for each topic of the command that had one."""
 
     def committed(self, step: GroupStep) -> None:
-        """Command the initialization. Share partitions that an earlier command has initialized meanwhile are left out,
-        because their state would be lost.
+        """Command the initialization. Share partitions that have been initialized since by an earlier command are left
+        out, because their state would be lost.
 
         DIVERGES: Apache Kafka initializes it again, and forgets what was acknowledged.
         """
@@ -148,8 +152,8 @@ class Initialization(NamedTuple):
             step.command(self.command._replace(offsets=offsets))
 
     def failed(self, step: GroupStep, error: ErrorCode) -> None:
-        """Restore the former times if the log has no record of this initialization: the next heartbeat tries again.
-        Otherwise a heartbeat after the retry interval does."""
+        """Restore the former times if the log has no record of this initialization, so that the next heartbeat tries
+        again. If the log may have the record, a heartbeat after the retry interval tries again."""
         group = step.groups.get(self.command.group_id)
         if error in APPENDED or not isinstance(group, ShareGroup):
             return

@@ -15,33 +15,32 @@ from moldau.coordinator.share.records import Member, Topics, target_change, targ
 
 
 class ShareTargetInputs(NamedTuple):
-    """The `TargetInputs` of a share group."""
+    """The inputs of the target assignment of a share group, copied so that a thread can compute it."""
 
     members: Mapping[str, Member]
-    """At least one member."""
+    """The members by member id; at least one."""
     initialized: Topics
-    """The share partitions that may be assigned."""
+    """The share partitions that may be assigned, by topic id."""
     before: Mapping[str, Assigned]
-    """The last target by member id."""
+    """The last target assignment of each member, by member id."""
     image: CoordinatorImage
 
     @property
     def size(self) -> int:
-        """The number of share partitions and of the subscriptions of members to topics, together."""
+        """The sum of the number of share partitions and the number of subscriptions of members to topics."""
         partitions_count = sum(len(topic.partitions) for topic in self.initialized.values())
         return partitions_count + sum(len(member.topics) for member in self.members.values())
 
     def compute(self) -> dict[str, Assigned]:
-        """Compute the partitions of each member."""
+        """Compute the target assignment of each member, by member id."""
         subscriptions = {member_id: topic_ids(self.image, member.topics) for member_id, member in self.members.items()}
         assignable = {topic_id: topic.partitions for topic_id, topic in self.initialized.items()}
         return assign(subscriptions, assignable, self.before)
 
 
 def target_computed(step: GroupStep, group: ShareGroup, event: TargetComputed) -> None:
-    """Store a target that a thread has computed. Members that have left and topics that were deleted meanwhile are left
-    out.
-    """
+    """Store a target assignment that a thread has computed. Members that have left and topics that were deleted since
+    the computation began are left out."""
     step.cancel(ShareTimer.TARGET, group)
     targets = taken_over(event, group)
     if targets is not None:

@@ -1,6 +1,7 @@
-"""The interface of the machine of share state: its settings, requests, answers and its command.
+"""The interface of the share coordinator's machine: its settings, requests, answers and its command.
 
-A request has one key. The response waits until the records before it are committed, also if it only reads.
+Each request is about one share partition. The response waits until the records before it are committed, even if the
+request only reads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from moldau.protocol.late_dataclass import dataclass
 from moldau.protocol.late_tuple import NamedTuple
 
 NO_EPOCH: Final = -1
-"""The epoch of a request whose sender does not know it; it is not compared."""
+"""The epoch in a request whose sender does not know the epoch. It is not compared with the stored epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class ShareStateConfig:
 
 
 class InitializeState(NamedTuple):
-    """An InitializeShareGroupState: the state is replaced by a new one that begins at this offset. Answered with a
-    `StateAnswer`."""
+    """An InitializeShareGroupState of one share partition: the state is replaced by a new state that begins at
+    `start_offset`. The answer is a `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
@@ -55,8 +56,7 @@ class InitializeState(NamedTuple):
 
 class ReadState(NamedTuple):
     """A ReadShareGroupState from the leader of a partition. Its leader epoch is stored if it is later than the stored
-    one. Answered with a `StateAnswer`.
-    """
+    one. The answer is a `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
@@ -64,14 +64,15 @@ class ReadState(NamedTuple):
 
 
 class ReadStateSummary(NamedTuple):
-    """A ReadShareGroupStateSummary. Answered with a `StateAnswer`, without batches."""
+    """A ReadShareGroupStateSummary of one share partition. The answer is a `StateAnswer` without batches."""
 
     waiter: Waiter
     key: ShareKey
 
 
 class WriteState(NamedTuple):
-    """A WriteShareGroupState: changed batches, and the start offset if it moved. Answered with a `StateAnswer`."""
+    """A WriteShareGroupState of one share partition: the batches that changed, and the start offset if it moved. The
+    answer is a `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
@@ -83,26 +84,26 @@ class WriteState(NamedTuple):
 
 
 class DeleteState(NamedTuple):
-    """A DeleteShareGroupState. A key may have no state. Answered with a `StateAnswer`."""
+    """A DeleteShareGroupState of one share partition, which need not have a state. The answer is a `StateAnswer`."""
 
     waiter: Waiter
     key: ShareKey
 
 
 class TopicsDeleted(NamedTuple):
-    """The topics with these ids do not exist any more: their state is deleted."""
+    """The event that the topics with these ids do not exist any more. Their state is deleted."""
 
     topic_ids: frozenset[bytes]
 
 
 class LogPruned(NamedTuple):
-    """The outcome of `PruneLog`: the log starts at this offset now."""
+    """The report that `PruneLog` has been performed: the log starts at this offset now."""
 
     offset: int
 
 
 class PruneLog(NamedTuple):
-    """A command: delete the records below this offset, which are redundant, and report `LogPruned`."""
+    """The command to delete the records below this offset, which are redundant, and to report `LogPruned`."""
 
     offset: int
 
@@ -112,7 +113,7 @@ class StateAnswer(NamedTuple):
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Kafka's message, if it is not the one of the error code."""
+    """The error message, if it is not the default message of the error code."""
     state_epoch: int = 0
     leader_epoch: int = 0
     start_offset: int = NO_OFFSET

@@ -21,7 +21,7 @@ NEXT: Final = -1
 
 
 class ShareStateChange(NamedTuple):
-    """The change that one record makes. A change without a value deletes the state of the key."""
+    """The change that one record makes. A change without a value deletes the state of the share partition `key`."""
 
     key: ShareKey
     value: ShareState | StateUpdate | None
@@ -30,7 +30,7 @@ class ShareStateChange(NamedTuple):
 
 
 def record_of(change: ShareStateChange, wall_ms: int) -> Record:
-    """The record that stores a change. A deletion is a snapshot without a value."""
+    """The record that stores a change: an update, a snapshot, or for a deletion a snapshot without a value."""
     (group_id, topic_id, partition), value, _ = change
     if isinstance(value, StateUpdate):
         update_key = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
@@ -74,7 +74,7 @@ def recorded(batches: Iterable[StateBatch]) -> list[RecordedBatch]:
 
 
 def change_of(record: Record) -> ShareStateChange | None:
-    """The change that a record makes; None for a key of another type.
+    """Decode the change that a record makes; None if the type of its key is unknown.
 
     Raises `MalformedMessage` for a value of a version that Apache Kafka 4.3.1 does not write.
     """
@@ -129,7 +129,7 @@ def batches_of(recorded_batches: Iterable[RecordedBatch]) -> tuple[StateBatch, .
 
 
 class ShareStateRecordReader(RecordReader[ShareStateChange]):
-    """Reads the records of a partition when its coordinator starts."""
+    """Decodes the records of one partition of `__share_group_state` when its coordinator starts."""
 
     def __init__(self) -> None:
         super().__init__(change_of)

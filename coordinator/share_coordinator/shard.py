@@ -51,9 +51,9 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.record_builder import Record
 
 CHANGES_AT_ONCE: Final = 500
-"""The most records of one batch if many keys change."""
+"""The most records that one batch has if many share partitions change at once."""
 PAUSE_MS: Final = 100
-"""The pause (ms) after a full batch of changed keys."""
+"""The pause (ms) after a batch of `CHANGES_AT_ONCE` records, before the next batch."""
 NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
 READ_UNINITIALIZED: Final = "Read operation on uninitialized share partition not allowed."
 WRITE_UNINITIALIZED: Final = "Write operation on uninitialized share partition not allowed."
@@ -61,24 +61,25 @@ WRITE_UNINITIALIZED: Final = "Write operation on uninitialized share partition n
 
 class StateTimer(Enum):
     PRUNING = auto()
-    """The next deletion of redundant records."""
+    """The timer of the next deletion of redundant records."""
     COLD_SNAPSHOTS = auto()
-    """The next search for states whose last snapshot is old."""
+    """The timer of the next search for states whose last snapshot is old."""
     DELETIONS = auto()
-    """The next batch of tombstones for deleted topics."""
+    """The timer of the next batch of tombstones for deleted topics."""
 
 
 class KeyEntry(NamedTuple):
-    """The state of a key, and what else follows from the records of the key."""
+    """The state of a share partition, with values that follow from its records but are not part of the state."""
 
     state: ShareState
     leader_epoch: int
-    """The highest leader epoch in the records of the key. `state_epoch` is likewise the highest one."""
+    """The highest leader epoch in the records of the share partition. `state_epoch` is the highest state epoch in
+    them."""
     state_epoch: int
     updates_count: int
     """The number of updates since the last snapshot that was written because of their number."""
     needed_offset: int
-    """The first offset of the log that the state needs: that of the last snapshot."""
+    """The first offset of the log that the state needs: the offset of the last snapshot."""
 
 
 @dataclass(slots=True)
@@ -87,12 +88,13 @@ class StateStep(Step[ShareStateChange]):
     config: ShareStateConfig
 
     def answer(self, waiter: Waiter, answer: StateAnswer) -> None:
-        """Respond once everything that the answer says is committed."""
+        """Send an answer when every record written before it, in this step too, is committed. If the log refuses the
+        records, send the error."""
         self.when_committed(ReplyWhenCommitted(waiter, answer, lambda error: StateAnswer(write_error(error))))
 
 
 class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
-    """The machine of share state: a `StateMachine[ShareStateEvent, ShareStateChange]`."""
+    """The machine of the share coordinator: a `StateMachine[ShareStateEvent, ShareStateChange]`."""
 
     def __init__(
         self,
@@ -100,19 +102,19 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         committed_end_offset: int,
         partition_count: Callable[[bytes], int | None],
     ) -> None:
-        """`partition_count`: the number of partitions of the topic with an id; None if there is no such topic."""
+        """`partition_count` returns the number of partitions of the topic with an id; None if no topic has the id."""
         super().__init__(committed_end_offset)
         self.config = config
-        """The settings; the shell may replace them at any time."""
+        """The settings of the share coordinator. The broker may replace them at any time."""
         self._partition_count = partition_count
         self._entries: dict[ShareKey, KeyEntry] = {}
         self._timers: Timers[StateTimer] = Timers()
         self._replayed_end_offset = 0
         self._batch_offset = 0
-        """The offset at which the batch that is replayed now begins, or a lower one."""
+        """The offset at which the batch that is being replayed begins, or a lower offset."""
         self._tombstone_offset = 0
         self.pruned_offset = 0
-        """The offset below which the log was deleted last; 0 if that has not happened since this shard was loaded."""
+        """The offset below which the log was last deleted; 0 if nothing was deleted since this shard was loaded."""
         self.writes = 0
         """The number of changes of delivery states and of leader epochs that were written since this shard was
         loaded."""
@@ -151,7 +153,8 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
             )
 
     def commit(self) -> None:
-        """Do nothing: every answer waits for the commit of the records before it."""
+        """Do nothing: readers see no uncommitted state, because every answer waits for the commit of the records before
+        it."""
 
     # Deciding
 
@@ -201,7 +204,7 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
         self._timers.schedule(StateTimer.COLD_SNAPSHOTS, step.now_ms + self.config.cold_snapshot_interval_ms)
 
     def unloaded(self, step: StateStep) -> None:
-        """Do nothing: all waiting requests wait for a commit."""
+        """Do nothing: all waiting requests wait for a commit, and the base class refuses them."""
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -221,13 +224,13 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
                 pass
 
     def redundant_end_offset(self) -> int:
-        """The offset below which no record is needed; 0 if nothing was replayed."""
+        """The offset below which no state needs a record; 0 if nothing was replayed."""
         if not self._entries:
             return self._tombstone_offset
         return min(entry.needed_offset for entry in self._entries.values())
 
     def _delete_next(self, step: StateStep) -> None:
-        """Write tombstones for the state of deleted topics, a limited number at once."""
+        """Write tombstones for the states of deleted topics, at most `CHANGES_AT_ONCE` at once."""
         found = [key for key in step.entries if key.topic_id in self._deleted_topics]
         step.write(*(ShareStateChange(key, None) for key in found[:CHANGES_AT_ONCE]))
         if found:
@@ -239,12 +242,14 @@ class ShareStateShard(Shard[ShareStateEvent, ShareStateChange, StateStep]):
     # Reading
 
     def states(self) -> Iterator[tuple[ShareKey, ShareState]]:
-        """The states after all records, including uncommitted ones, for the metrics and for tests."""
+        """The state of every share partition after all records, including uncommitted ones, for the metrics and for
+        tests."""
         return ((key, entry.state) for key, entry in self._entries.items())
 
 
 class Pruning(NamedTuple):
-    """Commands the deletion of redundant records, once the snapshots that make them redundant are committed."""
+    """The outcome that commands the deletion of redundant records, once the snapshots that replace them are
+    committed."""
 
     offset: int
     pruned_offset: int
@@ -254,13 +259,13 @@ class Pruning(NamedTuple):
             step.command(PruneLog(self.offset))
 
     def failed(self, step: StateStep, error: ErrorCode) -> None:
-        """Do nothing: the next interval tries again."""
+        """Do nothing: the next timer of the deletion tries again."""
 
 
 def refused(
     step: StateStep, request: StateRequest, partition_count: Callable[[bytes], int | None]
 ) -> StateAnswer | None:
-    """The refusal of a request; None if it is carried out."""
+    """The answer with the error of a request that is refused; None if the request is valid."""
     key, entry = request.key, step.entries.get(request.key)
     if key.partition < 0:
         return StateAnswer(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
@@ -279,8 +284,8 @@ def refused(
 
 
 def initialize(step: StateStep, request: InitializeState) -> None:
-    """Replace the state by a new one that begins at the requested offset. The number of delivered records is 0 if that
-    offset is known, and unknown (-1) otherwise."""
+    """Replace the state of a share partition by a new state that begins at the requested offset. Its number of
+    delivered records is 0 if that offset is known, and unknown (-1) otherwise."""
     before = step.entries.get(request.key)
     state = ShareState(
         snapshot_epoch=0 if before is None else before.state.snapshot_epoch + 1,
@@ -309,9 +314,8 @@ def write(step: StateStep, request: WriteState) -> None:
 
 
 def read(step: StateStep, request: ReadState) -> None:
-    """Respond with the state to a partition's leader. A later leader epoch is stored first, so that the earlier leader
-    is fenced from then on.
-    """
+    """Answer a partition's leader with the state. A later leader epoch is stored first, so that the earlier leader is
+    fenced from then on."""
     entry = step.entries[request.key]
     state = entry.state
     # DIVERGES: Apache Kafka compares with the highest epoch that it knows, and writes nothing for the leader that reads
@@ -326,7 +330,8 @@ def read(step: StateStep, request: ReadState) -> None:
 
 
 def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) -> None:
-    """Write an update, or a snapshot if `updates_per_snapshot` updates followed the last one."""
+    """Write an update of a state, or a snapshot instead if the state has `updates_per_snapshot` updates since its last
+    one."""
     if entry.updates_count < step.config.updates_per_snapshot:
         merged = combined_batches((), update.batches, update.start_offset)
         step.write(ShareStateChange(key, update._replace(batches=merged)))
@@ -338,7 +343,8 @@ def store(step: StateStep, key: ShareKey, entry: KeyEntry, update: StateUpdate) 
 
 
 def summary_of(entry: KeyEntry | None) -> StateAnswer:
-    """The summary of a key's state. A key without a state has the summary of an uninitialized one."""
+    """The answer with the summary of a state: its epochs, start offset and count. A share partition without a state has
+    the summary of an uninitialized state."""
     if entry is None:
         return StateAnswer()
     state = entry.state
@@ -351,11 +357,11 @@ def summary_of(entry: KeyEntry | None) -> StateAnswer:
 
 
 def snapshot_cold(step: StateStep) -> bool:
-    """Write snapshots of states whose last snapshot is old, a limited number at once. Returns False if there may be
-    more.
+    """Write new snapshots of states whose last snapshot is old, at most `CHANGES_AT_ONCE` at once. Returns False if
+    there may be more.
 
-    If every state has a snapshot that was written without a change, no state has changed since then, and pruning needs
-    no more snapshots.
+    If every state has a snapshot that was written without a change, no state has changed since then, and the deletion
+    of redundant records needs no more snapshots.
     """
     if all(entry.state.create_ms != entry.state.write_ms for entry in step.entries.values()):
         return True

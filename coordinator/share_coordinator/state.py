@@ -14,8 +14,8 @@ from typing import Final
 from moldau.protocol.late_tuple import NamedTuple
 
 NO_OFFSET: Final = -1
-"""The start offset of a state that no leader has written yet. In a change it means that the start offset stays as it
-is."""
+"""The start offset of a state that no leader has written yet. In a change it means that the start offset does not
+change."""
 
 
 class ShareKey(NamedTuple):
@@ -28,7 +28,7 @@ class ShareKey(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """A run of records with the same state. The states: 0 available, 2 acknowledged, 4 archived."""
+    """Consecutive records with the same delivery state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int
     last_offset: int
@@ -37,24 +37,24 @@ class StateBatch(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """The state of a share partition, as a snapshot record holds it."""
+    """The delivery state of a share partition, with the fields of a snapshot record."""
 
     snapshot_epoch: int
     state_epoch: int
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    """The number of records in a final state from the start offset on; -1 if it is not known."""
+    """The number of records from the start offset on that are in a final state; -1 if it is not known."""
     batches: tuple[StateBatch, ...] = ()
     create_ms: int = 0
-    """The time (wall clock, ms) of the last change."""
+    """The wall-clock time (ms) of the last change of the state."""
     write_ms: int = 0
-    """The time (wall clock, ms) of the record. It is later than `create_ms` if the record is a snapshot of a state that
-    did not change."""
+    """The wall-clock time (ms) at which the record was written. It is later than `create_ms` if the record is a
+    snapshot of a state that did not change."""
 
 
 class StateUpdate(NamedTuple):
-    """A change since a snapshot, as an update record holds it."""
+    """A change of a share partition's state since its last snapshot, with the fields of an update record."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -63,15 +63,15 @@ class StateUpdate(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
     def as_state(self) -> ShareState:
-        """The state after this update if the log has no snapshot before it, because the first records of the log are
-        lost."""
+        """The state that this update alone gives. It is used if the log has no snapshot before the update, because the
+        first records of the log are lost."""
         return ShareState(
             self.snapshot_epoch, 0, self.leader_epoch, self.start_offset, self.delivery_complete_count, self.batches
         )
 
 
 def updated(state: ShareState, update: StateUpdate) -> ShareState:
-    """The state after an update. The state epoch and the times are not changed."""
+    """The state after an update is merged into it. The update does not change the state epoch and the times."""
     start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
     return state._replace(
         start_offset=start_offset,
@@ -84,10 +84,11 @@ def updated(state: ShareState, update: StateUpdate) -> ShareState:
 def combined_batches(
     before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """The batches of both, without overlaps and without what is below the start offset, in the order of offsets.
+    """Merge batches of an earlier state and of a later change. The result is in the order of offsets, without overlaps
+    and without offsets below the start offset.
 
-    If batches overlap, the higher (delivery count, delivery state) counts: a record's delivery count never falls,
-    and its final state has the highest number. Batches with the same state that overlap or touch become one.
+    If batches overlap, the higher (delivery count, delivery state) counts: a record's delivery count never falls, and
+    its final state has the highest number. Batches with the same state that overlap or touch become one.
     """
     batches = pruned_batches([*before, *after], start_offset)
     return tuple(batches) if len(batches) < 2 else tuple(merged_batches(batches))
@@ -104,9 +105,8 @@ def pruned_batches(batches: Sequence[StateBatch], start_offset: int) -> list[Sta
 
 
 def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    """Merge batches as Apache Kafka does: it takes the two lowest batches, and puts back what is left of them if
-    they overlap or touch with the same state. What a merge leaves is not compared with batches below the pair.
-    """
+    """Merge batches as Apache Kafka does: take the two lowest batches, and put back what remains of them if they
+    overlap or touch with the same state. What a merge puts back is not compared with batches below the pair."""
     left = [(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in batches]
     heapify(left)
     result = []
@@ -126,8 +126,8 @@ def merged_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:
 
 
 def split_pair(lower: tuple[int, int, int, int], upper: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-    """The batches that replace two batches which overlap or touch; each is (first offset, last offset, count,
-    state)."""
+    """The batches that replace two batches which overlap or touch. Each tuple is (first offset, last offset, delivery
+    count, delivery state)."""
     state, other = lower[2:], upper[2:]
     if state == other:
         return [(lower[0], max(lower[1], upper[1]), *state)]

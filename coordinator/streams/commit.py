@@ -1,8 +1,8 @@
 """Offsets of a streams group: whether a member may commit them, by its epoch.
 
-A member commits with its epoch. A commit with an earlier one is accepted for the partitions of tasks that the member
-has, or still has to revoke, and was given in that epoch or before: the commit may have been on its way while the epoch
-rose.
+A member commits with its epoch. A commit with an earlier epoch is accepted if the member has, or has to revoke, the
+task of every partition of the commit, and got the task in that epoch or before. The commit may have been on its way
+while the epoch rose.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def commit_refusal(
 ) -> ErrorCode:
     """The error of a commit by its member id and epoch; NONE if the commit is accepted.
 
-    `is_too_old`: the request is of a version in which members of a streams group cannot commit.
+    `is_too_old` is true if the request's version is too old for members of a streams group.
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:
@@ -68,8 +68,8 @@ def commit_refusal(
 
 
 def fetch_refusal(group: StreamsGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """The error of an OffsetFetch with this member id and epoch; NONE if it is accepted. A request without both is
-    accepted."""
+    """The error of an OffsetFetch with this member id and epoch; NONE if the fetch is accepted. A request without
+    member id and epoch is accepted."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")

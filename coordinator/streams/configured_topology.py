@@ -24,7 +24,7 @@ from moldau.coordinator.streams.topology import InternalTopic, Subtopology, Topo
 from moldau.protocol.errors import ErrorCode
 
 LISTED_TOPICS_MAX: Final = 3
-"""The most topics that a status names."""
+"""The most topics that the text of a status names."""
 
 
 class StatusCode(IntEnum):
@@ -52,7 +52,7 @@ class ConfiguredInternalTopic(NamedTuple):
     name: str
     partitions: int
     replication_factor: int
-    """The replication factor; 0 for the default of the cluster."""
+    """The replication factor; 0 stands for the default of the cluster."""
     configs: tuple[tuple[str, str], ...]
 
 
@@ -75,12 +75,13 @@ class ConfiguredSubtopology(NamedTuple):
 class ConfiguredTopology(NamedTuple):
     epoch: int
     metadata_hash: int
-    """The hash of the topics that the topology was configured with."""
+    """The hash of the topics with which the topology was configured."""
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """The subtopologies by id, in the order of the ids; None if the sizes could not be decided."""
+    """The subtopologies by id, in the order of the ids; None if the number of partitions of a topic could not be
+    decided."""
     topics_to_create: Mapping[str, ConfiguredInternalTopic]
     problem: GroupStatus | None
-    """Why tasks cannot be assigned; None if they can."""
+    """The reason why tasks cannot be assigned; None if they can."""
 
     @property
     def is_ready(self) -> bool:
@@ -88,8 +89,8 @@ class ConfiguredTopology(NamedTuple):
 
 
 class PartitionCounts:
-    """The number of partitions of each topic: the actual number if the topic exists, otherwise the number that was
-    decided."""
+    """The number of partitions of each topic: the actual number if the topic exists, otherwise the number in
+    `decided`."""
 
     def __init__(self, existing: Callable[[str], int | None]) -> None:
         self.existing = existing
@@ -100,14 +101,16 @@ class PartitionCounts:
         return self.decided[topic] if count is None else count
 
     def largest_input(self, subtopology: Subtopology) -> int:
-        """The most partitions of an input topic, which is the number of the subtopology's tasks."""
+        """The largest number of partitions of the subtopology's input topics, which is the number of its tasks."""
         return max(map(self.of, subtopology.inputs))
 
 
 def configure(
     topology: Topology, partition_count: Callable[[str], int | None], metadata_hash: int
 ) -> ConfiguredTopology | Refusal:
-    """Configure a topology. `partition_count`: the number of a topic's partitions, None if it does not exist."""
+    """Compare a topology with the topics of the cluster, and decide the numbers of partitions of its internal topics.
+    `partition_count` returns the number of a topic's partitions, None if the topic does not exist. Returns a refusal if
+    the topology is invalid on every cluster."""
 
     def unready(problem: GroupStatus) -> ConfiguredTopology:
         return ConfiguredTopology(topology.epoch, metadata_hash, None, {}, problem)
@@ -142,7 +145,8 @@ def configure(
 
 
 def copartition_groups(topology: Topology) -> list[frozenset[str]] | None:
-    """The groups of topics that must be of one size; None if an index is outside of its list."""
+    """The groups of topics that must have the same number of partitions; None if an index in the topology is outside of
+    the list that it refers to."""
     groups = []
     for subtopology in topology.subtopologies.values():
         sources = subtopology.source_topics
@@ -164,8 +168,8 @@ def _are_indexes(indexes: Iterable[int], length: int) -> bool:
 def decide_sizes(
     topology: Topology, groups: Iterable[frozenset[str]], counts: PartitionCounts
 ) -> GroupStatus | Refusal | None:
-    """Decide the sizes of all internal topics, in `counts`. Returns the reason if a size cannot be decided; None if all
-    sizes are decided."""
+    """Decide the number of partitions of all internal topics, in `counts`. Returns the reason if a number cannot be
+    decided; None if all are decided."""
     refusal = size_repartition_topics(topology, counts)
     if refusal is not None:
         return refusal
@@ -188,10 +192,11 @@ def decide_sizes(
 
 
 def size_repartition_topics(topology: Topology, counts: PartitionCounts) -> Refusal | None:
-    """Decide the sizes of repartition topics that the topology leaves open.
+    """Decide the number of partitions of repartition topics for which the topology does not set it, in `counts`.
+    Returns a refusal if it cannot be decided.
 
-    A subtopology writes to topics of the size of its largest input whose size is known by then. Its repartition inputs
-    may be unknown until another subtopology is done, so that several rounds may be needed.
+    A subtopology writes to topics of the size of its largest input whose size is known by then. The sizes of its
+    repartition inputs may be unknown until another subtopology is handled, so several rounds may be needed.
     """
     subtopologies = topology.subtopologies.values()
     sizes = counts.decided
@@ -238,8 +243,9 @@ def largest_known_input(subtopology: Subtopology, counts: PartitionCounts) -> in
 def enforce_copartitioning(
     group: frozenset[str], fixed: frozenset[str], flexible: frozenset[str], counts: PartitionCounts
 ) -> GroupStatus | None:
-    """Give the repartition topics of a co-partition group one size: that of the group's source topics; without any,
-    that of the repartition topics whose size the application fixes; without any, the largest."""
+    """Give the repartition topics of a co-partition group one number of partitions, in `counts`. It is that of the
+    group's source topics; if the group has none, that of the repartition topics whose size the application fixes; if
+    there are none, the largest. Returns a status if the sizes contradict each other."""
     repartitions = {topic: counts.of(topic) for topic in sorted(group) if topic in fixed or topic in flexible}
     sources = {topic: counts.of(topic) for topic in sorted(group) if topic not in repartitions}
     if not group:
@@ -275,7 +281,8 @@ def unequal(counts: Mapping[str, int]) -> GroupStatus:
 
 
 def configure_subtopology(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology | None:
-    """A subtopology with its sizes; None if a size is not positive, or a topic or setting is listed twice."""
+    """The subtopology with the numbers of partitions of its internal topics and its number of tasks. Returns None if a
+    number is not positive, or a topic or a topic's setting is listed twice."""
     repartitions = configure_topics(subtopology.repartition_source_topics, counts)
     changelogs = configure_topics(subtopology.state_changelog_topics, counts)
     tasks_count = counts.largest_input(subtopology)
@@ -305,7 +312,8 @@ def missing_topics(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     partition_count: Callable[[str], int | None],
 ) -> dict[str, ConfiguredInternalTopic] | GroupStatus:
-    """The internal topics to create; a status if one exists in another size."""
+    """The internal topics that do not exist, by name. Returns a status instead if an internal topic exists with another
+    number of partitions than expected."""
     topics: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
         topics.update((topic.name, topic) for topic in subtopology.repartition_source_topics)
@@ -323,7 +331,7 @@ def missing_topics(
 
 
 def summary(topics: list[str]) -> str:
-    """Some of the topics by name, and the number of the others. There is at least one topic.
+    """A text with the names of at most `LISTED_TOPICS_MAX` topics, and the number of the others. `topics` is not empty.
 
     DIVERGES: Apache Kafka names those that come first in a hash table; here the order is that of the names.
     """

@@ -30,8 +30,8 @@ from moldau.protocol.messages.streams_group_describe import Member as DescribedM
 
 
 def describe_group(step: GroupStep, group: Group | None, event: DescribeStreamsGroup) -> None:
-    """Describe the group as it is now. The response is sent once all records that the description depends on are
-    committed."""
+    """Describe the streams group with its present members and epochs. The response is sent once all records that the
+    description depends on are committed."""
     described: DescribedGroup | GroupDescription[DescribedGroup]
     if isinstance(group, StreamsGroup):
         described = describe(group)
@@ -72,7 +72,7 @@ def describe(group: StreamsGroup) -> GroupDescription[DescribedGroup]:
 
 
 def configured_topology(topology: ConfiguredTopology) -> Topology:
-    """The topology with the sizes of its topics."""
+    """The StreamsGroupDescribe topology with the decided sizes of its internal topics."""
     return Topology(
         epoch=topology.epoch,
         subtopologies=[
@@ -89,7 +89,7 @@ def configured_topology(topology: ConfiguredTopology) -> Topology:
 
 
 def raw_topology(topology: GroupTopology) -> Topology:
-    """The topology as the members sent it."""
+    """The StreamsGroupDescribe topology as the members sent it."""
     return Topology(
         epoch=topology.epoch,
         subtopologies=[

@@ -1,4 +1,4 @@
-"""Which partitions the members serve at their endpoints, for interactive queries of the application."""
+"""The partitions that members serve at their endpoints, for interactive queries of the application."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from moldau.protocol.messages.streams_group_heartbeat import Endpoint, EndpointT
 def partitions_by_endpoint(
     members: Iterable[Member], configured: ConfiguredTopology, partition_count: Callable[[str], int | None]
 ) -> list[EndpointToPartitions]:
-    """The partitions of the input topics of each member that has an endpoint.
+    """For each member that has an endpoint, the partitions of the input topics of its active and standby tasks.
 
-    `partition_count`: the number of a topic's partitions, None if it does not exist.
+    `partition_count` returns the number of a topic's partitions, None if the topic does not exist.
 
-    DIVERGES: if a topic is missing, Apache Kafka fails with UNKNOWN_SERVER_ERROR, so that the application does not
-    get the status that says so; here no partitions of that topic are told.
+    DIVERGES: if a topic is missing, Apache Kafka fails with UNKNOWN_SERVER_ERROR, so that the application does not get
+    the status that says so; here no partitions of that topic are told.
     """
 
     def served(tasks: Mapping[str, Collection[int]]) -> list[TopicPartition]:

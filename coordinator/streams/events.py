@@ -19,7 +19,7 @@ from moldau.protocol.messages.streams_group_heartbeat import (
 class StreamsHeartbeat(NamedTuple):
     """A StreamsGroupHeartbeat: a member joins, stays, or leaves. The reply is a `HeartbeatReply`.
 
-    The shell has checked the rights of the client, and the names of the topics.
+    The broker has authorized the request, and has checked the names of the topics.
     """
 
     waiter: Waiter
@@ -35,13 +35,13 @@ class StreamsHeartbeat(NamedTuple):
 class HeartbeatReply(NamedTuple):
     response: StreamsGroupHeartbeatResponse
     topics_to_create: Mapping[str, ConfiguredInternalTopic]
-    """The internal topics that the shell creates if the client has the right to."""
+    """The missing internal topics, by name. The broker creates them if the client is authorized."""
 
 
 def heartbeat_response(member_id: str, member_epoch: int) -> StreamsGroupHeartbeatResponse:
-    """A response without an assignment. There are no warm-up tasks: their fields are 0, as in Apache Kafka 4.3.1, and
-    in version 1 `acceptable_recovery_lag` is -1, which means the same.
-    """
+    """A StreamsGroupHeartbeat response without an assignment. The fields for warm-up tasks are 0, because there are
+    none, as in Apache Kafka 4.3.1; in version 1 `acceptable_recovery_lag` is -1, which also means that there are
+    none."""
     return StreamsGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=member_epoch,
@@ -58,7 +58,7 @@ def refusal_response(error: ErrorCode, message: str | None = None) -> StreamsGro
 
 
 class DescribeStreamsGroup(NamedTuple):
-    """A group of a StreamsGroupDescribe. The reply is a `DescribedGroup`."""
+    """One group of a StreamsGroupDescribe. The reply is a `DescribedGroup`."""
 
     waiter: Waiter
     group_id: str
@@ -68,8 +68,8 @@ class StreamsTimer(TimerKind):
     SESSION = auto()
     """The session timeout of a member."""
     REBALANCE = auto()
-    """The time that a member has to revoke tasks."""
+    """The time within which a member must revoke tasks."""
     INITIAL_REBALANCE = auto()
-    """The delay of a group's first assignment. More members may join during the delay."""
+    """The delay of a group's first assignment, in which more members may join."""
     TARGET = auto()
     """The timer runs while a thread computes the target assignment of the group."""

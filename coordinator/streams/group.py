@@ -49,27 +49,31 @@ class StreamsGroup:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.visible_from: int | None = None
-        """See `Group.visible_from`."""
+        """The end offset of the group's first record; None before that record is appended. Readers see the group once
+        the record is committed."""
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.validated_topology_epoch = 0
-        """The epoch of the topology for which all topics exist; -1 if there is none."""
+        """The epoch of the topology for which all topics were found; -1 if topics are missing or have the wrong
+        sizes."""
         self.assignment_configs: Mapping[str, str] = {}
-        """The settings with which the last target was computed."""
+        """The assignor's settings with which the last target was computed, by name."""
         self.description_epochs = NO_DESCRIPTIONS
-        """The epochs of the topology whose description a plugin of Apache Kafka 4.4 has stored, and has rejected."""
+        """Two topology epochs, written by a plugin of Apache Kafka 4.4: that of the description which it stored, and
+        that of the description which it rejected."""
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """Wall-clock time (ms) of the last target; 0 if there was none, or if the time is not known."""
+        """The wall-clock time (ms) at which the last target was computed; 0 if there is no target or the time is not
+        known."""
         self.topology: Topology | None = None
         self.targets: dict[str, Tasks] = {}
         self.members: dict[str, Member] = {}
         self.owners = TaskOwners()
         self.configured: ConfiguredTopology | None = None
         self.seen_image: int | None = None
-        """The version of the metadata for which the topology was configured or checked last."""
+        """The version of the metadata for which the topology was last configured or checked."""
         self.shutdown_member_id: str | None = None
-        """The member that asked all members to shut down."""
+        """The first member that asked all members of the application to shut down; None if no member has."""
         self.endpoint_epoch = 0
         self._state: str | None = None
 
@@ -168,8 +172,8 @@ class StreamsGroup:
         self.seen_image = image.version
 
     def note_shutdown(self, member_id: str) -> None:
-        """Note that a member asks for a shutdown of the application. The other members are told the first such
-        member."""
+        """Note that a member asks for a shutdown of the application. Only the first such member is kept and named to
+        the other members."""
         if self.shutdown_member_id is None:
             self.shutdown_member_id = member_id
 

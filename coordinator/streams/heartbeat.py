@@ -74,7 +74,7 @@ from moldau.protocol.messages.streams_group_heartbeat import (
 )
 
 CLASSIC: Final = "classic"
-"""The kind of group that a streams group may replace, if it has no members."""
+"""The kind of group whose place a streams group may take if the group has no members."""
 NOT_VALIDATED: Final = -1
 NO_TOPICS: Final[Mapping[str, ConfiguredInternalTopic]] = {}
 INITIAL_DELAY: Final = GroupStatus(
@@ -134,7 +134,8 @@ def join_or_stay(step: GroupStep, group: Group | None, event: StreamsHeartbeat) 
 
 
 class Entered(NamedTuple):
-    """The group that a request enters. A new one is not in the shard before its records are replayed."""
+    """The group that a request enters, and the changes that create it. A new group is not in the shard before its
+    records are replayed."""
 
     group: StreamsGroup
     changes: list[Change]
@@ -156,7 +157,7 @@ def enter(step: GroupStep, group: Group | None, request: StreamsGroupHeartbeatRe
 
 
 class MemberUpdate:
-    """The heartbeat of a member in its steps. The changes are collected, and written after the last step."""
+    """Handles the heartbeat of a member step by step. The changes are collected, and written after the last step."""
 
     def __init__(
         self,
@@ -188,7 +189,8 @@ class MemberUpdate:
     # 1. The member
 
     def refusal_of_member(self) -> Refusal | None:
-        """Update the member; refuse a heartbeat of another epoch."""
+        """Set `member` and `updated` from the heartbeat. Returns a refusal if the heartbeat has another epoch than the
+        member."""
         request, group = self.request, self.group
         former = group.members.get(request.member_id)
         if former is None:
@@ -211,7 +213,8 @@ class MemberUpdate:
     # 2. and 3. The topology
 
     def refusal_of_topology(self) -> Refusal | None:
-        """Take the topology of the group, or of the first member, and configure it for the topics of the cluster."""
+        """Set the topology of the group, or take that of the first member, and configure it for the topics of the
+        cluster. Returns a refusal if the topology is invalid."""
         refusal = self._choose_topology()
         if refusal is not None:
             return refusal
@@ -252,7 +255,7 @@ class MemberUpdate:
         return None
 
     def refusal_of_tasks(self) -> Refusal | None:
-        """Refuse a heartbeat with tasks that the topology does not have."""
+        """The refusal of a heartbeat with tasks that the topology does not have; None if all tasks exist."""
         subtopologies = self.configured.subtopologies
         if not self.configured.is_ready or subtopologies is None:
             return None
@@ -275,7 +278,8 @@ class MemberUpdate:
     # 4. The epoch
 
     def raise_epoch(self) -> None:
-        """Raise the epoch of the group if one of the steps before asks for it."""
+        """Raise the epoch of the group if the member, the topology, its topics or the settings of the assignor have
+        changed."""
         group = self.group
         validated = self.topology.epoch if self.configured.is_ready else NOT_VALIDATED
         configs = self.settings.assignment_configs
@@ -302,7 +306,7 @@ class MemberUpdate:
     # 5. The target
 
     def update_target(self) -> None:
-        """Compute a target for the epoch of the group, unless a delay is in force."""
+        """Compute a target for the group's epoch, unless the initial delay or the assignment interval is not over."""
         group, step = self.group, self.step
         self.target = group.target_of(self.updated.member_id)
         if self._is_initial_delay():
@@ -329,7 +333,7 @@ class MemberUpdate:
     # 6. The member's tasks
 
     def reconcile(self) -> Refusal | None:
-        """Go a step towards the target."""
+        """Move the member a step towards its target. Returns a refusal if the member must be fenced."""
         if self.updated.is_reconciled_to(self.target_epoch):
             return None
         if has_doubles(self.request):
@@ -374,7 +378,8 @@ class MemberUpdate:
         return HeartbeatReply(response, self.configured.topics_to_create)
 
     def begin_timers(self) -> None:
-        """Begin the session anew; begin or end the time for revocations; begin the delay of the first target."""
+        """Restart the session timer, start or cancel the timer of revocations, and start the initial delay of a new
+        group."""
         step, group, updated = self.step, self.group, self.updated
         step.schedule(StreamsTimer.SESSION, group, self.settings.session_timeout_ms, updated.member_id)
         if updated.state is not MemberState.UNREVOKED_TASKS:
@@ -388,7 +393,7 @@ class MemberUpdate:
 
 
 def updated_member(former: Member, event: StreamsHeartbeat, tags: Mapping[str, str] | None) -> Member:
-    """The member after the fields of the heartbeat. A field that the heartbeat leaves out keeps its value."""
+    """The member with the fields of the heartbeat. A field that the heartbeat leaves out keeps its value."""
     request = event.request
     endpoint = request.user_endpoint
     timeout_ms = request.rebalance_timeout_ms
@@ -406,9 +411,9 @@ def updated_member(former: Member, event: StreamsHeartbeat, tags: Mapping[str, s
 
 
 def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> Refusal | None:
-    """The error for another epoch than the member's; None for its own, and for the one before it if the member owns no
-    more than it was given: then the answer with the new epoch was lost.
-    """
+    """The refusal of a heartbeat whose epoch is not accepted; None if it is. The member's own epoch is accepted. Its
+    previous epoch is accepted if the member owns only tasks that it was given, because the response with the new epoch
+    may be lost."""
     epoch = request.member_epoch
     if epoch == member.epoch:
         return None
@@ -423,14 +428,14 @@ def refusal_of_epoch(member: Member, request: StreamsGroupHeartbeatRequest, owne
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks that the member reports; None if it does not report them."""
+    """The tasks that the member reports to own; None if the request does not report all three roles."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return Tasks(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))
 
 
 def has_doubles(request: StreamsGroupHeartbeatRequest) -> bool:
-    """Whether the member reports a subtopology twice in one role."""
+    """Whether the request lists a subtopology twice in the same role."""
     lists = (request.active_tasks or (), request.standby_tasks or (), request.warmup_tasks or ())
     return any(len({each.subtopology_id for each in listed}) < len(listed) for listed in lists)
 

@@ -19,7 +19,7 @@ from moldau.protocol.records.record_frames import is_storable
 
 Condition: TypeAlias = Callable[[StreamsGroupHeartbeatRequest], bool]
 BLANKS: Final = "".join(map(chr, range(0x21)))
-"""The characters that Java trims."""
+"""The characters that `String.trim` of Java removes."""
 
 
 def is_blank(text: str | None) -> bool:
@@ -75,7 +75,7 @@ INVALID: Final[tuple[Invalid[StreamsGroupHeartbeatRequest], ...]] = (
 
 
 def refusal_of(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Why the request is invalid; None if it is valid."""
+    """The refusal of a request that is invalid for any group; None if the request is valid."""
     refusal = first_invalid(INVALID, request)
     return refusal if refusal is not None or request.topology is None else invalid_changelog_in(request.topology)
 

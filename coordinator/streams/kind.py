@@ -46,9 +46,8 @@ class StreamsKind(GroupKind[StreamsGroup, StreamsRequest]):
         return True
 
     def decide_first(self, step: GroupStep, group: Group | None, event: StreamsRequest) -> None:
-        """Decide on a request that may concern a group of any kind: a heartbeat creates a group, or replaces an empty
-        classic one.
-        """
+        """Decide on a request that may concern a group of any kind: a heartbeat creates a group, or takes the place of
+        an empty classic group."""
         match event:
             case StreamsHeartbeat():
                 heartbeat(step, group, event)

@@ -33,7 +33,7 @@ PartitionsT = TypeVar("PartitionsT")
 
 
 class MemberState(IntEnum):
-    """The values are those of the records."""
+    """The state of a member's reconciliation. The values are those of the records."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -46,7 +46,7 @@ class MemberState(IntEnum):
 
 
 class UserEndpoint(NamedTuple):
-    """The address at which the application answers interactive queries."""
+    """The address at which a member of the application answers interactive queries."""
 
     host: str
     port: int
@@ -76,7 +76,7 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def owns_only_assigned(self, owned: Tasks | None) -> bool:
-        """Whether all tasks that the member reports are tasks that it was given; False if it reports nothing."""
+        """Whether all tasks that the member reports to own were given to it; False if it reports nothing."""
         return owned is not None and (
             _are_within(owned.active, self.assigned.active)
             and _are_within(owned.standby, self.assigned.standby)
@@ -89,7 +89,7 @@ def _are_within(owned: TaskSet, given: Mapping[str, Collection[int]]) -> bool:
 
 
 class TaskOwners:
-    """The processes that have a task, by role, counted over the tasks that members have or have to revoke."""
+    """The processes that have each task, by role. A task counts if a member has it or still has to revoke it."""
 
     def __init__(self) -> None:
         self.active: dict[TaskId, str] = {}
@@ -116,11 +116,12 @@ class TaskOwners:
                     owners.setdefault(task, set()).add(member.process_id)
 
     def is_active_taken(self, task: TaskId, process_id: str) -> bool:
-        """Whether the task cannot become active on the process yet."""
+        """Whether the task cannot become active on the process yet, because some process has it active, or this process
+        has it in another role."""
         return task in self.active or self._is_copied_on(task, process_id)
 
     def is_copy_taken(self, task: TaskId, process_id: str) -> bool:
-        """Whether the process cannot get a standby or warm-up of the task yet."""
+        """Whether the process cannot get a standby or warm-up of the task yet, because it has the task in some role."""
         return self.active.get(task) == process_id or self._is_copied_on(task, process_id)
 
     def _is_copied_on(self, task: TaskId, process_id: str) -> bool:
@@ -130,10 +131,10 @@ class TaskOwners:
 def reconcile(
     member: Member, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> Member | None:
-    """The member after its next step towards the target of this epoch; the same object if nothing changes. None if the
-    member must be fenced.
+    """The member after its next step towards the target of `target_epoch`; the same object if nothing changes. None if
+    the member must be fenced.
 
-    `owned` are the tasks that the member reports, None if it reports none.
+    `owned` are the tasks that the member reports; None if it reports none.
     """
     match member.state:
         case MemberState.STABLE:
@@ -154,23 +155,23 @@ def reconcile(
 
 
 class Difference(NamedTuple):
-    """The changes to the tasks of a member in its next step."""
+    """How a member's tasks differ from its target: what its next step changes."""
 
     kept: AssignedTasks
     to_revoke: AssignedTasks
     given: AssignedTasks
-    """New tasks that are free."""
+    """The new tasks that no process has, or that the member's process may get."""
     has_taken: bool
-    """Whether new tasks are not free yet."""
+    """Whether the target has new tasks that are not free yet."""
 
 
 def next_assignment(
     member: Member, epoch: int, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> Member:
-    """Make the next step: keep the tasks that are in the target, and revoke the others. Once none is left to revoke,
-    assign the tasks of the target that are free.
+    """The member after its next step. It keeps the tasks that are in the target, and revokes the others. Once none is
+    left to revoke, it gets the tasks of the target that are free.
 
-    `epoch` is the member's epoch as long as it has tasks to revoke.
+    `epoch` is the member's epoch while it has tasks to revoke; afterwards it has `target_epoch`.
     """
     difference = difference_of(member, target_epoch, target, owners)
     must_revoke = not difference.to_revoke.is_empty and (owned is None or owns_any(owned, difference.to_revoke))

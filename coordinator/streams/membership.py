@@ -25,7 +25,8 @@ STANDBYS_CONFIG: Final = "num.standby.replicas"
 
 
 def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: GroupEvent) -> None:
-    """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the target."""
+    """Remove a member and raise the epoch of the group. The next heartbeat of another member computes the new
+    target."""
     for kind in (StreamsTimer.SESSION, StreamsTimer.REBALANCE):
         step.cancel(kind, group, member.member_id)
     step.write(
@@ -43,7 +44,7 @@ def remove_member(step: GroupStep, group: StreamsGroup, member: Member, cause: G
 
 
 def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
-    """Handle a timer: compute the first target, or remove a member. The timer of a revocation does nothing if the
+    """Handle a due timer: compute the first target, or remove the member. A timer of a revocation does nothing if the
     member has no tasks left to revoke."""
     if key.kind is StreamsTimer.INITIAL_REBALANCE:
         assign_first(step, group)
@@ -64,10 +65,10 @@ def timer_fired(step: GroupStep, group: StreamsGroup, key: TimerKey) -> None:
 
 
 def assign_first(step: GroupStep, group: StreamsGroup) -> None:
-    """Compute the first target, after the delay in which members could join.
+    """Compute the first target of a group, at the end of the initial delay in which members could join.
 
-    A coordinator that has not configured the topology leaves this to the next heartbeat, as Apache Kafka does. This is
-    the case after the first heartbeat of a group, because the group is made anew from its records.
+    A coordinator that has not configured the topology leaves the computation to the next heartbeat, as Apache Kafka
+    does. This is the case after the first heartbeat of a group, because the group is made again from its records.
     """
     configured = group.configured
     if group.is_empty or group.epoch <= group.assignment_epoch or configured is None:
@@ -102,7 +103,8 @@ def join_classic(step: GroupStep, group: StreamsGroup, event: Join) -> None:
 
 
 class Replaced(NamedTuple):
-    """The outcome of the tombstones of an empty group: if the log refuses them, the group is put back."""
+    """The outcome of the tombstones of an empty streams group that a classic group replaces. If the log refuses them,
+    the streams group is put back."""
 
     former: StreamsGroup
     classic: ClassicGroup
@@ -120,7 +122,8 @@ class Replaced(NamedTuple):
 
 
 def loaded(step: GroupStep, group: StreamsGroup) -> None:
-    """Begin the sessions of all members again, so that they have time to find this coordinator."""
+    """Begin the sessions of all members when the partition is loaded, so that the members have time to find this
+    coordinator."""
     settings = step.config.streams.of_group(step.image.group_settings(group.group_id))
     for member in group.members.values():
         step.schedule(StreamsTimer.SESSION, group, settings.session_timeout_ms, member.member_id)

@@ -36,7 +36,8 @@ from moldau.protocol.records.streams_groups import (
 )
 
 NO_DESCRIPTIONS: Final = (-1, -1)
-"""The topology epochs of stored and of rejected descriptions, if there are none."""
+"""The topology epochs of stored and of rejected descriptions of a group that has none
+(`StreamsGroup.description_epochs`)."""
 RECORDS: Final = (
     RecordType(17, StreamsGroupMetadataKey, StreamsGroupMetadataValue, version=0),
     RecordType(19, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, version=0),
@@ -58,7 +59,7 @@ def epoch_change(
     description_epochs: tuple[int, int] = NO_DESCRIPTIONS,
 ) -> RecordChange:
     """The record of a new group epoch. `description_epochs` are the fields of a plugin of Apache Kafka 4.4; they are
-    written as they were read."""
+    written unchanged."""
     stored, failed = description_epochs
     value = StreamsGroupMetadataValue(
         epoch=epoch,
@@ -124,7 +125,7 @@ def member_change(group_id: str, member: Member) -> RecordChange:
 
 
 def current_change(group_id: str, member: Member) -> RecordChange:
-    """The record of the tasks that a member has, and of those that it has to revoke."""
+    """The record of the member's epoch, of the tasks that it has, and of the tasks that it has to revoke."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -168,7 +169,8 @@ def _target(tasks: TaskSet) -> list[TargetTaskIds]:
 
 
 def target_epoch_change(group_id: str, epoch: int, assignment_ms: int) -> RecordChange:
-    """The record of the epoch for which a target was computed. `assignment_ms` is the wall clock (ms)."""
+    """The record of the epoch for which a target was computed. `assignment_ms` is the wall-clock time (ms) of the
+    computation."""
     value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=assignment_ms)
     return RecordChange(group_id, StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
@@ -183,7 +185,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[RecordChange]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[RecordChange]:
-    """The tombstones of all records of a group, in an order in which no record names what is removed already."""
+    """The tombstones of all records of a group and its members, in an order in which `replay` accepts each of them."""
     members = [member_tombstones(group_id, member_id) for member_id in member_ids]
     return [
         *(tombstones[0] for tombstones in members),
@@ -242,8 +244,8 @@ def without_assignment(member: Member) -> Member:
 
 
 def _epochs(listed: Iterable[TaskIds], member_epoch: int) -> EpochsOfTasks:
-    """Decode active tasks with the epoch of each. A record of a version without epochs gets the member's epoch for
-    all."""
+    """Decode active tasks, with the epoch in which the member got each of them. If a record has no epochs, as records
+    of an earlier version, the member's epoch is taken for all tasks."""
     found: dict[str, dict[int, int]] = {}
     for each in listed:
         epochs = each.assignment_epochs or ()

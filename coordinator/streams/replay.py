@@ -34,9 +34,10 @@ from moldau.protocol.records.streams_groups import (
 
 
 def replay(group: StreamsGroup | None, change: RecordChange) -> StreamsGroup | None:
-    """The group after a change (`GroupKind.replay`). A tombstone about a group that does not exist is ignored.
+    """The group after a record is applied; None if the record is a tombstone of the group. A tombstone about a group
+    that does not exist is ignored.
 
-    Raises `MalformedMessage`.
+    Raises `MalformedMessage` if the record contradicts the group.
     """
     if group is None:
         if change.value is None:

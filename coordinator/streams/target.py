@@ -18,23 +18,23 @@ from moldau.coordinator.streams.tasks import NO_TASKS, Tasks
 
 
 class StreamsTargetInputs(NamedTuple):
-    """The `TargetInputs` of a streams group."""
+    """The inputs of the target assignment of a streams group, copied so that a thread can compute it."""
 
     before: Mapping[str, Tasks]
-    """The last target by member id."""
+    """The last target assignment of each member, by member id."""
     members: Mapping[str, Member]
-    """At least one member."""
+    """The members by member id; at least one."""
     configured: ConfiguredTopology
     standby_replicas: int
 
     @property
     def size(self) -> int:
-        """The number of tasks with their standbys, and of members, together."""
+        """The sum of the number of tasks, with their standbys, and the number of members."""
         tasks_count = sum(each.tasks_count for each in (self.configured.subtopologies or {}).values())
         return tasks_count * (1 + self.standby_replicas) + len(self.members)
 
     def compute(self) -> dict[str, Tasks]:
-        """Compute the tasks of each member. While topics are missing, no member has tasks."""
+        """Compute the tasks of each member, by member id. While topics are missing, the members get no tasks."""
         if not self.configured.is_ready or self.configured.subtopologies is None:
             return dict.fromkeys(self.members, NO_TASKS)
         specs = {}
@@ -49,7 +49,8 @@ class StreamsTargetInputs(NamedTuple):
 
 
 def target_computed(step: GroupStep, group: StreamsGroup, event: TargetComputed) -> None:
-    """Store a target that a thread has computed. Members that have left meanwhile get none."""
+    """Store a target assignment that a thread has computed. A member that has left since the computation began gets
+    none."""
     step.cancel(StreamsTimer.TARGET, group)
     targets = taken_over(event, group)
     if targets is not None:

@@ -28,7 +28,7 @@ MemberId: TypeAlias = str
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor knows of a member: its process, and the tasks of its last target."""
+    """What the assignor reads of a member: its process, and the tasks of its last target."""
 
     process_id: str
     active: TaskSet
@@ -38,11 +38,11 @@ class MemberSpec(NamedTuple):
 class SubtopologySpec(NamedTuple):
     tasks_count: int
     is_stateful: bool
-    """Only tasks with state get standbys."""
+    """Whether the tasks have a state. Only such tasks get standbys."""
 
 
 class Process:
-    """A process of the application, with the tasks that its members are given."""
+    """A process of the application, with the tasks that its members are assigned during the computation."""
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
@@ -57,7 +57,7 @@ class Process:
         return len(self.tasks) / len(self.tasks_counts)
 
     def give(self, member_id: MemberId, task: TaskId, *, is_active: bool) -> int:
-        """Give a task to a member. Returns the number of the member's tasks."""
+        """Assign a task to a member of this process. Returns the member's number of tasks afterwards."""
         assert task not in self.tasks, "a process has a task once"
         self.tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, []).append(task)
@@ -78,7 +78,8 @@ class Process:
 
 
 class Quota:
-    """The most tasks that members keep: the tasks that are left, divided by the members that are below the quota."""
+    """The number of tasks up to which each member keeps its former tasks. It is the number of tasks that are left,
+    divided by the number of members below the quota."""
 
     def __init__(self, tasks_count: int, members_count: int) -> None:
         self._tasks_count = tasks_count
@@ -87,7 +88,8 @@ class Quota:
         self._divide()
 
     def note(self, tasks_count: int) -> None:
-        """Note that a member has this number of tasks now."""
+        """Note that a member now has this number of tasks. If the member has reached the quota, the quota is computed
+        again for the other members."""
         if tasks_count == self.tasks_per_member:
             self._members_count -= 1
             self._tasks_count -= tasks_count
@@ -174,8 +176,8 @@ class _Assignment:
         return True
 
     def _place_standby(self, heap: list[tuple[float, str]], task: TaskId) -> bool:
-        """Give a standby to the process with the least load of those that do not have the task. Returns False if all
-        have it."""
+        """Assign a standby of the task to the process with the least load among those that do not have the task.
+        Returns False if all processes have it."""
         passed = []
         is_placed = False
         while heap and not is_placed:
@@ -233,7 +235,7 @@ def assign_tasks(
     subtopologies: Mapping[str, SubtopologySpec],
     standby_replicas: int,
 ) -> dict[MemberId, Tasks]:
-    """Assign all tasks of the topology. There is at least one member."""
+    """Compute the tasks of each member, by member id. `members` is not empty."""
     assignment = _Assignment(members, subtopologies, standby_replicas)
     assignment.assign_active(_tasks_of(subtopologies.items()))
     if standby_replicas > 0:

@@ -1,7 +1,7 @@
-"""Tasks of a member: the unit of assignment is a partition of a subtopology's input.
+"""Tasks of a streams group: the units that are assigned to members, one for each partition of a subtopology's input.
 
-An active task processes records. A standby task keeps a copy of its state on another process. Warm-up tasks are in the
-protocol, and Apache Kafka 4.3.1 assigns none.
+An active task processes records. A standby task keeps a copy of a task's state on another process. Warm-up tasks are in
+the protocol, but Apache Kafka 4.3.1 assigns none.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 TaskId: TypeAlias = tuple[str, int]
-"""The id of a subtopology, and the partition."""
+"""A task: the id of its subtopology, and its partition."""
 TaskSet: TypeAlias = Mapping[str, frozenset[int]]
-"""Partitions by the id of their subtopology; no subtopology has an empty set."""
+"""The partitions of tasks by the id of their subtopology. No subtopology has an empty set."""
 EpochsOfTasks: TypeAlias = Mapping[str, Mapping[int, int]]
-"""By subtopology and partition, the epoch in which the member was given the task."""
+"""For each task, by subtopology id and partition, the epoch in which the member got the task."""
 
 
 class TaskIdsFields(Protocol):
@@ -27,7 +27,7 @@ class TaskIdsFields(Protocol):
 
 
 class Tasks(NamedTuple):
-    """The tasks of a member by their role: its target, or what it says it owns."""
+    """Tasks by their role: the target of a member, or the tasks that a member reports to own."""
 
     active: TaskSet
     standby: TaskSet
@@ -35,7 +35,7 @@ class Tasks(NamedTuple):
 
 
 class AssignedTasks(NamedTuple):
-    """Tasks that a member has, or has to revoke."""
+    """Tasks that a member has, or has to revoke, by their role."""
 
     active: EpochsOfTasks
     standby: TaskSet
@@ -59,7 +59,7 @@ def ids_of(tasks: Mapping[str, Iterable[int]]) -> list[TaskId]:
 
 
 def owns_any(owned: Tasks, tasks: AssignedTasks) -> bool:
-    """Whether one of the tasks is among those that the member owns, in the same role."""
+    """Whether one of `tasks` is among the tasks `owned` of a member, in the same role."""
     return _meet(owned.active, tasks.active) or _meet(owned.standby, tasks.standby) or _meet(owned.warmup, tasks.warmup)
 
 

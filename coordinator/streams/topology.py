@@ -1,7 +1,8 @@
-"""The topology of a Kafka Streams application: what its members send when they join, and what the log keeps.
+"""The topology of a Kafka Streams application, which its members send when they join, and which the group's record
+stores.
 
-A topology is cut into subtopologies, and a subtopology into tasks, one for each partition of its input. The request,
-the record and this value have the same fields.
+A topology is divided into subtopologies, and a subtopology into tasks, one for each partition of its input. `Topology`
+has the same fields as the request and the record.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class InternalTopic(NamedTuple):
     partitions: int
     """The number of partitions; 0 if the coordinator computes it."""
     replication_factor: int
-    """The replication factor; 0 for the default of the cluster."""
+    """The replication factor; 0 stands for the default of the cluster."""
     configs: tuple[tuple[str, str], ...]
 
 
 class CopartitionGroup(NamedTuple):
-    """Topics that must have the same number of partitions, as indexes into the lists of their subtopology."""
+    """Topics of a subtopology that must have the same number of partitions, as indexes into its lists of topics."""
 
     source_topics: tuple[int, ...]
     source_topic_regex: tuple[int, ...]
@@ -90,12 +91,12 @@ class Subtopology(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """The topics that the subtopology reads, with those of repartitionings."""
+        """The topics that the subtopology reads: its source topics and its repartition source topics."""
         return [*self.source_topics, *(topic.name for topic in self.repartition_source_topics)]
 
 
 class Topology:
-    """An immutable topology. Two of them are equal if all their fields are."""
+    """An immutable topology. Two topologies are equal if all their fields are equal."""
 
     def __init__(self, epoch: int, subtopologies: Mapping[str, Subtopology]) -> None:
         self.epoch = epoch
@@ -111,7 +112,7 @@ class Topology:
 
     @cached_property
     def required_topics(self) -> frozenset[str]:
-        """The topics that must exist before tasks can be assigned."""
+        """The names of the topics that must exist before tasks can be assigned."""
         topics: set[str] = set()
         for subtopology in self.subtopologies.values():
             topics.update(subtopology.inputs)
@@ -120,12 +121,12 @@ class Topology:
 
     @cached_property
     def subtopology_of_input(self) -> Mapping[str, str]:
-        """The id of the subtopology that reads a topic, by topic."""
+        """The id of the subtopology that reads an input topic, by the topic's name."""
         return {topic: key for key, subtopology in self.subtopologies.items() for topic in subtopology.inputs}
 
 
 def topology_of(epoch: int, subtopologies: Iterable[SubtopologyFields]) -> Topology | None:
-    """The topology of a request or of a record; None if two subtopologies have the same id."""
+    """The topology that a request or a record describes; None if two subtopologies have the same id."""
     by_id: dict[str, Subtopology] = {}
     for fields in subtopologies:
         if fields.subtopology_id in by_id:
@@ -154,12 +155,12 @@ def copartition_group(fields: CopartitionGroupFields) -> CopartitionGroup:
 
 
 def hash_map_order(keys: Sequence[str]) -> list[str]:
-    """The keys in the iteration order of a Java HashMap to which they were added one after the other. The keys are
-    distinct.
+    """The keys in the order in which a Java HashMap iterates over them if they were added in the given order. The keys
+    are distinct.
 
-    Apache Kafka sizes repartition topics in this order, and if a subtopology has an input of known and one of
-    unknown size, the result depends on it. A group that moves from Apache Kafka to this broker must get the sizes of
-    the topics that exist already.
+    Apache Kafka sizes repartition topics in this order, and the result depends on it if a subtopology has an input of
+    known and one of unknown size. A group that moves from Apache Kafka to this broker must get the sizes of the topics
+    that exist already.
     """
     size = FIRST_TABLE_SIZE
     while len(keys) > size * LOAD_FACTOR:
@@ -168,7 +169,7 @@ def hash_map_order(keys: Sequence[str]) -> list[str]:
 
 
 def bucket_of(key: str, table_size: int) -> int:
-    """The index of a key in Java's hash table of this size, a power of two."""
+    """The index of the bucket for a key in a Java HashMap with a table of this size, a power of two."""
     units = key.encode("utf-16-be", "surrogatepass")
     code = 0
     for index in range(0, len(units), 2):

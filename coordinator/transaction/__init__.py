@@ -1,1 +1,2 @@
-"""The transaction coordinator: the owner of each transactional id, and the beginning and end of its transactions."""
+"""The transaction coordinator: it assigns each transactional id to one producer, and begins and ends its
+transactions."""

@@ -1,4 +1,4 @@
-"""The interface of the transaction machine: its settings, events, answers and commands."""
+"""The interface of the transaction coordinator's machine: its settings, events, answers and commands."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 OLD_PROTOCOL = 0
 NEW_PROTOCOL = 2
-"""The protocols of producers: in the new one a Produce adds its partition to the transaction (KIP-890)."""
+"""The versions of the transaction protocol that a producer may use. In the new one a Produce adds its partition to the
+transaction (KIP-890)."""
 EPOCH_BUMP_VERSION = 2
-"""From this transaction.version on, each end of a transaction increases the producer epoch (KIP-890)."""
+"""From this version of the transaction protocol on, each end of a transaction increases the producer epoch
+(KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,13 @@ class TransactionConfig:
     commit_timeout_ms: int = 30_000
     """request.timeout.ms: the time (ms) that a client waits for the commit of a record.
 
-    Apache Kafka waits for the timeout of the transaction.
+    Apache Kafka instead waits for the timeout of the transaction.
     """
 
 
 class ProducerIdAnswer(NamedTuple):
-    """The producer id and epoch with which the client continues; both -1 if there are none."""
+    """The error of a request, and the producer id and epoch with which the client continues; both are -1 if the client
+    gets none."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -58,22 +61,22 @@ class ProducerIdAnswer(NamedTuple):
 
 
 class InitProducerId(NamedTuple):
-    """An InitProducerId. Answered with a `ProducerIdAnswer`."""
+    """An InitProducerId request. The answer is a `ProducerIdAnswer`."""
 
     waiter: Waiter
     transactional_id: str
     timeout_ms: int
     producer_id: int
-    """The producer that continues after an error (KIP-360); -1 for a producer that starts."""
+    """The producer id of a producer that continues after an error (KIP-360); -1 for a producer that starts."""
     producer_epoch: int
     transaction_version: int
     """The finalized level of transaction.version."""
 
 
 class AddPartitions(NamedTuple):
-    """An AddPartitionsToTxn, answered with an `ErrorCode`.
+    """An AddPartitionsToTxn request. The answer is an `ErrorCode`.
 
-    AddOffsetsToTxn is the same event with the partition of `__consumer_offsets`.
+    AddOffsetsToTxn is the same event with the group's partition of `__consumer_offsets`.
     """
 
     waiter: Waiter
@@ -82,11 +85,13 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """`NEW_PROTOCOL` if a Produce adds the partition, otherwise `OLD_PROTOCOL`. The records store this value."""
+    """The version of the protocol: `NEW_PROTOCOL` if a Produce adds the partition, otherwise `OLD_PROTOCOL`. The record
+    of the transaction stores it."""
 
 
 class VerifyPartitions(NamedTuple):
-    """Asks whether the partitions are part of the transaction. Answered with `PartitionErrors`."""
+    """The request of a broker to verify that partitions are part of the transaction. The answer is
+    `PartitionErrors`."""
 
     waiter: Waiter
     transactional_id: str
@@ -96,9 +101,10 @@ class VerifyPartitions(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """An EndTxn.
+    """An EndTxn request.
 
-    Answered with a `ProducerIdAnswer` once the outcome is committed; before protocol 2 its id and epoch are -1.
+    The answer is a `ProducerIdAnswer`, sent once the outcome is committed in the log. In the old protocol its producer
+    id and epoch are -1.
     """
 
     waiter: Waiter
@@ -107,13 +113,12 @@ class EndTransaction(NamedTuple):
     producer_epoch: int
     is_commit: bool
     client_version: int
-    """2 from version 5 of EndTxn on, 0 before it."""
+    """The version of the protocol: 2 from version 5 of EndTxn on, 0 for earlier versions."""
 
 
 class SendMarkers(NamedTuple):
-    """A command: write the marker of this outcome to each of the partitions, retry without a time limit, and report
-    `MarkersWritten`. The same command may come again from a new coordinator, with a higher epoch.
-    """
+    """The command to write the marker of a transaction to each of its partitions, to retry without a time limit, and to
+    report `MarkersWritten`. A new coordinator may give the same command again, with a higher coordinator epoch."""
 
     transactional_id: str
     producer_id: int
@@ -122,19 +127,20 @@ class SendMarkers(NamedTuple):
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
-    """The transaction.version of the client.
+    """The version of the transaction protocol that the client uses.
 
-    From 2 on a partition's leader requires that the marker has a higher epoch than the transaction.
+    From 2 on a partition's leader requires that the marker has a higher producer epoch than the transaction.
     """
     number: int
-    """The number of the command within this coordinator.
+    """The number that identifies the command among those of this coordinator.
 
-    The epoch cannot identify a command: the next transaction of protocol 1 has the same epoch.
+    The producer epoch cannot identify a command, because in protocol 1 the next transaction has the same epoch.
     """
 
 
 class MarkersWritten(NamedTuple):
-    """The markers of a command are in the logs of these partitions, or the partitions do not exist any more."""
+    """The report that the markers of a command are in the logs of these partitions, or that the partitions do not exist
+    any more."""
 
     command: SendMarkers
     partitions: frozenset[TopicPartition]

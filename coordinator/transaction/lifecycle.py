@@ -61,13 +61,13 @@ from moldau.protocol.errors import ErrorCode
 from moldau.protocol.records.record_frames import is_storable
 
 NO_IDS: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""The error while the broker has no block of producer ids. The client tries again later."""
+"""The error if the broker has no producer ids left and waits for a block of them. The client tries again later."""
 COMPLETION_RETRY_MS: Final = 100
 """The time (ms) after which a completion that the log refused is stored again."""
 ABORTS_MAX: Final = 1_000
-"""The most transactions that one batch aborts; the others follow in later batches."""
+"""The most transactions that one batch aborts. Further transactions are aborted in later batches."""
 EXAMINED_MAX: Final = 5_000
-"""The most transactional ids that one step examines, so that other requests do not wait for the search."""
+"""The most transactional ids that one step examines for expiry, so that other requests do not wait for the search."""
 
 
 def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
@@ -89,9 +89,8 @@ def init_producer_id(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def refusal_of(step: TransactionStep, event: InitProducerId) -> ErrorCode:
-    """The error of an InitProducerId that is refused whatever the state of its id; NONE if the decision depends on
-    the id.
-    """
+    """The error of an InitProducerId that is refused whatever the state of the transactional id; NONE if the decision
+    depends on that state."""
     if not event.transactional_id or not is_storable(event.transactional_id):
         # DIVERGES: for an id above 32,767 bytes Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception while it
         # builds the record.
@@ -112,7 +111,8 @@ def create(step: TransactionStep, event: InitProducerId) -> None:
 
 
 def give_epoch(step: TransactionStep, event: InitProducerId, before: Transaction, move: Move) -> None:
-    """Give the transactional id to the producer: no open transaction prevents it."""
+    """Give the producer the next epoch of the transactional id, which has no open transaction, and answer. `move` says
+    whether the producer starts, continues, or repeats a request."""
     timeout_ms, wall_ms = event.timeout_ms, step.wall_ms
     if move is REPEAT:
         # DIVERGES: for the last epoch of a producer id Apache Kafka answers UNKNOWN_SERVER_ERROR, after an exception.
@@ -135,9 +135,9 @@ def store_producer(step: TransactionStep, event: InitProducerId, after: Transact
 
 
 def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> None:
-    """Abort the open transaction of the earlier producer.
+    """Abort the open transaction of the earlier producer, and answer CONCURRENT_TRANSACTIONS.
 
-    The client repeats its request until the abort is complete.
+    The client repeats its InitProducerId until the abort is complete.
     """
     after = aborted_by_coordinator(step, before, event.transaction_version)
     if after is None:
@@ -148,7 +148,8 @@ def fence(step: TransactionStep, event: InitProducerId, before: Transaction) -> 
 
 
 def aborted_by_coordinator(step: TransactionStep, before: Transaction, transaction_version: int) -> Transaction | None:
-    """The transaction aborted under an epoch that its producer does not have; None if producer ids are missing."""
+    """The next state of a transaction that the coordinator aborts. Its epoch is higher than the producer's, so that the
+    producer is fenced. Returns None if a new producer id is needed and the broker has none."""
     if transaction_version < EPOCH_BUMP_VERSION or before.producer_epoch == EPOCH_MAX:
         return fenced(before, step.wall_ms)
     next_producer_id = step.next_producer_id() if before.is_exhausted else NO_PRODUCER_ID
@@ -183,7 +184,7 @@ def add_partitions(step: TransactionStep, event: AddPartitions) -> None:
 
 
 def verify_partitions(step: TransactionStep, event: VerifyPartitions) -> None:
-    """Report for each partition whether it is part of the transaction in the committed state."""
+    """Answer a `VerifyPartitions`: whether each partition is part of the transaction, by the committed state."""
     step.reply(event.waiter, verified(step, event))
 
 
@@ -243,14 +244,16 @@ def end(step: TransactionStep, event: EndTransaction, before: Transaction, *, is
 
 
 def answer_to(after: Transaction) -> ProducerIdAnswer:
-    """The producer id and epoch with which a client of protocol 2 continues after the completion."""
+    """The answer with the producer id and epoch with which a client of protocol 2 continues after the end of the
+    transaction."""
     if after.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdAnswer(ErrorCode.NONE, after.next_producer_id, 0)
     return ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
 
 class CompletionStored(NamedTuple):
-    """The outcome of the record of a completion. No client waits for it."""
+    """The outcome of the record that completes a transaction. No client waits for it. If the log refuses the record, it
+    is written again later."""
 
     transactional_id: str
 
@@ -264,7 +267,8 @@ class CompletionStored(NamedTuple):
 
 
 def send_markers(step: TransactionStep) -> None:
-    """Command the markers of every transaction that was prepared since the last call."""
+    """Command the markers of every transaction that was prepared since the last call. A transaction without partitions
+    is completed at once."""
     for command in step.transactions.take_unsent_markers(step.coordinator_epoch):
         if command.partitions:
             step.command(command)
@@ -273,7 +277,8 @@ def send_markers(step: TransactionStep) -> None:
 
 
 def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
-    """Count the reported markers. A report of another command than the current one is ignored."""
+    """Note that markers are written, and complete the transaction if none is missing. A report about an earlier command
+    is ignored."""
     transactional_id = event.command.transactional_id
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.command != event.command or not completion.partitions_left:
@@ -283,7 +288,7 @@ def markers_written(step: TransactionStep, event: MarkersWritten) -> None:
 
 
 def complete(step: TransactionStep, transactional_id: str) -> None:
-    """Store the completion of the transaction if every partition has its marker."""
+    """Write the record that completes the transaction, if every partition has its marker."""
     completion = step.transactions.completions.get(transactional_id)
     if completion is None or completion.partitions_left or step.transactions.standing(transactional_id) is PENDING:
         return
@@ -292,10 +297,11 @@ def complete(step: TransactionStep, transactional_id: str) -> None:
 
 
 def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
-    """Abort the transactions that are older than their timeout. Returns True if all of them are aborted.
+    """Abort the transactions that are older than their timeout. Returns False if there may be more, so that the caller
+    continues later.
 
-    The epoch increases, so that the producer is fenced. If the log refuses the batch, the next search finds the
-    transactions again.
+    The producer epoch increases, so that the producer is fenced. If the log refuses the batch, the next search finds
+    the transactions again.
     """
     aborted = 0
     for transactional_id in step.transactions.ongoing:
@@ -316,8 +322,8 @@ def abort_timed_out(step: TransactionStep, transaction_version: int) -> bool:
 
 
 def expire(step: TransactionStep, transactional_ids: Iterator[str]) -> bool:
-    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. Returns
-    True if there are more to examine.
+    """Remove expired transactional ids: those that no producer has used for `transactional.id.expiration.ms`. Examines
+    the next ids of the iterator, and returns True if there are more to examine.
 
     If the log refuses the tombstones, the next search finds the ids again.
     """

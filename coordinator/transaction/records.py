@@ -18,16 +18,16 @@ TRANSACTION_KEY: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
 """The version of values with tagged fields, written from transaction.version 1 on."""
 KEYS_MAX: Final = 4_096
-"""The most encoded keys of records that are cached: a transaction has three or four records."""
+"""The number of encoded keys of records that are cached, because each transaction has three or four records."""
 KEY_LENGTH_MAX: Final = 256
-"""The longest transactional id (characters) whose key is cached."""
+"""The longest transactional id (characters) with which a key is cached."""
 LISTS_MAX: Final = 1_024
-"""The most sets of partitions whose encoded list is cached: most producers write to the same partitions in every
-transaction."""
+"""The number of sets of partitions whose encoded list is cached, because most producers write to the same partitions in
+every transaction."""
 LIST_LENGTH_MAX: Final = 16
-"""The most partitions of a list that is cached."""
+"""The most partitions that a cached list may have."""
 STATES: Final = {state.value: state for state in TransactionState if state not in (DEAD, PREPARE_EPOCH_FENCE)}
-"""The states by their status code in a record."""
+"""The states that a record may have, by their status code."""
 
 
 class TransactionChange(NamedTuple):
@@ -39,7 +39,7 @@ class TransactionChange(NamedTuple):
 
 
 def record_of(change: TransactionChange, transaction_version: int, wall_ms: int) -> Record:
-    """The record that stores a change, by the finalized level of transaction.version."""
+    """The record that stores a change. The finalized level of transaction.version decides the version of its value."""
     transactional_id = change.transactional_id
     key = _remembered_key(transactional_id) if len(transactional_id) <= KEY_LENGTH_MAX else key_of(transactional_id)
     if change.value is None:
@@ -87,7 +87,7 @@ _remembered_list: Final = lru_cache(LISTS_MAX)(by_topic)
 
 
 def change_of(record: Record) -> TransactionChange | None:
-    """The change that a record makes; None for a key of a type that is not a transaction's.
+    """Decode the change that a record makes; None if the type of its key is not a transaction's.
 
     Raises `MalformedMessage` for a value of a version or a status that Apache Kafka 4.3.1 does not write.
     """
@@ -121,16 +121,16 @@ def read_value(value: bytes) -> Transaction:
 
 
 class TransactionRecordReader(RecordReader[TransactionChange]):
-    """Reads the records of a partition when its coordinator starts.
+    """Decodes the records of one partition of `__transaction_state` when its coordinator starts.
 
-    A transaction leaves three records or more, one after the other, and the last record of a transactional id holds its
-    whole state. Each piece of the log is read without its values first; of each id only the last value is decoded.
+    A transaction leaves at least three records, and the last record of a transactional id has its whole state. So of
+    each piece of the log only the last value of each transactional id is decoded.
     """
 
     def __init__(self) -> None:
         super().__init__(change_of)
         self._last: dict[bytes, Record] = {}
-        """The last value by key."""
+        """The last record of each transactional id in the piece, by the record's key."""
 
     def read_record(self, record: Record) -> None:
         if record.key is None:

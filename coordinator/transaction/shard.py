@@ -44,13 +44,12 @@ from moldau.protocol.record_builder import Record
 ABORTS_KEY: Final = TransactionTimerKey(TransactionTimer.ABORTS)
 EXPIRY_KEY: Final = TransactionTimerKey(TransactionTimer.EXPIRY)
 SEARCH_PAUSE_MS: Final = 100
-"""The pause (ms) of a search after a full batch, in which other requests are handled and a log that refuses writes may
-recover.
-"""
+"""The pause (ms) of a search after a full batch. In the pause other requests are handled, and a log that refuses writes
+may recover."""
 
 
 class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionStep]):
-    """The machine of transactions: a `StateMachine[TransactionEvent, TransactionChange]`."""
+    """The machine of the transaction coordinator: a `StateMachine[TransactionEvent, TransactionChange]`."""
 
     def __init__(
         self,
@@ -62,19 +61,20 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
     ) -> None:
         super().__init__(committed_end_offset)
         self.config = config
-        """The settings; the shell may replace them at any time."""
+        """The settings of transactions. The broker may replace them at any time."""
         self._coordinator_epoch = coordinator_epoch
         self._next_producer_id = next_producer_id
         self._transaction_version = transaction_version
         self._transactions = Transactions()
         self._timers: Timers[TransactionTimerKey] = Timers()
         self._expiring: Iterator[str] | None = None
-        """The transactional ids that the current search has not examined yet; None while there is no search."""
+        """The transactional ids that the current search for expired ids has not examined yet; None while no search
+        runs."""
 
     # Replaying
 
     def replay(self, change: TransactionChange, end_offset: int) -> None:
-        """Apply a change of the log. Loaded changes count as committed at `Loaded`."""
+        """Apply a change of the log. A change that is replayed while the shard loads counts as committed."""
         if self.is_loaded:
             self._transactions.append(change, end_offset)
         else:
@@ -121,13 +121,14 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
                 init_producer_id(step, request)
 
     def loaded(self, step: TransactionStep) -> None:
-        """Send the markers of every transaction that an earlier coordinator prepared and did not complete."""
+        """Start the timers, and send the markers of every transaction that an earlier coordinator prepared and did not
+        complete."""
         self._timers.schedule(ABORTS_KEY, step.now_ms + self.config.abort_interval_ms)
         self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.id_cleanup_interval_ms)
         send_markers(step)
 
     def unloaded(self, step: TransactionStep) -> None:
-        """Do nothing: all waiting requests wait for a commit."""
+        """Do nothing: all waiting requests wait for a commit, and the base class refuses them."""
 
     def next_timer_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -147,7 +148,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
                 complete(step, key.transactional_id)
 
     def _expire(self, step: TransactionStep) -> None:
-        """Begin a search for expired ids, or continue the current one."""
+        """Begin a search for expired transactional ids, or continue the current search."""
         if self._expiring is None:
             self._expiring = iter(tuple(self._transactions.committed))
         if expire(step, self._expiring):
@@ -163,7 +164,8 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
         return Counter(NAMES[transaction.state] for transaction in self._transactions.committed.values())
 
     def describe(self, transactional_id: str) -> TransactionDescription | ErrorCode:
-        """Describe the committed state of a transactional id, for DescribeTransactions."""
+        """Describe the committed state of a transactional id, for DescribeTransactions. Returns an error if the id does
+        not exist."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         transaction = self._transactions.committed.get(transactional_id)
@@ -173,7 +175,7 @@ class TransactionShard(Shard[TransactionEvent, TransactionChange, TransactionSte
         self, state_filters: Collection[str], producer_ids: Collection[int], duration_ms: int, wall_ms: int
     ) -> Iterator[ListedTransaction | None]:
         """Yield the transactional ids that pass all filters, for ListTransactions, and None for each id that does not.
-        There may be many ids, and transactions may change while the caller pauses.
+        The caller may pause between ids, because there may be many; the transactions may change in the meantime.
 
         An empty filter and a negative duration let every id pass. The duration of an id without a transaction counts as
         infinite, as in Apache Kafka.
@@ -195,7 +197,7 @@ class TransactionDescription(NamedTuple):
     state: str
     timeout_ms: int
     start_ms: int
-    """Start of the transaction (wall clock, ms); -1 if the producer has begun none."""
+    """The wall-clock time (ms) at which the transaction began; -1 if the producer has not begun one."""
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]

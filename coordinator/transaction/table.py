@@ -1,4 +1,5 @@
-"""The decision table of transactions: (request × state × claim) → answer, or next state.
+"""The decision table of transactions: for a request, the state of a transactional id and a claim, it has the answer or
+the next state.
 
 The table is Apache Kafka's behaviour. The functions of the requests (`lifecycle.py`) read `TABLE`, and nothing else
 decides about a request that names an existing producer. A claim is how the producer id and epoch of a request compare
@@ -28,7 +29,7 @@ from moldau.protocol.errors import ErrorCode
 
 
 class Intent(Enum):
-    """The kind of request. The numbers in the names are versions of the transaction protocol."""
+    """The kinds of requests. The numbers in the names are versions of the transaction protocol."""
 
     INIT = auto()
     ADD = auto()
@@ -43,48 +44,50 @@ class Claim(Enum):
     """How the producer id and epoch of a request compare with those of the transactional id."""
 
     UNNAMED = auto()
-    """The request names no producer: a producer starts."""
+    """The request names no producer, because the producer starts."""
     CURRENT = auto()
     PREVIOUS = auto()
-    """The epoch with which the last transaction of protocol 2 ended.
+    """The producer epoch with which the last transaction of protocol 2 ended.
 
-    In an InitProducerId: the epoch that the coordinator remembers as `last_epoch`.
+    In an InitProducerId it is the epoch that the coordinator remembers as `last_epoch`.
     """
     REPLACED = auto()
     """The previous producer id with its last epoch, while the current producer id still has the epoch 0."""
     OLDER = auto()
-    """Another epoch below the current one."""
+    """A lower epoch than the current one, other than `PREVIOUS`."""
     NEWER = auto()
     """An epoch that no producer has been given."""
     FOREIGN = auto()
-    """The request names a producer id that is not the transactional id's."""
+    """The request names a producer id that is not that of the transactional id."""
 
 
 class PendingWrite(Enum):
-    """Stands in the table for the state of a transactional id whose next record is written and not committed."""
+    """The state of a transactional id in the table while a record of the id is written and not committed."""
 
     PENDING = auto()
 
 
 class Move(Enum):
     CREATE = auto()
-    """A new transactional id, with a new producer id."""
+    """Create a transactional id, with a new producer id."""
     START = auto()
-    """Start a producer with the next epoch, or with a new producer id if the epochs are used up."""
+    """Give a producer that starts the next epoch, or a new producer id if the epochs are used up."""
     BUMP = auto()
-    """Like START, for a producer that continues after an error (KIP-360)."""
+    """Give a producer that continues after an error (KIP-360) the next epoch, as START does."""
     REPEAT = auto()
-    """Repeat the answer to an earlier InitProducerId, which was lost: the producer keeps its epoch."""
+    """Repeat the answer to an earlier InitProducerId, because the client did not receive it. The producer keeps its
+    epoch."""
     FENCE = auto()
-    """Abort the transaction with a higher epoch. The client is told CONCURRENT_TRANSACTIONS, and asks again."""
+    """Abort the transaction with a higher epoch. The client gets CONCURRENT_TRANSACTIONS, and repeats its request."""
     ADD = auto()
-    """Add the partitions that are not part of the transaction yet."""
+    """Add to the transaction the partitions that it does not have yet."""
     CHECK = auto()
     """Report for each partition whether it is part of the transaction."""
     COMMIT = auto()
     ABORT = auto()
     ABORT_NOTHING = auto()
-    """Abort a transaction without partitions: a client of protocol 2 does not know whether any partition was added."""
+    """Abort a transaction without partitions. A client of protocol 2 may ask for it, because it does not know whether a
+    partition was added."""
     CONFIRM = auto()
     """Repeat the answer to an EndTxn: the producer id and epoch with which the producer continues."""
 
@@ -115,11 +118,11 @@ NEXT_STATE: Final[Mapping[Move, TransactionState | None]] = {
     ABORT_NOTHING: PREPARE_ABORT,
     CONFIRM: None,
 }
-"""The state after a move; None if the move writes nothing."""
+"""The state after a move; None if the move writes no record."""
 
 INIT_CLAIMS: Final = (UNNAMED, CURRENT, PREVIOUS, OLDER, NEWER, FOREIGN)
 CLAIMS: Final = (CURRENT, PREVIOUS, REPLACED, OLDER, NEWER, FOREIGN)
-"""The columns of the tables below."""
+"""The columns of the tables of decisions: `INIT_CLAIMS` for `INIT_ROWS`, `CLAIMS` for all others."""
 
 Rows: TypeAlias = Mapping[Standing, tuple[Decision, ...]]
 
@@ -135,7 +138,7 @@ INIT_ROWS: Final[Rows] = {
     PENDING:         (WAIT,   WAIT,    WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
 """The decisions about an InitProducerId. An open transaction is aborted for any epoch of its producer id, as in Apache
-Kafka: the client has to ask again, and is then refused if its epoch is old."""
+Kafka: the client has to repeat the request, and is then refused if its epoch is old."""
 
 ADD_ROWS: Final[Rows] = {
     #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
@@ -159,8 +162,8 @@ VERIFY_ROWS: Final[Rows] = {
     COMPLETE_COMMIT: (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
     COMPLETE_ABORT:  (CHECK,  STALE,    NO_ID,    STALE,   STALE,   NO_ID),
 }  # fmt: skip
-"""The decisions about a verification. It reads the committed state, and so has no row for PENDING: the log of the
-partition checks again when the batch is appended."""
+"""The decisions about a VerifyPartitions. The table has no row for PENDING, because a verification reads the committed
+state; the log of the partition checks again when the batch is appended."""
 
 COMMIT_1_ROWS: Final[Rows] = {
     #                CURRENT  PREVIOUS  REPLACED  OLDER    NEWER    FOREIGN
@@ -210,8 +213,8 @@ ABORT_2_ROWS: Final[Rows] = {
     PENDING:         (WAIT,          WAIT,     WAIT,     WAIT,    WAIT,    WAIT),
 }  # fmt: skip
 """The decisions about an EndTxn that aborts, in protocol 2. In that protocol the epoch distinguishes a repeated EndTxn
-(PREVIOUS, REPLACED) from that of the next transaction (CURRENT): a request that was delayed cannot end a transaction
-that its client did not mean (KAFKA-17754)."""
+(PREVIOUS, REPLACED) from the EndTxn of the next transaction (CURRENT). So a request that was delayed cannot end a
+transaction that its client did not mean (KAFKA-17754)."""
 
 
 def columns(claims: tuple[Claim, ...], rows: Rows) -> Mapping[Standing, Mapping[Claim, Decision]]:
@@ -230,7 +233,7 @@ TABLE: Final[Mapping[Intent, Mapping[Standing, Mapping[Claim, Decision]]]] = {
 
 
 def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
-    """The claim of a request within a transaction, or of one that ends it."""
+    """The claim of a request that adds partitions to a transaction, verifies them, or ends the transaction."""
     if transaction is None:
         return FOREIGN
     if producer_id == transaction.producer_id:
@@ -245,7 +248,7 @@ def claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: 
 
 
 def init_claim_of(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> Claim:
-    """The claim of an InitProducerId."""
+    """The claim of an InitProducerId: how its producer id and epoch compare with those of the transactional id."""
     if producer_id == NO_PRODUCER_ID:
         return UNNAMED
     if transaction is None:

@@ -71,12 +71,12 @@ FORMER_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
     PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""For each state, the states from which a transaction may move into it."""
+"""For each state, the states from which a transactional id may move into it."""
 COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
     PREPARE_COMMIT: COMPLETE_COMMIT,
     PREPARE_ABORT: COMPLETE_ABORT,
 }
-"""The state of a prepared transaction after every partition got its marker."""
+"""The state that a prepared transaction enters when every partition has its marker."""
 
 
 def unknown_states(state_filters: Iterable[str]) -> list[str]:
@@ -86,9 +86,9 @@ def unknown_states(state_filters: Iterable[str]) -> list[str]:
 
 EPOCH_MAX: Final = 0x7FFF
 LAST_EPOCH: Final = EPOCH_MAX - 1
-"""The last epoch of a producer id that a client is given.
+"""The last epoch of a producer id that a client can get.
 
-One more epoch is reserved for fencing the producer with this epoch.
+One higher epoch is reserved for fencing the producer that has this epoch.
 """
 NO_TIME: Final = -1
 
@@ -101,13 +101,14 @@ class Transaction(NamedTuple):
     timeout_ms: int
     state: TransactionState
     updated_ms: int
-    """Time of the last update (wall clock, ms), like `start_ms`."""
+    """The wall-clock time (ms) of the last record. `start_ms` is the wall-clock time of the transaction's begin."""
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the last transition."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id that the completion makes current, if the epochs of this one are used up (protocol 2)."""
+    """The producer id that becomes current when the transaction is completed, if the epochs of `producer_id` are used
+    up (protocol 2)."""
     last_epoch: int = NO_PRODUCER_EPOCH
     """The producer's epoch before the current one.
 
@@ -118,7 +119,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch for clients."""
+        """Whether clients can get no further epoch of the producer id."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
@@ -127,14 +128,14 @@ class Transaction(NamedTuple):
 
 
 def created(producer_id: int, timeout_ms: int, wall_ms: int) -> Transaction:
-    """The state of a new transactional id."""
+    """The state Empty of a new transactional id, with epoch 0."""
     return Transaction(producer_id, 0, timeout_ms, EMPTY, wall_ms, previous_producer_id=producer_id)
 
 
 def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
-    """The state after the producer got the next epoch.
+    """The state Empty in which the producer has the next epoch.
 
-    With `goes_on` the producer continues after an error: it had the current epoch, and may repeat its request.
+    `goes_on` means that the producer continues after an error: it had the current epoch, and may repeat its request.
     """
     return emptied(before, timeout_ms, wall_ms)._replace(
         producer_epoch=before.producer_epoch + 1,
@@ -143,7 +144,7 @@ def bumped(before: Transaction, timeout_ms: int, wall_ms: int, *, goes_on: bool)
 
 
 def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int, *, goes_on: bool) -> Transaction:
-    """The state with a new producer id, because the epochs of the former id are used up."""
+    """The state Empty with a new producer id, because the epochs of the former id are used up."""
     return emptied(before, timeout_ms, wall_ms)._replace(
         producer_id=producer_id,
         producer_epoch=0,
@@ -152,7 +153,7 @@ def rotated(before: Transaction, producer_id: int, timeout_ms: int, wall_ms: int
 
 
 def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
-    """The state Empty of the same producer with the same epoch, after its repeated request."""
+    """The state Empty with the same producer id and epoch, after a repeated InitProducerId."""
     return before._replace(
         state=EMPTY,
         timeout_ms=timeout_ms,
@@ -166,7 +167,7 @@ def emptied(before: Transaction, timeout_ms: int, wall_ms: int) -> Transaction:
 def with_partitions(
     before: Transaction, partitions: frozenset[TopicPartition], client_version: int, wall_ms: int
 ) -> Transaction:
-    """The state Ongoing with these partitions added."""
+    """The state Ongoing with these partitions added to the transaction."""
     return before._replace(
         state=ONGOING,
         partitions=before.partitions | partitions,
@@ -180,7 +181,7 @@ def with_partitions(
 def prepared(
     before: Transaction, *, is_commit: bool, client_version: int, next_producer_id: int, wall_ms: int
 ) -> Transaction:
-    """The state after the outcome was decided. From protocol 2 on the epoch increases with it."""
+    """The state PrepareCommit or PrepareAbort. If `client_version` is 2, the producer epoch increases."""
     is_bumped = client_version >= EPOCH_BUMP_VERSION
     return before._replace(
         state=PREPARE_COMMIT if is_commit else PREPARE_ABORT,
@@ -195,7 +196,8 @@ def prepared(
 
 
 def fenced(before: Transaction, wall_ms: int) -> Transaction:
-    """The abort of a transaction of protocol 1 under a higher epoch, which fences its producer."""
+    """The state PrepareAbort with a higher producer epoch, so that the producer of a transaction of protocol 1 is
+    fenced."""
     above = before._replace(
         producer_epoch=min(before.producer_epoch + 1, EPOCH_MAX),
         last_epoch=NO_PRODUCER_EPOCH,
@@ -204,7 +206,7 @@ def fenced(before: Transaction, wall_ms: int) -> Transaction:
 
 
 def completed(before: Transaction, wall_ms: int) -> Transaction:
-    """The state after every partition got its marker."""
+    """The state CompleteCommit or CompleteAbort, after every partition got its marker."""
     moves_on = before.client_version >= EPOCH_BUMP_VERSION and before.next_producer_id != NO_PRODUCER_ID
     return before._replace(
         state=COMPLETED[before.state],

@@ -1,7 +1,5 @@
-"""The state that a step of the transaction machine reads and changes.
-
-These are the transactional ids of one partition, each with its committed state and its pending record.
-"""
+"""What a step of the transaction coordinator's machine reads and changes: the transactional ids of one partition, each
+with its committed state and whether a record is pending."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ from moldau.protocol.errors import ErrorCode
 
 class TransactionTimer(Enum):
     ABORTS = auto()
-    """The next search for transactions that have timed out."""
+    """The timer of the next search for transactions that have timed out."""
     EXPIRY = auto()
-    """The next search for transactional ids that have expired."""
+    """The timer of the next search for transactional ids that have expired."""
     COMPLETION = auto()
-    """The next attempt to store that all markers of a transaction are written."""
+    """The timer of the next attempt to write the record that completes a transaction."""
 
 
 class TransactionTimerKey(NamedTuple):
@@ -35,7 +33,7 @@ class TransactionTimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Completion:
-    """A committed outcome whose markers are being written."""
+    """A transaction in a prepared state whose markers are being written."""
 
     command: SendMarkers
     partitions_left: set[TopicPartition]
@@ -43,37 +41,39 @@ class Completion:
 
 
 class Transactions:
-    """All transactional ids of a partition.
+    """All transactional ids of a partition of `__transaction_state`.
 
-    Each has at most one pending record: a request that finds one is answered with CONCURRENT_TRANSACTIONS.
+    Each id has at most one pending record. Until it is committed, other requests that would change the transaction are
+    answered with CONCURRENT_TRANSACTIONS.
     """
 
     def __init__(self) -> None:
         self.committed: dict[str, Transaction] = {}
-        """The committed states: readers see them, and transitions start from them."""
+        """The committed state by transactional id. Readers see it, and the next state is made from it."""
         self.ongoing: dict[str, None] = {}
         """The transactional ids whose committed state is Ongoing, in the order in which their transactions began."""
         self.completions: dict[str, Completion] = {}
-        """The completions by transactional id. The committed state of each is a prepared state."""
+        """The transactions whose markers are being written, by transactional id. The committed state of each is a
+        prepared state."""
         self._unsent: dict[str, None] = {}
-        """The transactional ids in a prepared state for whose markers no command was given yet."""
+        """The transactional ids in a prepared state for which no command to write markers was given yet."""
         self._commands = 0
         self._changes: UncommittedChanges[TransactionChange] = UncommittedChanges()
         self._pending: set[str] = set()
 
     def standing(self, transactional_id: str) -> Standing:
-        """The row of the decision table for a transactional id: its state, or that a record is pending."""
+        """The state of a transactional id by which the decision table is read: its committed state, or PENDING."""
         if transactional_id in self._pending:
             return PENDING
         return self.committed_standing(transactional_id)
 
     def committed_standing(self, transactional_id: str) -> Standing:
-        """The committed state of a transactional id."""
+        """The committed state of a transactional id; DEAD if the id does not exist."""
         transaction = self.committed.get(transactional_id)
         return DEAD if transaction is None else transaction.state
 
     def append(self, change: TransactionChange, end_offset: int) -> None:
-        """Note an appended record, whose batch ends at `end_offset`."""
+        """Note a record that was appended and not committed, whose batch ends at `end_offset`."""
         assert change.transactional_id not in self._pending, "one record of a transactional id is pending"
         # DIVERGES: after a timeout Apache Kafka returns to the former state, which differs from its log if the record
         # is committed later. Here the transactional id waits until the record is committed.
@@ -89,7 +89,7 @@ class Transactions:
             self.apply(change)
 
     def apply(self, change: TransactionChange) -> None:
-        """Apply a committed record."""
+        """Apply a committed record to the states."""
         transactional_id, transaction = change
         self.ongoing.pop(transactional_id, None)
         self._unsent.pop(transactional_id, None)
@@ -104,7 +104,8 @@ class Transactions:
             self._unsent[transactional_id] = None
 
     def take_unsent_markers(self, coordinator_epoch: int) -> Iterator[SendMarkers]:
-        """The commands for the transactions that were prepared since the last call. Each gets a completion."""
+        """Yield the command for the markers of each transaction that was prepared since the last call. Each transaction
+        gets an entry in `completions`."""
         unsent, self._unsent = self._unsent, {}
         for transactional_id in unsent:
             self._commands += 1
@@ -122,16 +123,15 @@ class TransactionStep(Step[TransactionChange]):
     coordinator_epoch: int
     """The leader epoch of the partition of `__transaction_state`."""
     next_producer_id: Callable[[], int | None]
-    """A producer id that no producer has had; None while the broker waits for a block of them."""
+    """Returns a producer id that no producer has had; None while the broker waits for a block of producer ids."""
 
     def store(self, transactional_id: str, transaction: Transaction) -> None:
         """Write the next state of a transactional id."""
         self.write(TransactionChange(transactional_id, transaction))
 
     def answer_when_committed(self, waiter: Waiter, answer: ProducerIdAnswer) -> None:
-        """Respond with a producer id and epoch once the record is committed, or with the error if the log refused
-        it.
-        """
+        """Send a producer id and epoch when the records of this step are committed, or the error if the log refuses the
+        records."""
         self.when_committed(ReplyWhenCommitted(waiter, answer, producer_refused_by_the_log))
 
     def note(self, transactional_id: str, text: str) -> None:
