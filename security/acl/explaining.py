@@ -10,7 +10,7 @@ from typing import NamedTuple
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import Authorizer
 from moldau.security.acl.bindings import WILDCARD, AclBinding, PatternType, PermissionType
-from moldau.security.acl.index import bits_of, decision_of
+from moldau.security.acl.index import acl_bits, decision_of
 from moldau.security.acl.networks import is_in_network
 from moldau.security.principal import WILDCARD as EVERY_PRINCIPAL
 
@@ -50,7 +50,7 @@ def _speaks_of(binding: AclBinding, principal: str, host: str, operation: int) -
     return (
         binding.principal in (principal, EVERY_PRINCIPAL)
         and (binding.host in (host, WILDCARD) or is_in_network(host, binding.host))
-        and decision_of(bits_of(binding.operation, binding.permission), operation) is not None
+        and decision_of(acl_bits(binding.operation, binding.permission), operation) is not None
     )
 
 

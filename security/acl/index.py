@@ -39,9 +39,10 @@ IMPLIED: Final[dict[int, int]] = {
 """The implied operation, by the operation that an ACL allows."""
 
 
-def bits_of(operation: int, permission: int) -> int:
-    """The bits that an ACL of an operation and a permission sets; 0 if the code of the operation has no bit. A
-    permission that this version does not know counts as DENY."""
+def acl_bits(operation: int, permission: int) -> int:
+    """Return the bits that an ACL of an operation and a permission sets, or 0 if the code of the operation has no bit.
+    A permission that this version does not know counts as DENY.
+    """
     if operation == AclOperation.ALL:
         bits = EVERY_OPERATION
     elif 0 <= operation < DENIED_FROM:
@@ -86,7 +87,7 @@ class PatternAcls:
     def compute(self) -> None:
         self.bits = 0
         for operation, permission in self.entries:
-            self.bits |= bits_of(operation, permission)
+            self.bits |= acl_bits(operation, permission)
 
 
 class Permissions:
