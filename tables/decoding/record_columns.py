@@ -38,7 +38,7 @@ class TimeRange(NamedTuple):
     end_us: int
 
 
-def best_decoder() -> Decoder:
+def fastest_decoder() -> Decoder:
     """Return the compiled kernel if there is one, and otherwise the decoder by numpy."""
     if str(record_spans.__file__).endswith(".py"):
         return Decoder(decode_vectored, VECTORED_CHUNK_SIZE)
@@ -52,7 +52,7 @@ def record_batches(
 
     Raises `MalformedMessage` (it names the file), `DataLost` and OSError.
     """
-    decode, chunk_size = decoder or best_decoder()
+    decode, chunk_size = decoder or fastest_decoder()
     needed = [*columns, "timestamp"] if times else columns
     times_ms_min = -(-times.start_us // 1000) if times and times.start_us > 0 else None
     for chunk in chunks_of(wanted, times_ms_min, chunk_size=chunk_size):

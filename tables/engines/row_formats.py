@@ -65,7 +65,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, 
     return count
 
 
-class JsonLines:
+class JsonLinesWriter:
     """Writes a JSON object for each row, with the names of the columns. Decoded values become a part of the object.
     Raises `Refused` if two columns have the same name.
     """
@@ -94,7 +94,7 @@ class JsonLines:
         self._stream.flush()
 
 
-class CommaSeparated:
+class CommaSeparatedWriter:
     """Writes a line of names, and a line for each row. Each field of a value with a schema is a column. Bytes and
     nested values are texts as in JSON lines.
     """
@@ -121,7 +121,7 @@ class CommaSeparated:
         write_csv(rows, self._stream, WriteOptions(include_header=has_names))
 
 
-class TextTable:
+class TextTableWriter:
     """Writes columns of text under their names, when it is closed. Each field of a value with a schema is a column."""
 
     def __init__(self, schema: pa.Schema, stream: IO[bytes]) -> None:
@@ -161,9 +161,9 @@ def arrow_writer(schema: pa.Schema, stream: IO[bytes]) -> RowWriter:
 
 
 WRITERS: Final[dict[str, Callable[[pa.Schema, IO[bytes]], RowWriter]]] = {
-    "table": TextTable,
-    "jsonl": JsonLines,
-    "csv": CommaSeparated,
+    "table": TextTableWriter,
+    "jsonl": JsonLinesWriter,
+    "csv": CommaSeparatedWriter,
     "parquet": parquet_writer,
     "arrow": arrow_writer,
 }
@@ -248,9 +248,9 @@ def shown_value(value: pa.Scalar) -> Any:
 def json_text(value: Any) -> str:
     """A value as JSON."""
     try:
-        return json.dumps(value, default=json_value, ensure_ascii=False, allow_nan=False)
+        return json.dumps(value, default=json_default, ensure_ascii=False, allow_nan=False)
     except ValueError:  # A number that JSON does not have.
-        return json.dumps(finite(value), default=json_value, ensure_ascii=False, allow_nan=False)
+        return json.dumps(finite(value), default=json_default, ensure_ascii=False, allow_nan=False)
 
 
 def finite(value: Any) -> Any:
@@ -262,10 +262,10 @@ def finite(value: Any) -> Any:
     return [finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def json_value(value: object) -> object:
-    """Convert a value that Python's `json` cannot write. Bytes become text if they are UTF-8, or else an object with
-    their base64. Dates and times become ISO 8601. A decimal without a fraction, such as a sum, becomes a number, any
-    other decimal a text.
+def json_default(value: object) -> object:
+    """Convert a value that Python's `json` cannot write: the `default` of `json.dumps`. Bytes become text if they are
+    UTF-8, or else an object with their base64. Dates and times become ISO 8601. A decimal without a fraction, such as a
+    sum, becomes a number, any other decimal a text.
     """
     if isinstance(value, bytes):
         try:
@@ -283,7 +283,7 @@ def text_of(value: object) -> str | None:
     """A value as one text: JSON, if it is not a text already; None for null."""
     if value is None:
         return None
-    shown = json_value(value) if isinstance(value, bytes | datetime | date | time | Decimal) else finite(value)
+    shown = json_default(value) if isinstance(value, bytes | datetime | date | time | Decimal) else finite(value)
     return shown if isinstance(shown, str) else json_text(shown)
 
 

@@ -40,9 +40,9 @@ class LatestReader(RecordsReader):
     def _from_chosen_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """Yield the rows, if the map of keys is compiled: it chooses records before they are decoded."""
         from moldau.tables.decoding.newest_records import SeenKeys, newest_chunks
-        from moldau.tables.decoding.record_columns import arrow_batch, best_decoder, decoded
+        from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
 
-        decode, chunk_size = best_decoder()
+        decode, chunk_size = fastest_decoder()
         records_count = sum(each.end_offset - each.start_offset for each in task)
         met = SeenKeys(records_count, keeps_tombstones=self._options.keeps_tombstones)
         for each in reversed(task):
@@ -52,9 +52,9 @@ class LatestReader(RecordsReader):
     def _from_all_records(self, task: Task) -> Iterator[pa.RecordBatch]:
         """Yield the same rows, chosen among decoded records."""
         from moldau.tables.decoding.newest_records import newest_chunks
-        from moldau.tables.decoding.record_columns import arrow_batch, best_decoder, decoded
+        from moldau.tables.decoding.record_columns import arrow_batch, decoded, fastest_decoder
 
-        decode, chunk_size = best_decoder()
+        decode, chunk_size = fastest_decoder()
         needed = list(dict.fromkeys([*self._columns, "key", "value"]))
         met: set[bytes] = set()
         for each in reversed(task):
