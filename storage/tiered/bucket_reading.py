@@ -51,11 +51,11 @@ async def read_manifest(storage: RemoteStorage, cluster_id: str, key: str) -> Se
     `ObjectNotFound`, `CorruptObject`, `WrongCluster` and others.
     """
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
-    check_manifest(manifest, cluster_id, key)
+    check_segment_manifest(manifest, cluster_id, key)
     return manifest
 
 
-def check_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
+def check_segment_manifest(manifest: SegmentManifest, cluster_id: str, key: str) -> None:
     """Raise `WrongCluster` if a segment's manifest is of another cluster, and `CorruptObject` if it is not of the
     segment that its key names.
     """

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
-from moldau.storage.tiered.bucket_reading import check_manifest, current_segments
+from moldau.storage.tiered.bucket_reading import check_segment_manifest, current_segments
 from moldau.storage.tiered.layout import ObjectKind, SegmentObject, parse_key, partition_prefix
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, decode_manifest
 from moldau.storage.tiered.manifest_text import ManifestTexts
@@ -72,7 +72,7 @@ def list_tiered(storage: BlockingStorage, cluster_id: str, partition: RemotePart
                 stem, segment_id, start, last, size, timestamp, epochs, has_transaction_index, cleaned_end, ()
             )
         manifest = decode_manifest(key, data)
-        check_manifest(manifest, cluster_id, key)
+        check_segment_manifest(manifest, cluster_id, key)
         return TieredSegment(
             key[: -len(suffix)],
             manifest.segment_id,

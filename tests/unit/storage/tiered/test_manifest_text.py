@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moldau.storage.checkpoints.leader_epochs import EpochStart
 from moldau.storage.checkpoints.partition_metadata import uuid_text
-from moldau.storage.tiered.bucket_reading import check_manifest
+from moldau.storage.tiered.bucket_reading import check_segment_manifest
 from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, object_key, partition_prefix
 from moldau.storage.tiered.manifest import ObjectSummary, SegmentManifest, decode_manifest
 from moldau.storage.tiered.manifest_text import ListedManifest, ManifestTexts
@@ -47,7 +47,7 @@ def by_json(key: str, data: bytes) -> ListedManifest | None:
     """What the JSON parser and the checks say; None if they refuse it."""
     try:
         manifest = decode_manifest(key, data)
-        check_manifest(manifest, CLUSTER, key)
+        check_segment_manifest(manifest, CLUSTER, key)
     except RemoteStorageError:
         return None
     if not key.startswith(PREFIX):
