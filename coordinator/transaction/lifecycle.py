@@ -240,12 +240,12 @@ def end(step: TransactionStep, event: EndTransaction, before: Transaction, *, is
         wall_ms=step.wall_ms,
     )
     step.store(event.transactional_id, after)
-    step.answer_when_committed(event.waiter, answer_to(after) if is_bumped else ProducerIdAnswer(ErrorCode.NONE))
+    answer = producer_id_answer(after) if is_bumped else ProducerIdAnswer(ErrorCode.NONE)
+    step.answer_when_committed(event.waiter, answer)
 
 
-def answer_to(after: Transaction) -> ProducerIdAnswer:
-    """The answer with the producer id and epoch with which a client of protocol 2 continues after the end of the
-    transaction."""
+def producer_id_answer(after: Transaction) -> ProducerIdAnswer:
+    """Return the producer id and epoch with which a client of protocol 2 continues after the end of the transaction."""
     if after.next_producer_id != NO_PRODUCER_ID:
         return ProducerIdAnswer(ErrorCode.NONE, after.next_producer_id, 0)
     return ProducerIdAnswer(ErrorCode.NONE, after.producer_id, after.producer_epoch)

@@ -44,11 +44,11 @@ TRANSACTION_MUTANTS: Final = (
         173,
         "markers leave before the prepared state is committed",
         "coordinator/transaction/lifecycle.py",
-        "    step.store(event.transactional_id, after)\n    step.answer_when_committed(event.waiter, answer_to(after)",
+        "    step.store(event.transactional_id, after)\n    answer = producer_id_answer(after)",
         "    from moldau.coordinator.transaction.transactions import markers_of\n\n"
         "    step.store(event.transactional_id, after)\n"
         "    step.command(markers_of(event.transactional_id, after, step.coordinator_epoch, 0))\n"
-        "    step.answer_when_committed(event.waiter, answer_to(after)",
+        "    answer = producer_id_answer(after)",
     ),
     planted(
         174,

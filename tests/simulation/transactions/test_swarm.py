@@ -9,7 +9,7 @@ import pytest
 
 from moldau.coordinator.transaction import lifecycle, shard, table
 from moldau.coordinator.transaction.events import MarkersWritten
-from moldau.coordinator.transaction.lifecycle import answer_to, markers_written
+from moldau.coordinator.transaction.lifecycle import markers_written, producer_id_answer
 from moldau.coordinator.transaction.records import TransactionChange
 from moldau.coordinator.transaction.shard import TransactionShard
 from moldau.coordinator.transaction.table import ADD, ADD_ROWS, CLAIMS, CURRENT, PREVIOUS, Claim, Intent, claim_of
@@ -146,10 +146,10 @@ def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def an_epoch_that_is_told_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
     def told(after: Transaction) -> object:
-        answer = answer_to(after)
+        answer = producer_id_answer(after)
         return answer._replace(producer_epoch=answer.producer_epoch + 1)
 
-    patch.setattr(lifecycle, "answer_to", told)
+    patch.setattr(lifecycle, "producer_id_answer", told)
 
 
 def ends_that_do_not_move_the_epoch(patch: pytest.MonkeyPatch) -> None:
