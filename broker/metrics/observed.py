@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from moldau.replication.share.sessions import ShareSessions
 
 
-class Stage(IntEnum):
+class NodeStage(IntEnum):
     """A stage of a node from its start to its stop. The value is that of Kafka's metric BrokerState."""
 
     STARTING = 1
@@ -48,19 +48,19 @@ class Readiness:
     """The readiness of a node, as the probe /readyz reports it."""
 
     def __init__(self, config: Config, quorum: Quorum, registration: Registration, logs: LocalLogs) -> None:
-        self.stage = Stage.STARTING
+        self.stage = NodeStage.STARTING
         self._is_broker = config.is_broker
         self._quorum = quorum
         self._registration = registration
         self._logs = logs
 
-    def enter(self, stage: Stage) -> None:
+    def enter(self, stage: NodeStage) -> None:
         """Begin a stage."""
         self.stage = stage
 
     def not_ready(self) -> list[str]:
         """The reasons why this node does not serve clients; empty if it does."""
-        if self.stage is not Stage.RUNNING:
+        if self.stage is not NodeStage.RUNNING:
             return [f"the node is {self.stage.name.lower()}"]
         reasons = [] if self._quorum.leader_id >= 0 else ["the metadata quorum has no leader"]
         if self._is_broker and self._registration.is_fenced:

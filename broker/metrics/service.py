@@ -19,7 +19,7 @@ from moldau.broker.metrics.cluster import (
 )
 from moldau.broker.metrics.exposition import CONTENT_TYPE, Page
 from moldau.broker.metrics.machine import Processes, by_broker, summed
-from moldau.broker.metrics.observed import Observed, Stage
+from moldau.broker.metrics.observed import NodeStage, Observed
 from moldau.broker.metrics.process import ProcessMetrics, StallWatch, collect_longest_step
 from moldau.broker.metrics.storage import collect_cleaner, collect_partitions, collect_tiering
 from moldau.broker.metrics.traffic import (
@@ -195,9 +195,9 @@ class Metrics:
             await collect_tiering(page, node.tiering, node.environment.monotonic_ms(), self._series_max)
         collect_groups(page, node)
         left_out += collect_sharing(page, node, self._series_max)
-        if self._lags is not None and node.readiness.stage is Stage.RUNNING:
+        if self._lags is not None and node.readiness.stage is NodeStage.RUNNING:
             left_out += await self._lags.collect(page)
         page.add("moldau_series_left_out", left_out)
         collect_transactions(page, node)
-        if node.readiness.stage is Stage.RUNNING:
+        if node.readiness.stage is NodeStage.RUNNING:
             await collect_cluster(page, node)

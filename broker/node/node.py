@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.broker.metadata.registration import keep_registered
-from moldau.broker.metrics.observed import Stage
+from moldau.broker.metrics.observed import NodeStage
 from moldau.broker.network.route import ListenerRole
 from moldau.broker.node.composition import NodeParts
 from moldau.broker.replicas.local_logs import put_back_clean_shutdown
@@ -51,7 +51,7 @@ class Node(NodeParts):
         else:
             self.settings.follow(self.image)
             self.quorum.subscribe(self._follow_settings)
-        self.readiness.enter(Stage.RUNNING)
+        self.readiness.enter(NodeStage.RUNNING)
         self._look_at_memory()
         if self.config.is_broker:
             self.failed_directories.begin()
@@ -102,7 +102,7 @@ class Node(NodeParts):
 
     async def stop(self) -> None:
         """Stop cleanly: hand leadership over, refuse requests, flush the logs, mark the directories as shut down."""
-        self.readiness.enter(Stage.STOPPING)
+        self.readiness.enter(NodeStage.STOPPING)
         if self.config.is_broker and self.config.flag("controlled.shutdown.enable"):
             await self.registration.shut_down(SHUTDOWN_PATIENCE_MS)
         if self.departure is not None:

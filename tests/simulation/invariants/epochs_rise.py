@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moldau.broker.metrics.observed import Stage
+from moldau.broker.metrics.observed import NodeStage
 from tests.simulation.invariants.observation import Observation, PartitionKey, Violation
 
 
@@ -14,7 +14,7 @@ class EpochsRise:
     def check(self, seen: Observation) -> None:
         # A broker that stops closes its logs last of all, when it answers nobody any more. An epoch in which nobody
         # wrote is then dropped from the log: the next start would, here and in Apache Kafka.
-        stopping = {node.id for node in seen.nodes if node.broker.readiness.stage is Stage.STOPPING}
+        stopping = {node.id for node in seen.nodes if node.broker.readiness.stage is NodeStage.STOPPING}
         for key, replica in seen.all_replicas():
             place = (replica.node_id, replica.life, key)
             epochs = replica.partition.leader_epoch, replica.partition.partition_epoch

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moldau.broker.metrics.observed import Stage
+from moldau.broker.metrics.observed import NodeStage
 from moldau.broker.purgatory.purgatory import CommitCallback
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.kraft.image.metadata_image import EMPTY_IMAGE
@@ -504,14 +504,14 @@ def test_a_log_that_is_closed_may_forget_an_epoch_in_which_nobody_wrote(is_writt
             for _, each in seen.all_replicas()
             if each.partition.topic == ("t" if is_written else "empty") and each.partition.is_leader
         )
-        leader.broker.readiness.enter(Stage.STOPPING)
+        leader.broker.readiness.enter(NodeStage.STOPPING)
         leader.partition.log.close(0, clean=True)
         EpochsRise().check(seen)
         if is_written:
             leader.partition.log.epochs.clear()
         else:
             assert leader.partition.log.epochs.latest_epoch == -1
-            leader.broker.readiness.enter(Stage.RUNNING)
+            leader.broker.readiness.enter(NodeStage.RUNNING)
         with pytest.raises(Violation, match="its log knows epoch -1"):
             EpochsRise().check(seen)
 
