@@ -23,7 +23,7 @@ from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.tiering.copying import PartitionBackoff
+from moldau.broker.tiering.copying import PartitionBackoffs
 from moldau.broker.tiering.remote_log_metadata import (
     MetadataNotWritten,
     RemoteLogMetadataReader,
@@ -87,7 +87,7 @@ class RemoteCleaner:
         self._reader = reader
         self._workplace = workplace
         self._replacements = replacements
-        self._backoff = PartitionBackoff(settings, environment)
+        self._backoff = PartitionBackoffs(settings, environment)
         self._not_planned: dict[Partition, NotPlanned] = {}
         self.passes = 0
         """The number of passes that ended without an error, since the start."""

@@ -107,8 +107,8 @@ class SegmentCopier:
         self._replicas = replicas
         self._opened = opened
         self._writer = writer
-        self._backoff = PartitionBackoff(settings, environment)
-        self._deletion_backoff = PartitionBackoff(settings, environment)
+        self._backoff = PartitionBackoffs(settings, environment)
+        self._deletion_backoff = PartitionBackoffs(settings, environment)
         self._copies = PartitionTurns(spawn, "copy", self._limit("remote.log.manager.copier.thread.pool.size"))
         self._deletions = PartitionTurns(spawn, "expire", self._limit("remote.log.manager.expiration.thread.pool.size"))
         self.segments_copied = 0
@@ -153,7 +153,9 @@ class SegmentCopier:
         """Delete some segments. Returns whether more are to be deleted."""
         return await self._guarded(partition, self._deletion_backoff, "deleted", self._delete_some(partition, followed))
 
-    async def _guarded(self, partition: Partition, backoff: PartitionBackoff, done: str, work: Awaitable[bool]) -> bool:
+    async def _guarded(
+        self, partition: Partition, backoff: PartitionBackoffs, done: str, work: Awaitable[bool]
+    ) -> bool:
         try:
             has_more = await work
         except NoLongerLeader:
@@ -474,8 +476,8 @@ def _size_of_both_tiers(log: Log, remote_log: RemoteLog, strays: Sequence[Remote
     return sum(only_local) + remote_log.size() - sum(segment.size for segment in strays)
 
 
-class PartitionBackoff:
-    """The number of consecutive failures of each partition, and the time (ms) of the next attempt.
+class PartitionBackoffs:
+    """The backoff of each partition: the number of consecutive failures, and the time (ms) of the next attempt.
 
     The settings are `remote.log.manager.task.retry.*`.
     """

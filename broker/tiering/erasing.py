@@ -29,7 +29,7 @@ from moldau.broker.metadata.cluster_view import DynamicConfig
 from moldau.broker.replicas.log_rewriting import Throttle
 from moldau.broker.replicas.replicas import Replicas
 from moldau.broker.runtime.environment import Environment
-from moldau.broker.tiering.copying import PartitionBackoff, SegmentCopier
+from moldau.broker.tiering.copying import PartitionBackoffs, SegmentCopier
 from moldau.broker.tiering.remote_log_metadata import MetadataNotWritten, RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, is_tiered, remote_partition
 from moldau.broker.tiering.rewriting import ID_SIZE, RemoteWorkplace, ReplacementWriter
@@ -94,7 +94,7 @@ class RemoteEraser:
         self._workplace = workplace
         self._copier = copier
         self._replacements = replacements
-        self._backoff = PartitionBackoff(settings, environment)
+        self._backoff = PartitionBackoffs(settings, environment)
         self._seen: dict[Partition, Seen] = {}
         self.segments_erased = 0
         """The number of remote segments that were rewritten without records, since the start."""
