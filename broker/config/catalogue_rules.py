@@ -20,7 +20,7 @@ from moldau.broker.config.group_rules import group_refusal
 from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.setting import Catalogue, ValueType
 from moldau.broker.config.topics import topic_refusal
-from moldau.broker.config.values import InvalidValue, linear_match, parse
+from moldau.broker.config.values import InvalidValue, linear_matcher, parse
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType
 from moldau.protocol.errors import ErrorCode
@@ -147,7 +147,7 @@ def _is_client_pattern(pattern: str) -> bool:
     if not equals or "=" in expression or name.strip() not in _CLIENT_PROPERTIES:
         return False
     # DIVERGES: patterns with look-around or back references are refused, because RE2 matches in linear time.
-    return linear_match(expression.strip()) is not None
+    return linear_matcher(expression.strip()) is not None
 
 
 def _catalogue(resource_type: int) -> Catalogue:

@@ -25,9 +25,9 @@ PATTERN_MEMORY_MAX: Final = 1 << 20
 
 
 @lru_cache(256)
-def linear_match(pattern: str) -> Callable[[str], object] | None:
-    """A function that tells whether the whole of a text matches a pattern of a user, in linear time by RE2; None if RE2
-    cannot compile the pattern, or is not installed.
+def linear_matcher(pattern: str) -> Callable[[str], object] | None:
+    """Return a function that tells whether the whole of a text matches a pattern of a user, in linear time by RE2.
+    Return None if RE2 cannot compile the pattern, or is not installed.
     """
     try:
         import re2

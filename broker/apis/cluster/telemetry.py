@@ -15,7 +15,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.needs import open_to_all
 from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue
-from moldau.broker.config.values import default_value, linear_match
+from moldau.broker.config.values import default_value, linear_matcher
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.image.configs import ConfigsImage, ResourceType
 from moldau.kraft.image.metadata_image import MetadataImage
@@ -116,7 +116,7 @@ def _matching(configs: ConfigsImage, client: Mapping[str, str]) -> Iterator[tupl
 def _matches(patterns: str, client: Mapping[str, str]) -> bool:
     for each in _items(patterns):
         what, _, pattern = each.partition("=")
-        match = linear_match(pattern.strip())
+        match = linear_matcher(pattern.strip())
         if match is None or not match(client.get(what.strip(), "")):
             return False
     return True

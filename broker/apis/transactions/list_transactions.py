@@ -14,7 +14,7 @@ from moldau.broker.apis.lists import at_most, one_pass
 from moldau.broker.apis.needs import on_transactional_id, visible
 from moldau.broker.apis.parts import Answering
 from moldau.broker.apis.services import Services
-from moldau.broker.config.values import linear_match
+from moldau.broker.config.values import linear_matcher
 from moldau.broker.network.route import RequestContext
 from moldau.kraft.controller.apis import ENTRIES_MAX
 from moldau.protocol.errors import ErrorCode
@@ -52,7 +52,7 @@ def filter_of(pattern: str | None) -> Callable[[str], object] | None:
     """The filter for transactional ids; None if RE2 cannot compile its pattern."""
     if not pattern:
         return lambda transactional_id: True
-    return linear_match(pattern)
+    return linear_matcher(pattern)
 
 
 API: Final = Api(

@@ -16,7 +16,7 @@ from pickle import PickleBuffer
 from typing import Final, NamedTuple
 
 from moldau.broker.config.internal_topics import Contents
-from moldau.broker.config.values import linear_match
+from moldau.broker.config.values import linear_matcher
 from moldau.broker.console.decoding.counting import EXPANDED_SIZE_MAX
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.signs import Sieve, signs_of
@@ -286,7 +286,7 @@ def matches(record: Record, wanted: Wanted) -> bool:
         texts.append(record.value or b"")
     if wanted.place in ("any", "headers"):
         texts += (f"{name}: ".encode() + (value or b"") for name, value in record.headers)
-    find = linear_match(wanted.find)
+    find = linear_matcher(wanted.find)
     assert find is not None, "the page has asked whether it compiles"
     return any(find(text.decode("utf-8", "replace")) for text in texts)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from pickle import PickleBuffer
 from typing import Final, NamedTuple, TypeAlias
 
-from moldau.broker.config.values import linear_match
+from moldau.broker.config.values import linear_matcher
 from moldau.broker.console.decoding.counting import Counted, count_batches
 from moldau.broker.console.decoding.schemas import Schemas
 from moldau.broker.console.decoding.selection import Piece, Selected, Wanted, select
@@ -107,7 +107,7 @@ def counted(
 
 def compiles(state: State, pattern: str) -> bool:
     """Whether a pattern is an expression of RE2."""
-    return linear_match(pattern) is not None
+    return linear_matcher(pattern) is not None
 
 
 def assignments(state: State, encoded: Iterable[bytes]) -> list[dict[str, list[int]] | None]:

@@ -16,7 +16,7 @@ from moldau.broker.config.layers import BrokerLayers, ConfigSource, Synonym
 from moldau.broker.config.loading import checked_config
 from moldau.broker.config.setting import ValueType
 from moldau.broker.config.sources import single_node_defaults
-from moldau.broker.config.values import InvalidValue, linear_match, parse_type
+from moldau.broker.config.values import InvalidValue, linear_matcher, parse_type
 from moldau.kraft.controller.config_control import AlterConfigOperation, edited
 from moldau.kraft.controller.decision import ApiError
 from moldau.kraft.image.configs import ConfigResource, ResourceType
@@ -238,7 +238,7 @@ def test_a_long_text_that_is_no_number_is_refused_at_once(text: str) -> None:
 
 def test_a_pattern_of_a_client_metrics_subscription_takes_linear_time() -> None:
     """In Python's engine this pattern doubles its time with each letter."""
-    match = linear_match("(a|aa)+b?")
+    match = linear_matcher("(a|aa)+b?")
     assert match is not None and match("a" * 5_000) and not match("a" * 5_000 + "c")
     refusal = client_metrics_refusal({"match": r"client_id=(a)\1"})
     assert refusal is not None and refusal.error is ErrorCode.INVALID_CONFIG
