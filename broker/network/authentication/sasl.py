@@ -70,7 +70,7 @@ class CredentialLookup(Protocol):
     def __call__(self, what: object) -> Coroutine[object, object, object]: ...
 
 
-class AuthenticatingConnection(Protocol):
+class SaslConnectionPort(Protocol):
     """The part of a connection that its authentication uses."""
 
     client_host: str
@@ -129,7 +129,7 @@ class SaslGate:
             }
         return routes
 
-    def begin(self, connection: AuthenticatingConnection) -> SaslAuthentication:
+    def begin(self, connection: SaslConnectionPort) -> SaslAuthentication:
         """Begin the exchange of a new connection, which serves only the APIs of the exchange at first."""
         return SaslAuthentication(self, connection)
 
@@ -137,9 +137,9 @@ class SaslGate:
 class SaslAuthentication:
     """The exchange of one connection. The handlers of SaslHandshake and SaslAuthenticate call it."""
 
-    def __init__(self, gate: SaslGate, connection: AuthenticatingConnection) -> None:
+    def __init__(self, gate: SaslGate, connection: SaslConnectionPort) -> None:
         self._gate = gate
-        self._connection: AuthenticatingConnection | None = connection
+        self._connection: SaslConnectionPort | None = connection
         self._exchange = SaslExchange(gate.mechanisms, gate.settings.reauth_ms_max)
         self._request_size_max = connection.request_size_max
         self._session_timer: asyncio.TimerHandle | None = None
