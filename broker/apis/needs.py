@@ -173,8 +173,7 @@ def needs(of: Of, operation: AclOperation, field: str) -> Rule:
 
 def every(of: Of, operation: AclOperation, field: str) -> Rule:
     """Return a rule: the client needs the operation on each resource that the request lists in `field`. If any
-    permission is missing, the whole request is refused. Long lists are checked in steps, so that other requests are not
-    delayed.
+    permission is missing, the whole request is refused. Long lists are checked in steps, to delay no others.
     """
 
     def ask(services: Services, context: RequestContext, request: object, answer: Answer) -> object:

@@ -58,7 +58,7 @@ def fetch_offsets(
 ) -> Reply[OffsetFetchResponseGroup]:
     """Fetch the offsets of one group of a request."""
     cluster = services.cluster
-    response_of = partial(with_unknown, cluster, by_name(cluster, group, version), version)
+    response_of = partial(with_unknown, cluster, replace_topic_ids(cluster, group, version), version)
     runner = services.groups.runner_of(group.group_id)
     if not isinstance(runner, ErrorCode) and not require_stable:
         return response_of(runner.shard.offsets(group))
@@ -102,7 +102,9 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def by_name(cluster: ClusterView, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseTopics]:
+def replace_topic_ids(
+    cluster: ClusterView, group: OffsetFetchRequestGroup, version: int
+) -> list[OffsetFetchResponseTopics]:
     """Replace the topic ids of a request by names. Returns the results for the ids that do not exist."""
     if version < TOPIC_ID_VERSION or group.topics is None:
         return []
