@@ -1,1 +1,3 @@
-"""Connections: framing, pipelining, the order of replies, memory of requests and replies, channels to peers."""
+"""Connections: framing, pipelining, the order of replies, the memory of requests and replies, and channels to other
+nodes.
+"""

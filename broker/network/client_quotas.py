@@ -1,19 +1,19 @@
-"""The quotas of clients on this node: the limits of the metadata, the measured rates of clients, and the handler that
-replaces that of a route while any entity has a quota.
+"""Client quotas on this node: the limits in the metadata, the measured rates of clients, and the request handler that
+applies them while any entity has a quota.
 
     producer_byte_rate         `produce`     bytes of Produce requests
     consumer_byte_rate         `fetch`       bytes of Fetch responses
     request_percentage         `request`     the time of request handlers, in percent of one thread
     controller_mutation_rate                 decided by the controller (`security/quotas/mutations.py`)
 
-Each broker counts for itself, as in Apache Kafka.
+Each broker measures the rates of its own requests, as in Apache Kafka.
 
     handler ──▶ response ──▶ bytes and time are recorded ─▶ within the limits: the response
                                                           above: throttle_time_ms in the response, which leaves at once;
                                                                  then the connection is muted for that time (KIP-219)
 
-A route without quotas uses its plain handler. Under quotas (`Route.is_governed`) the hooks that answer frames without
-decoding them are not asked.
+While no entity has a quota, a route calls its own handler directly. While any has one (`Route.is_governed`), no frame
+is passed to a hook that answers frames without decoding them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PRODUCE: Final = 0
 WRITE_TXN_MARKERS: Final = 27
 HEADER_SIZE: Final = 10
-"""Bytes of a request header without the client id and tags."""
+"""The size (bytes) of a request header without the client id and tags."""
 
 
 def quota_windows(config: Config) -> Windows:
@@ -54,7 +54,7 @@ def quota_windows(config: Config) -> Windows:
 
 class ClientQuotas:
     """The client quotas of a node. `produce`, `fetch` and `request` are None while no entity has a quota of that kind;
-    nothing is counted then.
+    then nothing is measured.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -70,7 +70,9 @@ class ClientQuotas:
         self.fetch: ClientThrottle | None = None
         self.request: ClientThrottle | None = None
         self.bounds_mutations = False
-        """Whether a client's changes of topics may be throttled by the controller."""
+        """Whether any entity has a quota of controller mutations, so that the controller may throttle changes of
+        topics.
+        """
 
     @property
     def is_idle(self) -> bool:
@@ -90,13 +92,15 @@ class ClientQuotas:
 
 
 class ThrottledRequests:
-    """The quotas of the requests of one listener. `clock_ns` is a monotonic clock for measuring (ns)."""
+    """Applies the client quotas to the requests of one listener. `clock_ns` is a monotonic clock (ns) that measures the
+    time of handlers.
+    """
 
     def __init__(
         self, quotas: ClientQuotas, clock_ns: Callable[[], int], now_ms: Callable[[], int], *, counts: bool
     ) -> None:
         """`counts`: whether this listener records the bytes and the time of requests. A broker's listener does. At a
-        controller's listener only the throttle_time_ms that the controller has set (KIP-599) mutes a connection.
+        controller's listener a connection is muted only for the throttle_time_ms that the controller has set (KIP-599).
         DIVERGES: Apache Kafka's controllers also record the time of requests.
         """
         self._quotas = quotas
@@ -105,7 +109,9 @@ class ThrottledRequests:
         self._counts = counts
 
     def governed(self, route: Route, handle: Handler) -> Handler:
-        """A handler that calls `handle`, records the bytes and the time of the request, and throttles its client."""
+        """A handler that calls `handle`, records the bytes and the time of the request, and throttles the client if a
+        quota is exceeded.
+        """
 
         def serve(context: RequestContext, request: object) -> object:
             size = self._size_of(context, request) if route.key == PRODUCE else 0
@@ -121,18 +127,22 @@ class ThrottledRequests:
         return serve
 
     def _size_of(self, context: RequestContext, request: object) -> int:
-        """The bytes of a Produce request; 0 for other requests, and if bytes are not counted."""
+        """The size (bytes) of a Produce request with its header; 0 if no entity has a quota on produced bytes, or if
+        this listener does not record them.
+        """
         return request_size(context, request) if self._counts and self._quotas.produce is not None else 0
 
     def _later(self, context: RequestContext, inner: Pending[object], spent_ns: int, size: int) -> Pending[object]:
-        """A `Pending` of the response to a request that is recorded once the response is there, as in Apache Kafka."""
+        """A `Pending` for the response of a request that waits. Bytes and time of the request are recorded once the
+        response is there, as in Apache Kafka.
+        """
         outer: Pending[object] = Pending(inner.abandon, inner.waits_for)
         inner.listen(lambda response: outer.complete(self._settled(context, response, spent_ns, size)))
         return outer
 
     def _settled(self, context: RequestContext, response: object, spent_ns: int, size: int) -> object:
-        """Record the bytes and the time of a request. Above a limit, mute its connection and set throttle_time_ms in
-        the response.
+        """Record the bytes and the time of a request. If a quota is exceeded, mute the connection and set
+        throttle_time_ms in the response. Returns the response.
         """
         delay_ms = max(getattr(response, "throttle_time_ms", 0), self._recorded(context, response, spent_ns, size))
         if delay_ms <= 0:
@@ -183,7 +193,9 @@ def is_exempt(context: RequestContext, request: object) -> bool:
 
 
 def request_size(context: RequestContext, request: object) -> int:
-    """Bytes of a request with its header, as the client sent it. Records are not copied for this."""
+    """The size (bytes) of a request with its header, as the client sent it. It is computed without copying the
+    records.
+    """
     version = context.version
     pieces: list[Chunk] = []
     encoder_of(type(request), version)(request, pieces)

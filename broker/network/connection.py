@@ -1,10 +1,10 @@
-"""One client connection: frames in, replies out, in the order of the requests.
+"""One client connection: receives frames, and sends replies in the order of the requests.
 
 All connections of a loop share one large receive buffer. A request is parsed and handled in that buffer; only a frame
 that has not arrived whole moves to a buffer of its own (`PartialFrame`). Requests are pipelined: each is handled as
-soon as it is complete, and replies wait for those before them (`ReplyQueue`). While connections have more requests than
-an iteration of the loop has time for, they take turns (`Turns`). The encoded replies leave through `Output`;
-`FlowControl` decides when the connection is not read.
+soon as it is complete, and its reply waits for the replies to earlier requests (`ReplyQueue`). While connections have
+more requests than an iteration of the loop has time for, they take turns (`Turns`). The encoded replies leave through
+`Output`; `FlowControl` decides when the connection is not read.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ from moldau.security.access import Access
 log = logging.getLogger("moldau.connection")
 
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
-"""The bytes of the buffer that all connections share. It is large, so that a large request arrives in few reads."""
+"""The size (bytes) of the receive buffer that all connections share. It is large, so that a large request arrives in
+few reads.
+"""
 UNSENT_SIZE_MAX: Final = 1 << 18
-"""The bytes of unsent replies at which other connections are served first.
+"""The size (bytes) of unsent replies at which a connection stops reading, so that other connections are served first.
 
-This connection is not read until its client has taken them.
+The connection is read again once its client has taken the replies.
 """
 ITERATION_REQUESTS_MAX: Final = 256
-"""The most requests of one connection that one event loop iteration handles, however short they are."""
+"""The maximum number of requests of one connection that one event loop iteration handles, even if they are short."""
 UNTIMED_REQUESTS_MAX: Final = 8
-"""The most requests in a row without a reading of the clock. A request that a hook answers takes no reading of its own.
+"""The maximum number of requests in a row that are handled without reading the clock. A request that a hook answers
+does not read the clock by itself.
 """
 
 _SIZE: Final = struct.Struct(">i").unpack_from
@@ -65,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_port = 0
         self.software = ("unknown", "unknown")
         self.was_active = True
-        """Set by each request, cleared by the listener's sweep for idle connections."""
+        """Set by each receive, and cleared by the listener's periodic check for idle connections."""
         self.received_bytes = 0
         self.served: dict[tuple[str | bytes, int], int] = {}
         self.heartbeat_broker_id = -1
@@ -81,21 +84,21 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = resources.clock
         self._turns = resources.turns
         self._received_ns = 0
-        """The time at which the last bytes were received."""
+        """The time (ns, the request clock) at which the last bytes were received."""
         self.routes: Mapping[int, Route] = listener.routes
-        """The APIs that are served now; before the client has authenticated only a few."""
+        """The routes that are served now, by API key. Before the client has authenticated they are only a few."""
         self.request_size_max = listener.request_size_max
         self._partial: PartialFrame | None = None
         self._output = Output(resources, self)
         self.replies = ReplyQueue(self._output, resources.reply_memory)
         self._flow = FlowControl(self._output, self.replies)
         self._hooks: dict[int, FrameHook] | None = None
-        """The connection's hooks by API key. The dictionary is made with the first request of an API whose route has a
+        """The hooks of this connection by API key. The dictionary is made at the first request of an API that has a
         hook: most connections have none.
         """
         self.hook: FrameHook | None = None
-        """The hook that learned from the last request, and may answer the next frame; None if the next frame is
-        decoded.
+        """The hook that is tried for the next frame, because it learned from the last request; None if the next frame
+        is decoded.
         """
         security = listener.security
         self.access: Access = security.first_access(client_host)
@@ -186,7 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._output.sends_files()
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """Close the connection. Replies that are ready are still sent; waiting requests are abandoned."""
+        """Close the connection. Replies that are ready are still sent; requests that wait for a response are
+        abandoned.
+        """
         output = self._output
         transport = output.transport
         if transport is not None:
@@ -237,10 +242,11 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _consume(self, buffer: memoryview, size: int, until_ns: int) -> None:
-        """Handle the frames in `buffer[:size]` until the clock reads `until_ns`. The rest waits for the connection's
-        turn.
+        """Handle the frames in `buffer[:size]` until the clock reads `until_ns` (ns). The frames that are left wait for
+        the connection's next turn.
 
-        Delayed operations that these requests may complete are checked when this connection's replies have been sent.
+        Delayed operations that these requests may complete are checked only after this connection's replies have been
+        sent.
         """
         purgatory = self._purgatory
         purgatory.hold_actions()
@@ -259,7 +265,9 @@ class Connection(asyncio.BufferedProtocol):
         self._consume(partial.buffer, partial.size, until_ns)
 
     def _handle_frames(self, buffer: memoryview, size: int, until_ns: int) -> None:
-        """Handle the whole frames in `buffer[:size]`, and keep the rest."""
+        """Handle the whole frames in `buffer[:size]` until the clock reads `until_ns` (ns), and keep the bytes that are
+        left.
+        """
         flow, output, clock = self._flow, self._output, self._clock
         position = 0
         left = ITERATION_REQUESTS_MAX
@@ -297,7 +305,9 @@ class Connection(asyncio.BufferedProtocol):
         output.flush()
 
     def _resume(self) -> None:
-        """Handle the frames that arrived before the pause, then read again, unless there is a reason to stay paused."""
+        """Handle the frames that arrived before a pause, and then read again, unless the connection has to stay
+        paused.
+        """
         flow, partial, turns = self._flow, self._partial, self._turns
         if not flow.may_resume() or (partial is not None and partial.is_short):
             return
@@ -312,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             turns.handled(began_ns)
 
     def _forget(self) -> None:
-        """Read nothing more, and abandon the waiting requests, because the connection is closed."""
+        """Read nothing more, and abandon the requests that wait for a response, because the connection is closed."""
         self._partial = None
         self._memory.release(self)
         self._flow.end()
@@ -407,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
             self.hook = None
 
     def _respond(self, context: RequestContext, response: object) -> None:
-        """Respond with the result of a handler: no response, a `Pending`, or the response."""
+        """Respond to a request with what its handler returned: None for no response, a `Pending`, or the response."""
         clock = self._clock
         handled_ns = context.handled_ns = context.completed_ns = clock.read()
         if handled_ns - context.began_ns > clock.steps.longest_ns and not context.is_decoded_aside:
@@ -433,8 +443,8 @@ class Connection(asyncio.BufferedProtocol):
             self._flow.pause()
 
     def _complete(self, reply: QueuedReply, response: object) -> None:
-        """Send a waiting reply, which is now complete, and the ready replies after it, unless an earlier reply still
-        waits.
+        """Send a reply that waited and is complete now, and the ready replies after it. If an earlier reply still
+        waits, it is only marked as ready.
         """
         if self.is_closed:
             return
@@ -470,8 +480,9 @@ class Connection(asyncio.BufferedProtocol):
 def _keep(
     connection: Connection, received: memoryview, *, has_just_arrived: bool = False, is_own: bool = False
 ) -> None:
-    """Keep received bytes that were not handled. A whole frame waits for the connection's turn, unless the connection
-    is paused for another reason. `is_own`: whether only this connection uses the buffer, so that the bytes need not be
+    """Keep received bytes that were not handled. If they begin with a whole frame, the connection waits for its turn,
+    unless it is paused for another reason. `has_just_arrived`: whether the bytes were received now, so that one frame
+    counts as a single request. `is_own`: whether only this connection uses the buffer, so that the bytes need not be
     copied.
     """
     flow, memory = connection._flow, connection._memory
@@ -484,8 +495,8 @@ def _keep(
 
 
 def _wait_for_turn(connection: Connection, *, is_single: bool) -> None:
-    """Let a connection wait for a turn with the whole frame that it keeps. `is_single`: whether this frame is all that
-    has arrived.
+    """Let a connection that keeps a whole frame wait for its turn. `is_single`: whether the client has sent only this
+    one request.
     """
     flow, listener = connection._flow, connection.listener
     flow.pause()
@@ -518,8 +529,8 @@ def _serve(connection: Connection, context: RequestContext, request: object) -> 
 
 
 def _refuse_version(connection: Connection, route: Route, version: int, correlation_id: int, frame: memoryview) -> None:
-    """Refuse a request in a version that is not served: with the response that its route has for this, else by closing
-    the connection.
+    """Refuse a request in a version that is not served. If the route has a response for that case, it is sent;
+    otherwise the connection is closed.
     """
     response = route.unserved_version()
     if response is None:
@@ -531,7 +542,7 @@ def _refuse_version(connection: Connection, route: Route, version: int, correlat
 
 
 def _failed(connection: Connection) -> None:
-    """End a connection because a handler raised an exception, which is a bug of this broker.
+    """Close a connection because a handler raised an exception, which is a bug of this broker.
 
     Other connections are not affected.
     """

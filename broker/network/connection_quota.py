@@ -1,4 +1,4 @@
-"""The limits on connections: in total, for a listener, for an address, and on new connections a second.
+"""The limits on connections: in total, for each listener, for each address, and on new connections a second.
 
 Brokers and controllers each count their own connections. Before a connection is accepted:
 
@@ -10,8 +10,8 @@ Brokers and controllers each count their own connections. Before a connection is
     allow it                                                 after `WAIT_MS_MAX` at the latest
 
 A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
-at once. If there are more connections than `max.connections`, because it was lowered or because brokers connected, one
-without recent traffic is closed, or else the oldest.
+at once. There may be more connections than `max.connections`, because the limit was lowered or because brokers
+connected. Then a connection without recent traffic is closed; if every connection has some, the oldest is closed.
 
 The quota of new connections per second from one address (KIP-612) is applied later: a connection above it is accepted,
 but its requests are not answered. It is closed when the rate of its address has fallen to the limit, after one window
@@ -34,16 +34,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.listener")
 
 BURST_S: Final = 10
-"""The time (seconds) for which the allowance of new connections accumulates, to be used in one burst."""
+"""The time (seconds) whose allowance of new connections may be used in one burst."""
 WAIT_MS_MAX: Final = 1000
-"""The longest wait (ms) of one connection because of a rate."""
+"""The maximum time (ms) for which one connection waits because of a rate."""
 UNLIMITED: Final = 2**31 - 1
 ADDRESSES_MAX: Final = 10_000
-"""The most addresses whose rates are kept. At the limit, the rate that was recorded the longest ago is dropped."""
+"""The maximum number of addresses whose rates are kept. Beyond it, the rate that was recorded the longest ago is
+dropped.
+"""
 
 
 class CreationRate:
-    """The rate of new connections a second, on average.
+    """The limit on the average number of new connections a second.
 
     DIVERGES: Apache Kafka counts in eleven windows of one second. After a burst of ten seconds' worth it accepts one
     connection a second until the windows with the burst have expired. Here the allowance for a burst refills evenly;
@@ -72,8 +74,9 @@ class CreationRate:
 
 
 class ConnectionLimits(NamedTuple):
-    """The limits that the settings set, for all connections, for addresses and for single listeners. Rates are new
-    connections a second. `of_address` has the addresses with a limit of their own, `…_of_listener` the listeners.
+    """The connection limits of the settings: for all connections, for each address and for single listeners. Rates are
+    new connections a second. `of_address` has the addresses with a limit of their own. The fields that end in
+    `_of_listener` have the listeners with a limit of their own.
     """
 
     count_max: int = UNLIMITED
@@ -109,22 +112,24 @@ def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
 
 
 class ConnectionQuotas:
-    """Counts connections, and says whether the limits allow another one. `protected` is the inter-broker listener: if
-    it is not the only listener, clients cannot use up its connections.
+    """Counts connections, and decides whether the limits allow another one. `protected` is the name of the inter-broker
+    listener. If there are other listeners, their clients cannot use up its connections.
     """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
         self.count = 0
         self.count_of_listener: dict[str, int] = dict.fromkeys(listeners, 0)
         self.count_of_address: dict[str, int] = {}
-        """The number of connections by address, for addresses that have any."""
+        """The number of open connections by client address."""
         self._protected = protected if len(listeners) > 1 else None
         self._rate = CreationRate(UNLIMITED)
         self._rate_of_listener: dict[str, CreationRate] = {}
         self.set_limits(limits)
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """Apply limits. They take effect with the next connection; unchanged rates continue."""
+        """Apply new limits. They take effect with the next connection. The state of a rate whose limit is unchanged is
+        kept.
+        """
         self._limits = limits
         self._of_address = dict(limits.of_address)
         self._count_max_of_listener = dict(limits.count_max_of_listener)
@@ -137,7 +142,7 @@ class ConnectionQuotas:
         }
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """The time (ms) until a listener may accept the next connection: 0 if it may now, None if another connection
+        """The time (ms) until a listener may accept its next connection: 0 if it may now, None if another connection
         must end first.
         """
         if self.count_of_listener[listener] >= self._count_max_of_listener.get(listener, UNLIMITED):
@@ -154,7 +159,7 @@ class ConnectionQuotas:
             self._rate_of_listener[listener].spend()
 
     def is_full(self, address: str) -> bool:
-        """Whether one more connection from this address exceeds its limit."""
+        """Whether one more connection from an address would exceed the limit of that address."""
         return self.count_of_address.get(address, 0) >= self._of_address.get(address, self._limits.per_address_max)
 
     def begun(self, listener: str, address: str) -> None:
@@ -170,7 +175,7 @@ class ConnectionQuotas:
             self.count_of_address[address] = left
 
     def excess(self) -> int:
-        """The number of connections above the limit."""
+        """The number of connections above `max.connections`; 0 if there are not more."""
         return max(self.count - self._limits.count_max, 0)
 
     def may_lose(self, listener: str) -> bool:
@@ -179,17 +184,17 @@ class ConnectionQuotas:
 
 
 class AddressRates:
-    """The rates of new connections from the addresses that have a quota."""
+    """The rates of new connections from each address that has a quota (KIP-612)."""
 
     def __init__(self, limits: QuotaLimits, windows: Windows) -> None:
         self._limits = limits
         self._windows = windows
         self._rates: dict[str, SampledRate] = {}
-        """The rate that was recorded the longest ago is first."""
+        """The rates by address. The rate that was recorded the longest ago is first."""
 
     @property
     def rates(self) -> Iterator[tuple[str, SampledRate]]:
-        """The rates of all addresses under a quota, for metrics."""
+        """The rates of all addresses that have a quota, for metrics."""
         return iter(tuple(self._rates.items()))
 
     def throttle_ms(self, address: str, now_ms: int) -> int:
@@ -213,7 +218,7 @@ class AddressRates:
 
 
 class LimitedListener(Protocol):
-    """A listener whose connections count under shared limits."""
+    """A listener whose connections count towards limits that it shares with other listeners."""
 
     @property
     def name(self) -> str: ...
@@ -223,19 +228,19 @@ class LimitedListener(Protocol):
         """The number of closed connections whose transports still send written bytes."""
 
     def resume_accepting(self) -> None:
-        """Continue to accept: a limit may allow another connection now."""
+        """Continue to accept connections, because a limit may allow another one now."""
 
     def close_one_in_excess(self) -> bool:
         """Close one connection. Returns False if none is left to close."""
 
 
 class Admission:
-    """The connection limits that several listeners share: those for brokers and clients, or those for controllers."""
+    """The connection limits that several listeners share: all listeners of the broker, or all of the controller."""
 
     def __init__(self, limits: ConnectionLimits, listener_names: tuple[str, ...], protected: str | None) -> None:
         self.quotas = ConnectionQuotas(limits, listener_names, protected)
         self.address_rates: AddressRates | None = None
-        """The quotas of addresses; None while none is set."""
+        """The rates of the addresses that have a quota; None if no address has one."""
         self._listeners: list[LimitedListener] = []
 
     def add(self, listener: LimitedListener) -> None:
@@ -243,16 +248,20 @@ class Admission:
         self._listeners.append(listener)
 
     def limit_addresses(self, rates: AddressRates | None) -> None:
-        """Apply changed quotas of addresses; None if no address has one."""
+        """Apply the quotas of addresses; None if no address has one."""
         self.address_rates = rates
 
     def set_limits(self, limits: ConnectionLimits) -> None:
-        """Apply changed limits: close the connections in excess, accept those that waited."""
+        """Apply changed limits: close the connections above `max.connections`, and accept waiting ones that are allowed
+        now.
+        """
         self.quotas.set_limits(limits)
         self.room_made()
 
     def room_made(self) -> None:
-        """Close the connections in excess and accept those that waited, after a connection ended or a limit changed."""
+        """Close the connections above `max.connections`, and accept waiting ones that are allowed now. Called after a
+        connection has ended or a limit has changed.
+        """
         self.close_excess()
         for listener in self._listeners:
             listener.resume_accepting()

@@ -1,4 +1,4 @@
-"""What a connection uses: the resources that all connections of a node share, and the interface of its listener."""
+"""The resources that all connections of a node share, and the interface of the listener that a connection uses."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.connection")
 
 LONG_FRAME_SIZE: Final = 1 << 13
-"""The size of a frame (bytes) from which on it may hold too many elements for the event loop, so that an executor
-thread decodes it.
+"""The size (bytes) of a frame from which on it may have more elements than the event loop can decode in time. Such a
+frame is decoded in an executor thread if it does.
 """
 
 
 FREED_AT_ONCE: Final = 256
-"""The number of elements of a long response that are freed in one step."""
+"""The number of elements of a long response that are freed at a time."""
 CLOSING_LINES_MAX: Final = 20
-"""The most lines that one listener logs in `CLOSING_PERIOD_S`."""
+"""The maximum number of lines about closed connections that one listener logs in `CLOSING_PERIOD_S`."""
 CLOSING_PERIOD_S: Final = 1.0
 
 
 class Transcoder:
     """Decodes long requests and encodes long responses in an executor thread: one at a time over all connections, so
-    that at most one such thread competes with the event loop for the interpreter.
+    that at most one such thread competes with the event loop for the interpreter lock.
     """
 
     def __init__(self, environment: Environment, memory: RequestMemory) -> None:
@@ -50,8 +50,8 @@ class Transcoder:
         self._turn = asyncio.Lock()
 
     async def decode(self, context: RequestContext, body: bytes, serve: Callable[[object], None]) -> None:
-        """Decode the bytes after the header of a request, and serve the request. The bytes count as request memory
-        until they are decoded. Raises `MalformedMessage`.
+        """Decode the body of a request in an executor thread, and pass the request to `serve`. Until then `body` counts
+        as request memory. Raises `MalformedMessage`.
         """
         decoder = context.route.decoders[context.version]
         self._memory.keep(len(body))
@@ -63,7 +63,7 @@ class Transcoder:
         serve(request)
 
     async def encode(self, context: RequestContext, response: object, send: Callable[[object], None]) -> None:
-        """Encode a long response, and send it."""
+        """Encode a long response in an executor thread, and pass the encoded response to `send`."""
         async with self._turn:
             encoded = await self._environment.offload(partial(_encoded, context, response))
         send(encoded)
@@ -81,18 +81,18 @@ def _encoded(context: RequestContext, response: object) -> EncodedResponse:
 
 
 def _free(elements: list[Any] | None) -> None:
-    """Free the elements of a long list in small steps: between these the event loop gets the interpreter."""
+    """Free the elements of a long list in small steps, between which the event loop can get the interpreter lock."""
     while elements is not None and len(elements) > FREED_AT_ONCE:
         del elements[-FREED_AT_ONCE:]
 
 
 class ClosingLog:
-    """Logs the closed connections of one listener and the reasons: a limited number of lines a second, and the count of
-    the lines left out.
+    """Logs the connections of one listener that were closed, with the reasons. The number of lines a second is limited;
+    of further connections only the number is logged.
 
     A client can cause any number of closed connections. Each line takes as long as a small request, and an unlimited
-    number of lines would fill the disk of the log. A line below the level in force costs nothing and is not counted; an
-    ERROR is always logged.
+    number of lines would fill the disk of the log. A line below the current log level takes no time and is not counted;
+    an ERROR is always logged.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -124,10 +124,10 @@ class ClosingLog:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionResources:
-    """The resources that the connections of one node share on its event loop.
+    """The resources that all connections of one node share on its event loop.
 
-    `receive_buffer` receives the bytes of every connection: parsing never spans two callbacks. `purgatory` delays the
-    checks of operations while a connection handles received bytes.
+    `receive_buffer` receives the bytes of every connection; it is used only within one callback. `purgatory` postpones
+    the checks of delayed operations while a connection handles received bytes.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -143,28 +143,28 @@ class ConnectionResources:
 
 
 class ConnectionSecurity(Protocol):
-    """The authentication that a listener requires before other requests."""
+    """How clients of a listener authenticate before other requests are served."""
 
     def first_access(self, client_host: str) -> Access:
-        """The access of a client before it has authenticated."""
+        """The permissions of a client that has not authenticated."""
 
     def authentication_of(self, connection: Connection) -> Authentication | None:
-        """The SASL exchange of a connection; None if the listener has no SASL."""
+        """The SASL exchange for a new connection; None if the listener has no SASL."""
 
 
 class ConnectionListener(ServingListener, Protocol):
-    """The listener of a connection, as the connection uses it."""
+    """The part of a listener that its connections use."""
 
     @property
     def resources(self) -> ConnectionResources: ...
 
     @property
     def request_size_max(self) -> int:
-        """The most bytes of one request."""
+        """The maximum size (bytes) of a request."""
 
     @property
     def is_for_nodes(self) -> bool:
-        """Whether the nodes of the cluster use this listener."""
+        """Whether nodes of the cluster connect to this listener."""
 
     @property
     def closing_log(self) -> ClosingLog: ...

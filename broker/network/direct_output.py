@@ -1,8 +1,10 @@
-"""Output of a connection that bypasses its transport: pieces of replies in order, slices of files by sendfile.
+"""Sends replies directly to the socket instead of through the transport: pieces of replies in order, and slices of
+files by sendfile.
 
 A transport takes bytes only, and copies them. Here a piece may be a `FileSlice`: the kernel sends it from the page
 cache. Its bytes pass through no buffer of the broker, so a slow client occupies no memory. The pieces are sent through
-a duplicate of the transport's descriptor, because an event loop refuses to watch the transport's own.
+a duplicate of the transport's descriptor, because an event loop refuses to watch the transport's own. What the first
+unsent piece waits for:
 
     NOTHING    all pieces were sent
     TRANSPORT  the transport holds older bytes, which are sent first; it reports when its buffer is empty
@@ -11,11 +13,11 @@ a duplicate of the transport's descriptor, because an event loop refuses to watc
     DISK       the next bytes are not in the page cache; an executor thread reads them
     CLOSED     the connection is closed, and nothing more is sent
 
-The event loop itself sends pieces of which few bytes are in files, and all pieces if the node has no such thread.
-Nothing else is written to the socket while the thread has pieces.
+The event loop itself sends pieces of which few bytes are in files, and all pieces if the node has no thread that sends
+files. While that thread has pieces, nothing else is written to the socket.
 
-A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the reply's
-size was sent already.
+A piece that cannot be sent whole, because its file became shorter or cannot be read, ends the connection: the size of
+the reply was sent already.
 """
 
 from __future__ import annotations
@@ -40,24 +42,30 @@ from moldau.storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.connection")
 
 ITERATION_SIZE_MAX: Final = 1 << 18
-"""Most bytes that a connection sends in one event loop iteration.
+"""The maximum number of bytes that a connection sends in one event loop iteration.
 
 Then other connections are served: a client reads from one connection while the next one is written. With 1 MiB at a
 time the kernel wakes the client for each 64 KiB instead.
 """
 CACHED_FOR_S = 1.0
-"""The time (seconds) for which the result of a page cache probe is reused, because each probe takes a system call."""
+"""The time (seconds) for which the result of a page cache check is reused, because each check takes a system call."""
 BUFFERS_PER_CALL_MAX: Final = 64
 HANDED_SIZE_MIN: Final = 1 << 16
-"""The bytes in files from which on the thread sends the pieces: this saves a fifth of the event loop's time."""
+"""The number of bytes in files from which on the sending thread sends the pieces, which saves a fifth of the event
+loop's time.
+"""
 HANDED_SIZE_MAX: Final = 1 << 20
-"""The bytes in files after which a hand-over takes no further reply: its replies count as sent only when it ends."""
+"""The number of bytes in files from which on no further reply is added to one hand-over to the sending thread: the
+replies of a hand-over count as sent only when all of it was sent.
+"""
 HANDED_BYTES_MAX: Final = 1 << 14
-"""The most bytes in memory of one hand-over. During it they are not counted as held by the connection."""
+"""The maximum number of bytes in memory in one hand-over to the sending thread. During the hand-over they are not
+counted as held by the connection.
+"""
 
 
 class Waits(Enum):
-    """The reason why the first unsent piece of a reply waits, as the table of this module explains."""
+    """What the first unsent piece waits for; the docstring of the module explains the values."""
 
     NOTHING = "nothing"
     TRANSPORT = "transport"
@@ -68,10 +76,10 @@ class Waits(Enum):
 
 
 class DirectOutput:
-    """The output of one connection.
+    """The direct output of one connection.
 
-    `blocked` is called when pieces have to wait, `drained` when all of them have left, and `progressed` each time some
-    have left before that.
+    `blocked` is called when pieces have to wait, `drained` when all pieces have left, and `progressed` each time some
+    have left and others have not.
     """
 
     def __init__(
@@ -96,12 +104,12 @@ class DirectOutput:
         self._progressed = progressed
         self._pieces: deque[Chunk] = deque()
         self._sent_of_first = 0
-        """The bytes of the first piece that have left, if the piece is a slice of a file."""
+        """The number of bytes of the first piece that were sent, if that piece is a slice of a file."""
         self._sending = environment.file_sending()
         self._handed_count = 0
-        """The number of pieces, from the first on, that the thread has."""
+        """The number of pieces, from the first on, that were handed over to the sending thread."""
         self._is_owned_by_thread = False
-        """Whether the thread owns the socket, as it does from the first hand-over on."""
+        """Whether the sending thread owns the socket, as it does from the first hand-over on."""
         self._looked_at_s = loop.time()
         self._is_ending = False
         self._waits = Waits.NOTHING
@@ -115,17 +123,17 @@ class DirectOutput:
         return self._waits
 
     def held_size(self) -> int:
-        """The memory (bytes) of the waiting pieces. Slices of files hold none, and pieces that the thread has are left
-        out.
+        """The memory (bytes) of the unsent pieces. Slices of files hold none, and pieces in the sending thread are not
+        counted.
         """
         return held_size(islice(self._pieces, self._handed_count, None))
 
     def unsent_size(self) -> int:
-        """The bytes of the waiting pieces that have not left, those of files included."""
+        """The number of unsent bytes, including those in files."""
         return sum(map(len, self._pieces)) - self._sent_of_first
 
     def write(self, pieces: Iterable[Chunk]) -> None:
-        """Send pieces after the earlier ones; those that cannot be sent at once wait here."""
+        """Send pieces after all earlier ones. Pieces that cannot be sent at once are queued."""
         if self._waits is Waits.CLOSED:
             return
         if not self._pieces:
@@ -142,13 +150,13 @@ class DirectOutput:
             self._go_on()
 
     def end(self) -> None:
-        """Close the transport when all pieces have left; nothing more is written."""
+        """Close the transport once all pieces are sent. Nothing is written afterwards."""
         self._is_ending = True
         if self._waits is Waits.NOTHING:
             self._end_now()
 
     def close(self) -> None:
-        """Release the pieces and both descriptors, because the connection is gone."""
+        """Release the pieces and both descriptors, because the connection is closed."""
         if self._waits is Waits.SOCKET:
             self._loop.remove_writer(self._socket.fileno())
         self._waits = Waits.CLOSED
@@ -169,7 +177,7 @@ class DirectOutput:
             self._progressed()
 
     def _send(self) -> None:
-        """Send as much as the socket takes in one iteration; `_waits` is then the reason why the rest waits."""
+        """Send as much as the socket takes in one iteration. Sets `_waits` to what the first unsent piece waits for."""
         waited = self._waits
         self._waits = Waits.NOTHING
         pieces, left = self._pieces, ITERATION_SIZE_MAX
@@ -205,8 +213,8 @@ class DirectOutput:
         return sent
 
     def _send_bytes(self) -> int:
-        """Send the pieces before the next slice in one call. Returns the bytes that were sent. If a slice follows, the
-        kernel sends its beginning in the same packet.
+        """Send the pieces before the next slice of a file in one call. Returns the number of bytes sent. If a slice
+        follows, the kernel sends its beginning in the same packet.
         """
         run: list[BytesLike] = []
         flags = 0
@@ -224,7 +232,9 @@ class DirectOutput:
     # Sending in the thread
 
     def _hand_over(self, sending: FileSending) -> None:
-        """Hand the first pieces over to the thread, if enough of them is in files and the thread takes them."""
+        """Hand the first pieces over to the sending thread, if enough of their bytes are in files and the thread
+        accepts them.
+        """
         parts = self._parts()
         if parts and self._is_first_warm() and sending.send(self, self._socket.fileno(), parts):
             self._is_owned_by_thread = True
@@ -232,7 +242,9 @@ class DirectOutput:
             self._waits = Waits.SENDER
 
     def _parts(self) -> list[Part]:
-        """The first pieces as the thread takes them; none if they have fewer than `HANDED_SIZE_MIN` bytes in files."""
+        """The first pieces in the form that the sending thread takes; empty if they have fewer than `HANDED_SIZE_MIN`
+        bytes in files.
+        """
         parts: list[Part] = []
         in_files = in_memory = 0
         sent_of_first, ends_reply = self._sent_of_first, False
@@ -256,14 +268,14 @@ class DirectOutput:
         return parts if in_files >= HANDED_SIZE_MIN else []
 
     def _is_first_warm(self) -> bool:
-        """Whether the first bytes of the first slice are in the page cache; the thread checks the others."""
+        """Whether the beginning of the first slice is in the page cache. The sending thread checks the other bytes."""
         piece = next(piece for piece in self._pieces if isinstance(piece, FileSlice))
         sent = self._sent_of_first
         return self._is_warm(piece, piece.position + sent, min(piece.size - sent, ITERATION_SIZE_MAX))
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """Continue after the thread has released its pieces, of which `sent` bytes have left. `status` is 0, `COLD`, or
-        the error that stopped the thread.
+        """Continue after a hand-over to the sending thread has ended, in which `sent` bytes were sent. `status` is 0,
+        `COLD` if the next bytes are not in the page cache, or the error number that stopped the thread.
         """
         if self._waits is not Waits.SENDER:
             return  # The connection was closed meanwhile.
@@ -280,7 +292,7 @@ class DirectOutput:
         self._go_on()
 
     def _have_left(self, size: int) -> None:
-        """Remove the first `size` unsent bytes, which have left."""
+        """Remove the first `size` unsent bytes from the queue, because they were sent."""
         pieces = self._pieces
         left = self._sent_of_first + size
         while pieces and left >= len(pieces[0]):
@@ -293,9 +305,10 @@ class DirectOutput:
     # The page cache
 
     def _is_warm(self, piece: FileSlice, position: int, size: int) -> bool:
-        """Whether bytes of a slice are in the page cache; if not, begin to read them.
+        """Whether bytes of a slice are in the page cache. If they are not, an executor thread begins to read them.
 
-        The handler has checked them before. The check is repeated if the last one is older than `CACHED_FOR_S`.
+        The handler of the request has checked the same. The check is repeated only if the last one is older than
+        `CACHED_FOR_S`.
         """
         now_s = self._loop.time()
         if now_s - self._looked_at_s <= CACHED_FOR_S:

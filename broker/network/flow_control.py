@@ -1,4 +1,4 @@
-"""When a connection is not read, and why."""
+"""Decides when a connection is not read, and why."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ class FlowControl:
         self._replies = replies
         self.is_paused = False
         self.was_paused = False
-        """Whether the connection was paused since it last received bytes; bytes may have waited in the kernel."""
+        """Whether the connection was paused since it last received bytes, so that bytes may have waited in the
+        kernel.
+        """
         self.awaits_turn = False
-        """Whether the connection keeps a whole frame until it has its turn."""
+        """Whether the connection keeps a whole frame and waits for its turn."""
         self._holds = 0
-        """How many pieces of work on earlier requests must end before the next request is handled."""
+        """The number of calls of `hold` without a `release` so far; while there are any, no request is handled."""
         self._throttle: asyncio.TimerHandle | None = None
         """The timer that ends the throttling of the client; None if the client is not throttled."""
 
@@ -47,7 +49,7 @@ class FlowControl:
             transport.pause_reading()
 
     def read(self) -> None:
-        """Read again, unless the connection was paused anew."""
+        """Read from the transport again, unless the connection is paused."""
         transport = self._output.transport
         if not self.is_paused and transport is not None:
             transport.resume_reading()
@@ -61,11 +63,11 @@ class FlowControl:
         self.pause()
 
     def release(self) -> None:
-        """End one `hold`."""
+        """Note that the work of one `hold` has ended."""
         self._holds -= 1
 
     def throttle(self, loop: asyncio.AbstractEventLoop, delay_ms: int, resume: Callable[[], None]) -> None:
-        """Pause for a time, then call `resume`. Of several such times only the one that ends last counts."""
+        """Pause for `delay_ms`, then call `resume`. If a pause is in progress that ends later, nothing changes."""
         end_s = loop.time() + delay_ms / 1000
         if self._throttle is not None:
             if self._throttle.when() >= end_s:
@@ -80,12 +82,12 @@ class FlowControl:
         self.pause()
 
     def end(self) -> None:
-        """Cancel the timer, because the connection is closed."""
+        """Cancel the timer of the throttling, because the connection is closed."""
         if self._throttle is not None:
             self._throttle.cancel()
 
     def may_resume(self) -> bool:
-        """Whether a paused connection may continue."""
+        """Whether a paused connection may be read again: no reason for the pause is left."""
         output = self._output
         transport = output.transport
         if (

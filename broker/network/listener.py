@@ -1,4 +1,4 @@
-"""A listener: an address, the APIs served behind it, and the connections that came through it."""
+"""A listener: an address, the APIs that are served there, and the connections that clients made to it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from moldau.security.quotas.throttling import ThrottleTimes
 log = logging.getLogger("moldau.listener")
 
 SWEPT_AT_ONCE: Final = 200
-"""The connections that a sweep for idle ones examines in one iteration of the loop: closing one takes 20 us."""
+"""The number of connections that the check for idle ones examines in one event loop iteration: closing one takes 20
+us.
+"""
 
 
 class Listener:
-    """A listener. `resources` are shared by all listeners of the node, `routes` are its own.
+    """A listener. `resources` are shared by all listeners of the node; `routes` are the APIs of this one.
 
-    `heartbeats_ended` is called with the id of a broker whose heartbeat connection has ended.
+    `heartbeats_ended` is called with the id of a broker when the connection with its heartbeats has ended.
     """
 
     def __init__(
@@ -60,21 +62,23 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         """The open connections in order of arrival, because the order of a set would differ in every run."""
         self.created_count = 0
-        """The number of connections since the start."""
+        """The number of connections accepted since the start."""
         self.malformed_count = 0
         """The number of connections that ended with a request that could not be parsed."""
         self.idle_count = 0
         """The number of connections that were closed because they were idle."""
         self.refused_count = 0
-        """Connections that were closed at once, because their address had too many."""
+        """The number of connections that were closed at once, because their address had too many."""
         self.throttled_count = 0
-        """Connections that were closed without an answer, because too many came from their address in a short time."""
+        """The number of connections that were closed without an answer, because too many came from their address in a
+        short time.
+        """
         self.throttle_times = ThrottleTimes()
-        """The times for which these connections stayed open."""
+        """The times for which throttled connections stayed open."""
         self.excess_count = 0
-        """The number of connections that were closed because there were more than the limit."""
+        """The number of connections that were closed because there were more than max.connections."""
         self.accept_failures_count = 0
-        """The number of failed accepts for want of a descriptor or of memory."""
+        """The number of accepts that failed for lack of a descriptor or of memory."""
         self._loop = resources.loop
         self._environment = resources.environment
         self._heartbeats_ended = heartbeats_ended
@@ -91,11 +95,11 @@ class Listener:
         admission.add(self)
 
     async def bind(self) -> None:
-        """Bind the address; clients are refused until `accept`. Raises OSError."""
+        """Bind the address, without accepting: clients are refused until `accept`. Raises OSError."""
         self._acceptor = await self._environment.acceptor(self, self.host, self.port)
 
     async def accept(self) -> None:
-        """Begin to serve."""
+        """Begin to accept and serve connections."""
         assert self._acceptor is not None
         self._acceptor.open()
         self._sweep_later()
@@ -152,7 +156,7 @@ class Listener:
         return (self._blocked_ms + (0 if since_ms is None else now_ms - since_ms)) / 1000
 
     def resume_accepting(self) -> None:
-        """Continue to accept: a limit may allow another connection now."""
+        """Continue to accept connections, because a limit may allow another one now."""
         if self._blocked_since_ms is not None and self._acceptor is not None:
             now_ms = self._environment.monotonic_ms()
             if self._quotas.wait_ms(self.name, now_ms) is None:
@@ -198,7 +202,9 @@ class Listener:
         return sum(each.is_closed for each in self.connections)
 
     def close_one_in_excess(self) -> bool:
-        """Close one connection: one without traffic since the last sweep, else the oldest."""
+        """Close one connection: the first without traffic since the last check for idle ones, or else the oldest.
+        Returns False if none is left to close.
+        """
         silent = (each for each in self.connections if not each.was_active and not each.is_closed)
         oldest = (each for each in self.connections if not each.is_closed)
         connection = next(silent, None) or next(oldest, None)
@@ -209,7 +215,7 @@ class Listener:
         return True
 
     async def stop(self) -> None:
-        """Stop listening and close what is open."""
+        """Stop listening, and close all connections."""
         for timer in (self._sweep, self._rate_timer):
             if timer is not None:
                 timer.cancel()
@@ -224,9 +230,10 @@ class Listener:
             self._sweep = self._loop.call_later(max(self._idle_ms_max, 1) / 1000, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close the connections that sent nothing since the last sweep: idle for one to two times the limit.
+        """Close the connections that sent nothing since the last check. They were idle for one to two times the limit.
 
-        A connection that the last sweep closed, and that is still open, has a peer that does not read: it is aborted.
+        A connection that the last check closed, and whose transport is still open, has a peer that does not read. It is
+        aborted.
         """
         self._close_idle_of(tuple(self.connections), 0)
 

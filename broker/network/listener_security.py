@@ -1,4 +1,4 @@
-"""The security of a listener: TLS below its connections, SASL before their routes, and the resulting access.
+"""The security of a listener: TLS below its connections, SASL before other requests, and the resulting permissions.
 
 PLAINTEXT        Connection                       anonymous
 SSL              TlsStream ─▶ Connection          the principal of the client's certificate, or anonymous
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TLS: Final = "SSL"
 """The name under which TLS handshakes are counted, in place of the name of a mechanism."""
 AccessMaker = Callable[[Principal, str], Access]
-"""Makes the access of a principal from a host."""
+"""Makes the permissions of a principal whose client is at a host."""
 CertificatePrincipal = Callable[[bytes], Principal]
 """Maps a client's certificate, in DER, to its principal. Raises ValueError."""
 
@@ -41,8 +41,9 @@ class ListenerSecurity:
         login: Callable[[Connection], Authentication] | None = None,
         principal_of: CertificatePrincipal | None = None,
     ) -> None:
-        """`login` begins the SASL exchange of a connection; None on a listener without SASL. `principal_of` maps a
-        client's certificate to its principal; None if a certificate gives no principal.
+        """`entrance`: the TLS of the listener; None without TLS. `login` begins the SASL exchange of a connection; None
+        without SASL. `principal_of` maps a client's certificate to its principal; None if a certificate gives no
+        principal.
         """
         self.counts = counts
         self.access_of = access_of
@@ -71,7 +72,7 @@ class ListenerSecurity:
 class SecuredConnection:
     """A connection under TLS.
 
-    It gets its principal from the certificate, and is closed when the authority of the certificate is not trusted any
+    The client's certificate gives it its principal. It is closed when the certificate authority is not trusted any
     more.
     """
 
@@ -125,18 +126,20 @@ def plain_security() -> ListenerSecurity:
 
 
 class AuthenticationCounts:
-    """The successful and failed logins of a listener since the start, by mechanism; TLS handshakes are under `TLS`."""
+    """The numbers of successful and failed authentications at a listener since the start, by mechanism. TLS handshakes
+    are under `TLS`.
+    """
 
     def __init__(self) -> None:
         self.succeeded: dict[str, int] = {}
         self.failed: dict[str, int] = {}
         self.renewed: dict[str, int] = {}
-        """Clients that authenticated again."""
+        """The number of re-authentications, by mechanism."""
         self.not_renewed: dict[str, int] = {}
-        """Clients that failed to authenticate again."""
+        """The number of failed re-authentications, by mechanism."""
 
     def count(self, mechanism: str, *, is_renewal: bool, has_failed: bool) -> None:
-        """Count one login."""
+        """Count one authentication or re-authentication."""
         if is_renewal:
             of = self.not_renewed if has_failed else self.renewed
         else:

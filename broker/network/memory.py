@@ -51,66 +51,72 @@ if TYPE_CHECKING:
     from moldau.broker.config.config import Config
 
 SIZE_MAX_DEFAULT: Final = 1 << 28
-"""The limit (bytes) if the configuration does not set `queued.max.request.bytes`; more if one request may be
-larger.
+"""The limit (bytes) of request memory if the configuration does not set `queued.max.request.bytes`. If one request may
+be larger, its maximum size is the limit.
 """
 SMALL_SIZE: Final = 1 << 14
-"""The size (bytes) up to which a frame gets its room without asking. While there is no room, no more than this is read
-at once.
+"""The size (bytes) up to which a frame gets its memory without asking. While no memory is free, no more than this is
+read at once.
 """
 BUFFER_SIZE: Final = (1 << 20) + (1 << 14)
-"""The size (bytes) of a lent buffer: the largest request of clients with default settings, with its header."""
+"""The size (bytes) of a lent buffer: that of the largest request of a client with default settings, with its header."""
 BUFFERS_MAX: Final = 8
 RESERVED_DIVISOR: Final = 4
 """A quarter of the memory is reserved for frames of at most `BUFFER_SIZE`."""
 PARTIAL_SIZE_FIRST: Final = 1 << 16
-"""The first size (bytes) of the buffer of a partial frame that grows; it doubles as bytes arrive."""
+"""The first size (bytes) of a growing buffer of a partial frame; it doubles as bytes arrive."""
 LENT_FROM_SIZE: Final = 1 << 12
 """The size (bytes) from which on a frame gets a lent buffer."""
 REQUEST_STALL_MS: Final = 10_000
-"""The period (ms) in which a frame must receive `REQUEST_STALL_SIZE_MIN` bytes while a connection waits; otherwise
-it is dropped.
+"""The period (ms) in which a partial frame must receive `REQUEST_STALL_SIZE_MIN` bytes while a connection waits for
+room. Otherwise its connection is closed.
 """
 REQUEST_STALL_SIZE_MIN: Final = 1 << 16
 FAVOURED_STALL_MS: Final = 1_000
-"""The same period for the favoured frame, which is shorter, because that frame keeps all others waiting."""
+"""The period (ms) in which the favoured frame must receive `FAVOURED_STALL_SIZE_MIN` bytes. It is shorter than that of
+other frames, because all others wait for the favoured frame.
+"""
 FAVOURED_STALL_SIZE_MIN: Final = 1 << 14
 REPLY_STALL_MS: Final = 30_000
-"""The time (ms) between two checks. It is long, because a consumer may process records before it reads more."""
+"""The interval (ms) between checks whether clients take their replies. It is long, because a consumer may process
+records before it reads more.
+"""
 REPLY_STALL_SIZE_MIN: Final = 1 << 16
-"""A client that takes fewer bytes than these in `REPLY_STALL_MS` counts as one that does not read.
+"""A client that takes fewer bytes than this in `REPLY_STALL_MS` counts as one that does not read.
 
-Otherwise a client could hold memory without limit by reading a byte from time to time.
+Without a minimum a client could hold memory without limit by reading a byte from time to time.
 """
 _SIZE: Final = struct.Struct(">i").unpack_from
 
 
 class FrameOwner(Protocol):
-    """The connection whose partial frame holds memory."""
+    """A connection whose partial frame holds or waits for request memory."""
 
     received_bytes: int
 
     @property
     def is_held(self) -> bool:
-        """Whether the connection is not read until requests that it has sent are handled."""
+        """Whether the connection is not read now because requests that it sent earlier are being handled."""
 
     def room_granted(self, size: int) -> None:
         """Give `size` bytes of room to the connection's partial frame."""
 
     def close(self, reason: str, level: int) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class RoomRequest(NamedTuple):
-    """The room that a connection waits for, and the bytes that its frame lacks in total."""
+    """The room (`size`, bytes) for which a connection waits, and the number of bytes of its frame that have not
+    arrived.
+    """
 
     size: int
     lacking_size: int
 
 
 class RoomQueue:
-    """The connections that wait for room for their frames. Except for the favoured one, a connection gets room only if
-    the memory in use stays within `limit` bytes.
+    """The connections that wait for room for their frames. A connection gets room if the memory in use then stays
+    within `limit` bytes; the favoured connection gets it in any case.
     """
 
     __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
@@ -120,12 +126,14 @@ class RoomQueue:
         self.waiting: dict[FrameOwner, RoomRequest] = {}
         self.favoured: FrameOwner | None = None
         self.mark: tuple[FrameOwner | None, int] = (None, 0)
-        """The favoured connection at the last check, and the bytes that it had received."""
+        """The favoured connection at the last check for stalled frames, and the number of bytes that it had received
+        then.
+        """
         self._takes_oldest = True
 
     def may_have(self, owner: FrameOwner, size: int, used_size: int) -> bool:
         """Whether a connection gets `size` bytes of room at once. The favoured connection always does. If there is no
-        room and no connection is favoured, this one becomes the favoured one.
+        room and no connection is favoured, this connection becomes the favoured one.
         """
         if used_size + size <= self.limit and (not self.waiting or owner is self.favoured):
             return True
@@ -134,8 +142,8 @@ class RoomQueue:
         return self.favoured is owner
 
     def take(self, used_size: int) -> tuple[FrameOwner, int] | None:
-        """Remove the next connection that gets room. Returns it and the bytes of room; None if no connection waits, or
-        if there is no room and another connection is favoured.
+        """Remove the next connection that gets room from the queue. Returns the connection and its room (bytes); None
+        if no connection waits, or if there is no room and another connection is favoured.
         """
         waiting = self.waiting
         if not waiting:
@@ -152,21 +160,23 @@ class RoomQueue:
         return owner, size
 
     def forget(self, owner: FrameOwner) -> bool:
-        """Forget a connection: it neither waits nor is favoured any more. Returns whether it waited."""
+        """Remove a connection from the queue, and let it be favoured no longer. Returns whether it waited."""
         if self.favoured is owner:
             self.favoured = None
         return self.waiting.pop(owner, None) is not None
 
 
 class RequestMemory:
-    """Lends buffers to frames that have not arrived whole. `size_max`: bytes of all connections, None for no limit."""
+    """Limits the memory of frames that have not arrived whole, and lends them buffers. `size_max`: the limit (bytes)
+    over all connections; None for no limit.
+    """
 
     def __init__(self, size_max: int | None, loop: asyncio.AbstractEventLoop) -> None:
         self.size_max = size_max
         self.used_size = 0
         self.is_used_up = False
         self.waits_count = 0
-        """The number of times that a connection had to wait."""
+        """The number of times that a connection had to wait for room."""
         self.stalled_count = 0
         """The number of connections that were closed because their frames stalled while others waited."""
         self._limit = 1 << 62 if size_max is None else size_max
@@ -182,12 +192,13 @@ class RequestMemory:
         self._watch: asyncio.TimerHandle | None = None
         self._favour_watch: asyncio.TimerHandle | None = None
         self._marks: dict[FrameOwner, int] = {}
-        """The bytes that each connection with a partial frame had received at the last check; removed with the frame.
+        """For each connection with a partial frame, the number of bytes that it had received at the last check for
+        stalled frames.
         """
 
     @property
     def waiting_count(self) -> int:
-        """The number of connections that wait now."""
+        """The number of connections that wait for room now."""
         return sum(len(queue.waiting) for queue in self._queues)
 
     def hold(self, owner: FrameOwner, size: int) -> None:
@@ -212,7 +223,9 @@ class RequestMemory:
         return True
 
     def lend(self, owner: FrameOwner, size: int) -> memoryview | None:
-        """A buffer for a whole frame of `size` bytes, until `release`; None if the frame must grow piece by piece."""
+        """A buffer in which a frame of `size` bytes has room, lent until `release`; None if the frame must grow piece
+        by piece.
+        """
         if not LENT_FROM_SIZE < size <= BUFFER_SIZE or self._is_waited_for or self.used_size + size > self._limit // 2:
             return None
         if self._idle:
@@ -226,7 +239,7 @@ class RequestMemory:
         return buffer[:size]
 
     def release(self, owner: FrameOwner) -> None:
-        """Release the room of a frame, which has arrived whole or never will.
+        """Release the room of a frame that is complete or was given up.
 
         The bytes of a lent buffer may be read until the current callback of the event loop returns.
         """
@@ -242,8 +255,8 @@ class RequestMemory:
         self._serve_later()
 
     def keep(self, size: int) -> None:
-        """Count the bytes of a request that were copied and wait, until `give_back`: for example to be decoded by a
-        thread.
+        """Count `size` bytes of request memory until `give_back`: those of a request that was copied and waits, for
+        example to be decoded in a thread.
         """
         self.used_size += size
         self.is_used_up = self.used_size >= self._limit
@@ -328,8 +341,8 @@ def request_memory_size_max(config: Config) -> int | None:
 
 
 class PartialFrame:
-    """The received bytes `buffer[:size]` of a connection, which begin with a frame that has not arrived whole. They
-    move from the shared receive buffer to a buffer of their own.
+    """The received bytes `buffer[:size]` of a connection that begin with a frame that has not arrived whole. They are
+    moved from the shared receive buffer to another buffer:
 
         lent        a reused buffer, if request memory has one free and the frame fits into it
         small       a frame of up to `SMALL_SIZE` gets all that it wants at once, without asking
@@ -350,9 +363,9 @@ class PartialFrame:
         *,
         is_own: bool = False,
     ) -> None:
-        """Move received bytes to a buffer of their own. A frame larger than `frame_size_max` is refused later.
-        `is_own`: whether the bytes are the end of a buffer that only this connection uses. They then stay in that
-        buffer if they hold a whole frame.
+        """Move received bytes to another buffer. A frame larger than `frame_size_max` is refused later. `is_own`:
+        whether the bytes are the end of a buffer that only this connection uses. Then they stay in that buffer if they
+        hold a whole frame.
         """
         self._memory = memory
         self._owner = owner
@@ -363,7 +376,7 @@ class PartialFrame:
         if wanted - 4 > frame_size_max:
             wanted = 4  # This is enough to refuse the frame after the frames before it are handled.
         self.wanted = wanted
-        """The bytes of the whole frame; before the frame's size has arrived, the bytes of the size field."""
+        """The size (bytes) of the whole frame with its size field; 4 as long as the size field has not arrived."""
         if is_own and size >= wanted:
             memory.hold(owner, len(cast("bytearray", received.obj)))
             self.buffer = received
@@ -382,13 +395,13 @@ class PartialFrame:
         self.buffer[:size] = received
 
     def ask_for_room(self) -> None:
-        """Get room for more bytes, because the buffer is full and the frame is not whole. Without room, be short until
-        `grow` is called.
+        """Get room for more bytes, because the buffer is full and the frame is not whole. If there is no room,
+        `is_short` is set until `grow` is called.
         """
         self.grow(self._growth(len(self.buffer)))
 
     def grow(self, size: int) -> None:
-        """Add `size` bytes to the buffer; 0 if there is no room now, so that the frame is short."""
+        """Add `size` bytes to the buffer. 0 means that there is no room now: `is_short` is set."""
         self.is_short = size == 0
         if size:
             old = self.buffer
@@ -412,20 +425,22 @@ def held_size(pieces: Iterable[Chunk]) -> int:
 
 
 class ReplyOwner(Protocol):
-    """The connection whose replies hold memory."""
+    """A connection whose replies hold memory."""
 
     def taken_size(self) -> int:
         """The bytes of replies that were sent since the connection was made."""
 
     def close(self, reason: str, level: int) -> None:
-        """End the connection."""
+        """Close the connection."""
 
     def abort(self) -> None:
-        """Drop the bytes that were written before the connection was closed."""
+        """Close the transport at once, without sending the bytes that were written before the connection was closed."""
 
 
 class ReplyMemory:
-    """Counts the bytes of replies that have not left, over all connections. `size_max` is in bytes, -1 for no limit."""
+    """Counts the memory (bytes) of replies that were not sent, over all connections. `size_max` is the limit (bytes),
+    -1 for none.
+    """
 
     def __init__(self, size_max: int, loop: asyncio.AbstractEventLoop) -> None:
         self.used_size = 0
@@ -436,17 +451,17 @@ class ReplyMemory:
         self._held: dict[ReplyOwner, int] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._marks: dict[ReplyOwner, int] = {}
-        """For each connection, the bytes that its client had taken at the last check; removed when the connection holds
-        nothing.
+        """For each connection that holds reply memory, the number of bytes that its client had taken at the last
+        check.
         """
 
     @property
     def holders_count(self) -> int:
-        """The number of connections that hold memory now."""
+        """The number of connections that hold reply memory now."""
         return len(self._held)
 
     def room(self) -> int:
-        """The bytes that may still be copied."""
+        """The number of bytes that may still be copied into replies."""
         return max(self._limit - self.used_size, 0)
 
     def holds(self, owner: ReplyOwner, size: int) -> None:
@@ -461,15 +476,19 @@ class ReplyMemory:
             self._marks.pop(owner, None)
 
     def borrow(self, size: int) -> None:
-        """Reserve bytes that a thread reads for a reply."""
+        """Reserve memory for bytes that a thread reads for a reply."""
         self.used_size += size
 
     def give_back(self, size: int) -> None:
-        """Release reserved bytes: the reply holds them now, or the read failed."""
+        """Release reserved memory, because the bytes count as held by the connection now, or because the read
+        failed.
+        """
         self.used_size -= size
 
     def _look(self) -> None:
-        """If there is no room, close the connections whose clients have read too few bytes since the last check."""
+        """Check whether reply memory is used up. If so, close the connections whose clients have taken too few bytes
+        since the last check.
+        """
         self._watch = None
         if self.used_size < self._limit:
             self._marks.clear()
@@ -488,7 +507,7 @@ class ReplyMemory:
 
 
 def receive_buffer(size: int) -> memoryview:
-    """A buffer of `size` bytes in which a node receives. Its pages take memory when bytes first arrive there; a
+    """A receive buffer of `size` bytes for a node. Its pages take memory only when bytes first arrive in them; a
     `bytearray` would write zeros into all of them.
     """
     return memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS))

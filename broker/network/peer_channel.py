@@ -36,8 +36,8 @@ from moldau.protocol.schema import header_flexible_from, response_class_of, spec
 log = logging.getLogger("moldau.peer")
 
 ResponseCallback = Callable[[object], None]
-"""Called once, on the loop, with the response or a `NoResponse`. The byte fields of the response are views of the
-receive buffer, valid during the call only.
+"""Called once, on the event loop, with the response or a `NoResponse`. The byte fields of the response are views of the
+receive buffer, and valid during the call only.
 """
 RECEIVE_BUFFER_SIZE: Final = 1 << 20
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -50,7 +50,7 @@ _SIZES: Final = struct.Struct(">ii").unpack_from
 
 
 class NoResponse(Enum):
-    """The reason for which there is no response."""
+    """Why there is no response to a request."""
 
     DISCONNECTED = auto()
     """The connection was refused, or it broke."""
@@ -59,13 +59,13 @@ class NoResponse(Enum):
     TIMED_OUT = auto()
     """No reply arrived within the timeout."""
     REFUSED = auto()
-    """The peer does not serve this API, does not accept this node, or sent something other than a reply; or this node
+    """The peer does not serve this API, does not accept this node, or sent something other than a reply. Or this node
     closed the channel.
     """
 
 
 class PendingRequest:
-    """A request without a response so far; its timeout ends the wait."""
+    """A request that has no response yet, with its callback and its timeout."""
 
     __slots__ = ("reply", "request", "timeout", "version")
 
@@ -78,9 +78,9 @@ class PendingRequest:
 
 
 class RequestCodec:
-    """The codec of one request class for a peer: how its requests are encoded and its replies decoded.
+    """How requests of one class are encoded for a peer, and their replies decoded.
 
-    It is found once for each connection.
+    It is made once for each connection.
     """
 
     __slots__ = ("decode", "encode", "has_reply_tags", "header_end", "key", "version")
@@ -92,14 +92,14 @@ class RequestCodec:
         self.key = spec.key
         self.version = version
         self.header_end = request_header(request_class, version, 0, client_id)[CLIENT_ID_POSITION:]
-        """The bytes of the header after the correlation id."""
+        """The bytes of the request header after the correlation id."""
         self.encode: Encoder[object] = encoder_of(request_class, version)
         self.decode: Decoder[object] = decoder_of(answer_class, version)
         self.has_reply_tags = version >= header_flexible_from(answer_class)
 
 
 class InFlight:
-    """A request that was sent, with the decoder of its reply."""
+    """A request that was sent and has no reply yet, with its codec."""
 
     __slots__ = ("codec", "correlation_id", "pending")
 
@@ -110,9 +110,9 @@ class InFlight:
 
 
 class PeerChannels:
-    """The channels of one node, which share a receive buffer.
+    """The channels of one node to other nodes, which share a receive buffer.
 
-    There is one for each purpose and peer, so that a long poll does not delay urgent requests.
+    There is one channel for each purpose and address, so that a long poll does not delay urgent requests.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class PeerChannels:
         software_version: str,
         security: PeerSecurity | None = None,
     ) -> None:
-        """`security` is that of the peers' listener; None for PLAINTEXT."""
+        """`security`: how this node connects to the listeners of its peers; None for PLAINTEXT."""
         self.loop = loop
         self.security = security
         self.timeouts = timeouts
@@ -133,7 +133,7 @@ class PeerChannels:
         self._channels: dict[tuple[str, str, int], PeerChannel] = {}
 
     def to(self, purpose: str, host: str, port: int) -> PeerChannel:
-        """The channel for a purpose to an address; it is created at first use."""
+        """The channel to an address for one purpose; it is created at first use."""
         key = (purpose, host, port)
         channel = self._channels.get(key)
         if channel is None:
@@ -154,18 +154,20 @@ class PeerChannel:
         self.port = port
         self._channels = channels
         self._queue: deque[PendingRequest] = deque()
-        """The requests that wait for the connection."""
+        """The requests that wait until the connection is open."""
         self._link: PeerLink | None = None
         self._versions: Mapping[int, tuple[int, int]] | None = None
-        """The versions of each API that the peer serves; None until its ApiVersions response."""
+        """The versions (first, last) of each API that the peer serves, by API key; None until its ApiVersions
+        response.
+        """
         self._codecs: dict[tuple[type[object], int | None], RequestCodec] = {}
-        """The codecs that this connection has used, by request class and wanted version."""
+        """The codecs that this connection has used, by request class and requested version."""
         self._connecting: asyncio.Task[None] | None = None
         self._login: PeerLogin | None = None
 
     def ask(self, request: object, reply: ResponseCallback, timeout_ms: int, version: int | None = None) -> None:
-        """Send a request, in the newest version that both sides serve or in an older one; `reply` is called later,
-        never within this call.
+        """Send a request: in `version`, or if that is None in the newest version that both sides serve. `reply` is
+        called later, never within this call.
         """
         timeout = self._channels.timeouts.after(timeout_ms, self._timed_out)
         self._queue.append(PendingRequest(request, reply, timeout, version))
@@ -247,7 +249,7 @@ class PeerChannel:
     # Called by the login
 
     def send_login(self, request: object, reply: ResponseCallback, version: int) -> None:
-        """Send a request of the login, before the queued requests."""
+        """Send a request of the SASL login. Queued requests wait until the login has succeeded."""
         assert self._link is not None
         self._versions = None
         timeout = self._channels.timeouts.after(int(CONNECT_TIMEOUT_S * 1000), self._timed_out)
@@ -338,7 +340,7 @@ class PeerChannel:
 
 
 class PeerLink(asyncio.BufferedProtocol):
-    """One connection of a channel: it sends and receives frames."""
+    """One connection of a channel: sends request frames and receives reply frames."""
 
     def __init__(self, channel: PeerChannel, shared: memoryview) -> None:
         self._channel = channel
@@ -410,7 +412,9 @@ class PeerLink(asyncio.BufferedProtocol):
             self._keep(buffer, position, size)
 
     def _keep(self, buffer: memoryview, position: int, size: int) -> None:
-        """Move the beginning of a reply to the link's own buffer, which grows to the largest reply and stays."""
+        """Move the beginning of a reply to this connection's own buffer. That buffer grows to the largest reply, and is
+        kept.
+        """
         left = size - position
         wanted = max(4 + _SIZES(buffer, position)[0] if left >= 8 else 0, PARTIAL_SIZE_FIRST)
         rest = buffer[position:size]
@@ -433,7 +437,7 @@ def _given(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
 
 
 def _host_and_port(address: tuple[object, ...]) -> tuple[str, int]:
-    """Host and port of a socket address, with the scope of a link-local one."""
+    """Host and port of a socket address. The host of a link-local IPv6 address has its scope."""
     host, port, *flow_and_scope = address
     assert isinstance(host, str) and isinstance(port, int)
     return (f"{host}%{flow_and_scope[1]}" if flow_and_scope and flow_and_scope[1] else host), port

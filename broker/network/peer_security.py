@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 ClientMechanismMaker = Callable[[], ClientMechanism]
-"""Makes the client's side of one exchange. Raises `LoginFailed` if this node has no credentials now."""
+"""Makes the client's side of one SASL exchange. Raises `LoginFailed` if this node has no credentials now."""
 Versions = Mapping[int, tuple[int, int]]
 
 
@@ -33,12 +33,12 @@ class NotSecured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeTls:
-    """The TLS of one listener, with the resources that all connections of the node share."""
+    """The TLS settings and contexts of one listener, with the resources that all TLS connections of the node share."""
 
     tls: ReloadingTls
     handshakes: Handshakes
     buffer: memoryview
-    """The buffer for received encrypted bytes, shared by all streams of the loop."""
+    """The buffer for received encrypted bytes, which all streams of the event loop share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class PeerSecurity:
 
     tls: NodeTls | None
     mechanism: ClientMechanismMaker | None
-    """Makes the client's side of the SASL mechanism; None without a login."""
+    """Makes the client's side of the SASL mechanism; None if this node does not log in."""
 
     def secured(self, link: SecuredProtocol, host: str, loop: asyncio.AbstractEventLoop) -> SecuredLink | None:
-        """Put a link to a host under TLS; None if the connections are not encrypted."""
+        """Wrap `link` in TLS, for a connection to a host; None if the listener has no TLS."""
         return None if self.tls is None else SecuredLink(self.tls, link, host, loop)
 
 
 class SecuredLink:
-    """A link to another node under TLS.
+    """A connection to another node under TLS.
 
     `handshake` completes when the handshake succeeds, and raises `NotSecured` if the peer is not trusted.
     """
@@ -91,7 +91,7 @@ class SecuredLink:
 
 
 class LoginChannel(Protocol):
-    """The channel over which the login is sent."""
+    """The channel over which this node logs in to a peer."""
 
     def send_login(self, request: object, reply: Callable[[object], None], version: int) -> None: ...
 
@@ -101,7 +101,7 @@ class LoginChannel(Protocol):
 
 
 class PeerLogin:
-    """The logins over one connection: the first one, and those that renew it."""
+    """This node's logins over one connection: the first one, and each re-authentication."""
 
     def __init__(self, channel: LoginChannel, make: ClientMechanismMaker, versions: Versions) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""The replies of a connection: each is encoded, waits for the replies to earlier requests, and is written.
+"""Sends the replies of a connection: each reply is encoded, waits for the replies to earlier requests, and is written.
 
     no reply waits  ──put──▶       the output, at once
     replies wait    ──put──▶       the end of the queue, as a ready reply
@@ -35,20 +35,24 @@ SLICE_SIZE_MIN: Final = JOINED_REPLY_SIZE_MAX
 """The smallest slice of a file in a reply (bytes), so that a slice is never joined with other pieces."""
 KEPT_PIECE_SIZE_MIN: Final = 4096
 JOINED_PIECES_MAX: Final = 2048
-"""The most pieces that are joined in one call, which holds the interpreter: a long response has a million pieces."""
+"""The maximum number of pieces that are joined in one call. A call holds the interpreter lock, and a long response may
+have a million pieces.
+"""
 
 _REPLY_HEADER: Final = struct.Struct(">ii").pack
 _FLEXIBLE_REPLY_HEADER: Final = struct.Struct(">iix").pack
 WAITING_REPLIES_MAX: Final = 256
-"""The most waiting replies; at this number the connection is not read until some are sent."""
+"""The number of waiting replies from which on the connection is not read until some are sent."""
 WAITING_SIZE_MAX: Final = 1 << 26
-"""The most bytes of ready replies that wait for an earlier reply; at this size the connection is not read either."""
+"""The size (bytes) of the ready replies behind an earlier reply above which the connection is not read until some are
+sent.
+"""
 TAKES_FILES: Final = "takes_files"
-"""The name of the extra information that a transport has if its `writelines` takes slices of files."""
+"""The key of `get_extra_info` whose value is true if the transport's `writelines` takes slices of files."""
 
 
 class EncodedResponse:
-    """A response that its handler has encoded, in the version of the request."""
+    """A response that its handler has already encoded, in the version of the request."""
 
     __slots__ = ("pieces",)
 
@@ -57,9 +61,9 @@ class EncodedResponse:
 
 
 class QueuedReply:
-    """A reply in the queue.
+    """A reply in the queue: parked until its response is there, and then ready.
 
-    The reply is encoded as soon as its response is there, so that its size is known.
+    A reply is encoded as soon as its response is there, so that its size is known.
     """
 
     __slots__ = ("context", "held_size", "parked", "pieces")
@@ -70,11 +74,11 @@ class QueuedReply:
         self.parked = parked
         self.pieces: list[Chunk] | None = None
         self.held_size = 0
-        """The memory (bytes) of the pieces."""
+        """The memory (bytes) of the pieces of the encoded reply."""
 
 
 def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int]:
-    """Encode a reply. Returns the pieces of its frame, and its size in bytes."""
+    """Encode a response with its header. Returns the pieces of the reply frame, and the size of the frame in bytes."""
     chunks: list[Chunk] = [b""]
     route = context.route
     if isinstance(response, EncodedResponse):
@@ -92,7 +96,7 @@ def encoded(context: RequestContext, response: object) -> tuple[list[Chunk], int
 
 
 def coalesce(pieces: list[Chunk]) -> list[Chunk]:
-    """Join runs of small pieces; large pieces stay as they are."""
+    """Join successive small pieces. Large pieces stay as they are."""
     out: list[Chunk] = []
     run: list[BytesLike] = []
     for piece in pieces:
@@ -118,12 +122,12 @@ class ReplyQueue:
         self._output = output
         self._memory = memory
         self.waiting: deque[QueuedReply] = deque()
-        """The waiting replies in the order of their requests; the first one is never ready."""
+        """The replies that wait, in the order of their requests; the first one is never ready."""
         self._ready_size = 0
-        """The bytes of the ready replies that wait for an earlier one."""
+        """The total size (bytes) of the ready replies that wait for an earlier reply."""
 
     def put(self, context: RequestContext, pieces: list[Chunk], size: int) -> bool:
-        """Add a ready reply after the earlier ones. Returns whether it has to wait for them."""
+        """Add a ready reply behind all earlier ones. Returns whether it has to wait for them."""
         if self.waiting:
             reply = QueuedReply(context)
             self._make_ready(reply, pieces, size)
@@ -133,8 +137,8 @@ class ReplyQueue:
         return False
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
-        """Send a parked reply, which is now complete, and the ready replies after it. If an earlier reply still waits,
-        keep it as a ready one. Returns whether it was sent.
+        """Send a parked reply, which is complete now, and the ready replies after it. If an earlier reply still waits,
+        mark this one as ready. Returns whether it was sent.
         """
         waiting = self.waiting
         if waiting[0] is not reply:
@@ -147,7 +151,9 @@ class ReplyQueue:
         return True
 
     def is_ahead(self) -> bool:
-        """Whether so many replies, or so many bytes, wait for the first reply that the connection must not be read."""
+        """Whether the connection must not be read, because too many replies, or too many bytes, wait for an earlier
+        reply.
+        """
         size = self._ready_size
         return (
             len(self.waiting) >= WAITING_REPLIES_MAX
@@ -156,11 +162,11 @@ class ReplyQueue:
         )
 
     def parked_apis(self) -> list[str]:
-        """The APIs of the parked requests."""
+        """The API names of the requests that wait for their response."""
         return [reply.context.route.name for reply in self.waiting if reply.parked is not None]
 
     def abandon(self) -> None:
-        """Abandon all waiting requests: the client is gone."""
+        """Abandon all requests that wait for their response, because the client is gone."""
         waiting, self.waiting = self.waiting, deque()
         self._ready_size = 0
         for reply in waiting:
@@ -200,13 +206,17 @@ class OutputOwner(ReplyOwner, Protocol):
 
 
 def step_name(context: RequestContext, what: str = "") -> str:
-    """The name of a step of the event loop: what it did for a request."""
+    """A description of what the event loop did for a request: `what`, the API, the client and the size of the
+    request.
+    """
     client = f"client {context.client_id!r} at {context.client_host}"
     return f"{what}{context.route.name} of {client}, {context.request_size} bytes"
 
 
 class HookedFrames:
-    """Successive frames that a hook answered, and whose replies are written together."""
+    """Successive frames that a hook answered, whose replies are written together. Its times are those of all the
+    frames.
+    """
 
     __slots__ = ("began_ns", "count", "end_position", "hook", "received_ns", "written_ns")
 
@@ -253,21 +263,21 @@ class Output:
         self._loop = resources.loop
         self._memory = resources.reply_memory
         self._owner: OutputOwner | None = owner
-        """The connection; None once it is lost, so that a closed connection is not a reference cycle."""
+        """The connection; None once it is lost, so that a closed connection is not part of a reference cycle."""
         self.transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
-        """The transport of a closed connection, until the written bytes have left."""
+        """The transport of a closed connection, until the written bytes have been sent."""
         self.direct: DirectOutput | None = None
         """The output that bypasses the transport, once a reply holds a slice of a file."""
         self.pieces: list[Chunk] = []
-        """The pieces that are collected and not written."""
+        """The collected pieces that are not written yet."""
         self.size = 0
         """The size of `pieces` in bytes."""
         self.sent_bytes = 0
         self.held_size = 0
-        """The memory (bytes) of the replies that waited in the queue and have not been written."""
+        """The memory (bytes) of the replies that waited in the queue and are not written yet."""
         self.ready_held_size = 0
-        """The bytes of those replies that are among `pieces` already."""
+        """The memory (bytes) of replies that waited in the queue and are among `pieces` now."""
         self.is_writable = True
         """False while written bytes wait for the peer to read."""
         self._is_flush_scheduled = False
@@ -275,15 +285,15 @@ class Output:
         self._ready: list[RequestContext] = []
         """The requests whose replies are among `pieces`."""
         self._unsent: deque[RequestContext | HookedFrames] = deque()
-        """The requests whose replies are written, and have not left whole."""
+        """The requests whose replies are written, but not sent completely."""
         self.hooked_count = 0
-        """The number of frames that a hook answered, and whose replies are among `pieces`."""
+        """The number of frames answered by a hook whose replies are among `pieces`."""
         self._hook: FrameHook | None = None
         self._hooked_received_ns = self._hooked_began_ns = 0
 
     def begin(self, context: RequestContext, received_ns: int, size: int) -> None:
-        """Begin to measure a request of `size` bytes. The replies of a hook to earlier frames are written first, so
-        that their times do not include this request.
+        """Begin to measure the times of a request of `size` bytes. Replies of a hook to earlier frames are written
+        first, so that their times do not include this request.
         """
         if self.hooked_count:
             self.flush()
@@ -300,7 +310,7 @@ class Output:
         self._ready.append(context)
 
     def add_hooked(self, hook: FrameHook, reply: bytes, received_ns: int) -> None:
-        """Add the reply of a hook. `received_ns` is the time at which the frame was received."""
+        """Add the reply of a hook. `received_ns` is the time (ns) at which its frame was received."""
         if not self.hooked_count:
             self._hook = hook
             self._hooked_received_ns = received_ns
@@ -310,7 +320,7 @@ class Output:
         self.size += len(reply)
 
     def encoded(self) -> None:
-        """Note when the last reply was encoded, because more frames are handled before it is written."""
+        """Note the time at which the last reply was encoded, because more frames are handled before it is written."""
         if self._ready and not self._ready[-1].encoded_ns:
             self._ready[-1].encoded_ns = self._clock.read()
 
@@ -337,7 +347,9 @@ class Output:
         self._measure(written_ns)
 
     def _measure(self, written_ns: int) -> None:
-        """Measure the requests whose replies were written, or keep them until their replies have left."""
+        """Record the times of the requests whose replies were just written. If the replies are not sent completely yet,
+        keep the requests until they are.
+        """
         count, hook, ready = self.hooked_count, self._hook, self._ready
         sent_ns = self._clock.read() if self.is_writable else 0
         if count and hook is not None:
@@ -380,7 +392,9 @@ class Output:
             clock.steps.note(written_ns - began_ns, lambda: name)
 
     def sent_until(self, position: int) -> None:
-        """Measure the requests whose replies end at or before `position`: all these bytes have left."""
+        """Record the times of the requests whose replies end at or before `position`, a count of the bytes sent on the
+        connection.
+        """
         unsent = self._unsent
         if not unsent or unsent[0].end_position > position:
             return
@@ -394,17 +408,19 @@ class Output:
                 self._sent(first, sent_ns)
 
     def unanswered(self, context: RequestContext) -> None:
-        """Measure a request that is handled and has no response."""
+        """Record the times of a request that was handled and has no response."""
         context.encoded_ns = context.written_ns = context.handled_ns
         self._sent(context, context.handled_ns)
 
     def progressed(self) -> None:
-        """Measure the requests whose replies have left whole, while bytes of later replies have not left."""
+        """Record the times of the requests whose replies were sent completely, while bytes of later replies are
+        unsent.
+        """
         if len(self._unsent) > 1 and self.direct is not None:
             self.sent_until(self.sent_bytes - self.direct.unsent_size())
 
     def abandoned(self, context: RequestContext, waits_for: str) -> None:
-        """Measure a request whose client disconnected while the request waited: it took until now."""
+        """Record the times of a request whose client disconnected while the request waited. It ends now."""
         now_ns = self._clock.read()
         context.waits_for = waits_for
         context.completed_ns = context.encoded_ns = context.written_ns = now_ns
@@ -413,7 +429,9 @@ class Output:
             self._clock.slow.finished(context, now_ns, was_abandoned=True)
 
     def flush_soon(self) -> None:
-        """Flush after the current callback, because a commit completes many replies."""
+        """Flush after the current callback of the event loop, because a commit completes many replies in one
+        callback.
+        """
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush_scheduled)
@@ -428,7 +446,7 @@ class Output:
             self._memory.holds(self._owner, self.held_size + (0 if self.is_writable else self.unsent_size()))
 
     def unsent_size(self) -> int:
-        """The memory (bytes) of written pieces that have not left."""
+        """The memory (bytes) of the pieces that are written but not sent."""
         transport = self.transport or self._closing
         if transport is None:
             return 0
@@ -441,10 +459,10 @@ class Output:
             self.sent_until(self.sent_bytes)
 
     def sends_files(self) -> bool:
-        """Whether slices of files may be written; once true, it stays true.
+        """Whether slices of files may be written. Once true, the result stays true.
 
-        A transport under TLS reads them when it encrypts them; for another one a `DirectOutput` is made. False without
-        a socket (in the simulated network).
+        A transport under TLS reads slices when it encrypts them; for another transport a `DirectOutput` is made. The
+        result is False if the transport has no socket, as in the simulated network.
         """
         transport, owner = self.transport, self._owner
         if self.direct is None and owner is not None and transport is not None and not transport.is_closing():
@@ -472,7 +490,7 @@ class Output:
     # The end
 
     def drop(self) -> asyncio.Transport | None:
-        """Stop writing. Returns the transport, if the connection was open."""
+        """Stop writing, and drop the collected replies. Returns the transport if the connection was open."""
         transport, self.transport = self.transport, None
         self.pieces = []
         self._ready.clear()
@@ -484,7 +502,7 @@ class Output:
         return transport
 
     def close(self, transport: asyncio.Transport) -> None:
-        """Close the dropped transport once the written bytes have left."""
+        """Close the transport that `drop` returned, once the written bytes are sent."""
         self._closing = transport
         if self._owner is not None:
             self._memory.holds(self._owner, self.unsent_size())
@@ -494,14 +512,14 @@ class Output:
             self.direct.end()
 
     def abort(self) -> None:
-        """Close a transport at once, because its peer does not read the bytes that were written before it was
-        closed.
+        """Close a closed connection's transport at once, because its peer does not read the bytes that were written
+        before.
         """
         if self._closing is not None:
             self._closing.abort()
 
     def lost(self) -> None:
-        """Release what belongs to the transport, which is lost."""
+        """Release all references to the transport, because its connection is lost."""
         self._closing = None
         self._owner = None
         if self.direct is not None:

@@ -43,21 +43,27 @@ FINE_BOUNDS_MS: Final = (
     30000,
     60000,
 )
-"""Bounds in steps of a quarter, so that a quantile between two of them is known within a few per cent."""
+"""Upper bounds (ms) of histogram buckets in steps of about a quarter, so that a quantile between two bounds is known
+within a few per cent.
+"""
 FINE_APIS: Final = (0, 1)
-"""Produce and Fetch, whose total times have fine bounds. More series would make each scrape long."""
+"""The API keys of Produce and Fetch, whose total times are counted with fine bounds. More series would make each scrape
+long.
+"""
 HELD_NS_MIN: Final = 4_000_000
 KERNEL_STEP_MS: Final = 4
-"""The kernel counts the time since the last byte in steps of up to 4 ms, and may tell one step too many."""
+"""The step (ms) in which the kernel counts the time since the last byte. The kernel may report one step too many."""
 ASKED_AFTER_HELD: Final = 8
-"""The number of receives in a row, none of them late, after which the kernel is not asked any more."""
+"""The number of receives in a row without delay after which the kernel is not asked any more."""
 TCP_INFO_SIZE: Final = 56
 _LAST_DATA_RECEIVED: Final = struct.Struct("=52xI").unpack
-"""The field tcpi_last_data_recv in Linux' struct tcp_info: milliseconds."""
+"""Reads the field tcpi_last_data_recv of Linux' struct tcp_info, in milliseconds."""
 
 
 class TimeHistogram:
-    """Times counted by upper bounds; those above the last bound count under infinity."""
+    """A histogram of times: how many are at most each upper bound. Times above the last bound are counted under
+    infinity.
+    """
 
     __slots__ = ("_bounds_ns", "bounds", "count", "counts", "sum_ns")
 
@@ -69,7 +75,7 @@ class TimeHistogram:
         self.sum_ns = 0
 
     def observe(self, time_ns: int, count: int) -> None:
-        """Count `count` requests of this time each."""
+        """Count `count` requests that took `time_ns` each."""
         index = 0
         for bound_ns in self._bounds_ns:  # Most times are below one of the first bounds.
             if time_ns <= bound_ns:
@@ -92,7 +98,7 @@ class TimeHistogram:
 
 
 class TimeSum:
-    """A sum and a count of times."""
+    """The sum and the number of times."""
 
     __slots__ = ("count", "sum_ns")
 
@@ -120,7 +126,7 @@ class RequestTimes:
     __slots__ = ("decode", "encode", "local", "queue", "remote", "response_queue", "send", "total", "waits")
 
     def __init__(self, key: int) -> None:
-        """`key` is that of the API."""
+        """`key`: the API key."""
         self.total = TimeHistogram(FINE_BOUNDS_MS if key in FINE_APIS else BOUNDS_MS)
         self.queue = TimeHistogram()
         self.decode = TimeSum()
@@ -130,10 +136,10 @@ class RequestTimes:
         self.response_queue = TimeHistogram()
         self.send = TimeHistogram()
         self.waits: dict[str, TimeSum] = {}
-        """The remote times of the requests that waited, by what they waited for."""
+        """The remote times of requests by what they waited for."""
 
     def observe(self, context: RequestContext, sent_ns: int) -> None:
-        """Add the times of a request, the last byte of whose reply was handed to the kernel at `sent_ns`."""
+        """Add the times of a request. The last byte of its reply was handed to the kernel at `sent_ns`."""
         completed_ns, encoded_ns, written_ns = context.completed_ns, context.encoded_ns, context.written_ns
         self.queue.observe(context.began_ns - context.received_ns, 1)
         self.decode.observe(context.decoded_ns - context.began_ns)
@@ -151,10 +157,10 @@ class RequestTimes:
         self.total.observe(sent_ns - context.received_ns, 1)
 
     def observe_hooked(self, count: int, received_ns: int, began_ns: int, written_ns: int, sent_ns: int) -> None:
-        """Add the times of `count` frames that a hook answered one after the other, and whose replies left together.
+        """Add the times of `count` frames that a hook answered one after the other and whose replies left together.
 
-        Each frame is counted with an equal part of the time in which all of them were handled. The rest of that time
-        counts as waiting for the other frames.
+        Each frame counts with an equal part of the time in which all of them were handled. The remaining part of that
+        time counts as waiting for the other frames.
         """
         handled_ns = written_ns - began_ns
         local_ns = handled_ns // count
@@ -167,7 +173,7 @@ class RequestTimes:
         self.total.observe(sent_ns - received_ns, count)
 
     def add(self, other: RequestTimes) -> None:
-        """Add the times of the same API at another listener."""
+        """Add the times of requests of the same API at another listener."""
         for mine, its in (
             (self.total, other.total),
             (self.queue, other.queue),
@@ -184,12 +190,14 @@ class RequestTimes:
 
 
 class RequestClock:
-    """The clock of the requests of a node, with what is shared by all measurements on its event loop."""
+    """The clock that measures the requests of a node, with what its measurements share: the log of slow requests, and
+    the longest callbacks of the event loop.
+    """
 
     __slots__ = ("_asks", "_received_ns", "_time_ns", "latest_ns", "slow", "steps")
 
     def __init__(self, time_ns: Callable[[], int], slow: SlowRequests, steps: LoopSteps) -> None:
-        """`time_ns` is a precise clock for durations."""
+        """`time_ns`: a precise monotonic clock (ns)."""
         self._time_ns = time_ns
         self.slow = slow
         """The log of slow requests."""
@@ -205,11 +213,11 @@ class RequestClock:
         return self.latest_ns
 
     def received(self, transport: asyncio.Transport | None, was_paused: bool, previous_ns: int) -> int:
-        """The time (ns) at which the kernel received the bytes that a connection was just given. Sets `latest_ns` to
-        now.
+        """The time (ns) at which the kernel received the bytes that a connection has just been given. Sets `latest_ns`
+        to the current time.
 
-        `was_paused`: whether the connection was not read for a part of the time since `previous_ns`, when it last
-        received bytes.
+        `previous_ns` is the time at which the connection received bytes before. `was_paused`: whether the connection
+        was not read for a part of the time since then.
         """
         now_ns = self.latest_ns = self._time_ns()
         gap_ns = now_ns - self._received_ns
@@ -228,9 +236,7 @@ class RequestClock:
 
 
 def late_by_ns(transport: asyncio.Transport | None) -> int:
-    """The time (ns) since the last byte arrived at the socket of the transport; 0 if it is short or the kernel does not
-    tell it.
-    """
+    """The time (ns) since the last byte arrived at the socket of the transport; 0 if it is short or unknown."""
     own = None if transport is None else transport.get_extra_info("socket")
     if own is None:
         return 0

@@ -1,11 +1,11 @@
-"""A route: one API as a listener serves it, from the version in a request's header to the handler, and back.
+"""A route: one API as a listener serves it: decoding by version, the handler, and encoding.
 
     raw frame ──▶ FrameHook.answer ──▶ reply frame             only if a hook has learned from earlier requests
         │ not one of these
         ▼
     decoders[version] ──▶ handle(context, request) ──▶ encoders[version]
 
-The connection does not depend on any API: the route has everything that is specific to one.
+The connection does not depend on any API: everything that is specific to an API is in its route.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ NO_TIMES: Final = RequestTimes(-1)
 _SIZE: Final = struct.Struct(">i").pack
 VersionRefusal = Callable[["Route"], object]
 VersionEncoder = Callable[[int, Encoder[object]], Encoder[object]]
-"""Makes the encoder of a version from the encoder of the response class: in some versions the two differ."""
+"""Makes the encoder of a version of the response. It gets the version and the encoder of the response class, from which
+the result may differ.
+"""
 
 
 class ListenerRole(Flag):
-    """Whether a listener belongs to the broker or to the controller of its node.
+    """The role in which a listener serves APIs: for the broker or for the controller of its node.
 
     An API is served by listeners of one role, or of both.
     """
@@ -55,7 +57,7 @@ def role_of(listener_name: str, config: Config) -> ListenerRole:
 
 
 class ServingListener(Protocol):
-    """The listener behind which a request is served."""
+    """The part of a listener that handlers use."""
 
     @property
     def name(self) -> str: ...
@@ -68,40 +70,41 @@ class ServingListener(Protocol):
         """The routes by API key."""
 
     def access_of(self, principal: Principal, client_host: str) -> Access:
-        """The access of a principal whose requests a broker forwards."""
+        """The permissions of a principal on whose behalf a broker has forwarded a request."""
 
 
 class Authentication(Protocol):
-    """The SASL exchange of a connection, as the handlers of its requests see it."""
+    """The SASL exchange of a connection, as request handlers use it."""
 
     def handshake(self, context: RequestContext, request: SaslHandshakeRequest) -> object:
-        """The response to SaslHandshake, or a `Pending` that becomes it."""
+        """The response to SaslHandshake, or a `Pending` that completes with it."""
 
     def authenticate(self, context: RequestContext, request: SaslAuthenticateRequest) -> object:
-        """The response to SaslAuthenticate, or a `Pending` that becomes it."""
+        """The response to SaslAuthenticate, or a `Pending` that completes with it."""
 
     def closed(self) -> None:
-        """Release the exchange, because the connection is closed."""
+        """Note that the connection is closed."""
 
 
 class ClientConnection(Protocol):
-    """The connection of a request, as handlers see it."""
+    """The part of a connection that request handlers use."""
 
     client_host: str
     client_port: int
     software: tuple[str, str]
     """The name and version of the client's library, from its ApiVersions request."""
     served: dict[tuple[str | bytes, int], int]
-    """The last fetch offset of each partition with records in a Fetch reply of this connection. If the same offset
-    was fetched a second time it is stored as ~offset: the client may have refused damaged records.
+    """The fetch offset of each partition with records in a Fetch reply of this connection: the one of the last such
+    fetch. If the same offset was fetched twice in a row it is stored as ~offset, because the client may have refused
+    damaged records.
     """
     heartbeat_broker_id: int
-    """The broker whose heartbeats come through this connection; -1 for none."""
+    """The id of the broker whose heartbeats come through this connection; -1 for none."""
     is_of_follower: bool
-    """Whether a broker that may replicate has fetched through this connection."""
+    """Whether a broker that is allowed to replicate has fetched through this connection."""
 
     access: Access
-    """The access of the authenticated principal."""
+    """The permissions of the client's principal."""
     authentication: Authentication | None
     """The SASL exchange; None if the listener has none."""
 
@@ -112,20 +115,22 @@ class ClientConnection(Protocol):
         """Close the connection; replies that are ready are still sent."""
 
     def sends_files(self) -> bool:
-        """Whether a reply may hold slices of files instead of their bytes; once true, it stays true."""
+        """Whether a reply may hold slices of files instead of bytes. Once true, the result stays true."""
 
     def hold(self) -> None:
-        """Handle no further request until the work passed to `hold_during` has ended."""
+        """Handle no further request of this connection until the work passed to `hold_during` has ended."""
 
     def throttle(self, delay_ms: int) -> None:
-        """Mute the connection for this time (ms): it reads and handles no requests, and still sends replies."""
+        """Mute the connection for `delay_ms`: it reads and handles no requests, but still sends replies."""
 
     def hold_during(self, work: Coroutine[object, object, None]) -> Coroutine[object, object, None]:
         """Run `work`, then handle the requests that arrived meanwhile."""
 
 
 class RequestContext:
-    """The header of a request, its connection and its client: everything that a handler gets besides the message."""
+    """What a handler gets besides the request itself: the request header, the connection and the client. It also has
+    the times of the request.
+    """
 
     __slots__ = (
         "began_ns",
@@ -162,15 +167,15 @@ class RequestContext:
         self.received_ns = self.began_ns = self.decoded_ns = self.handled_ns = 0
         self.completed_ns = self.encoded_ns = self.written_ns = 0
         self.waits_for = NOTHING
-        """What the request waited for."""
+        """What the response waited for (`broker/runtime/pending.py`)."""
         self.request: object = None
         self.request_size = self.response_size = 0
         self.end_position = 0
-        """The end of the reply among all bytes that are written to the connection."""
+        """The position at which the reply ends, in bytes since the beginning of the connection's output."""
         self.is_long = False
         """Whether an executor thread encodes the response, because it has too many elements for the event loop."""
         self.is_part = False
-        """Whether the handler gets a long request part by part."""
+        """Whether the message given to the handler is one part of a long request."""
         self.is_decoded_aside = False
         """Whether an executor thread decodes the request."""
 
@@ -185,7 +190,7 @@ class RequestContext:
 
     @property
     def access(self) -> Access:
-        """The access of the client."""
+        """The permissions of the client."""
         return self.connection.access
 
     @property
@@ -195,11 +200,13 @@ class RequestContext:
 
 
 Handler = Callable[[RequestContext, object], object]
-"""Handles a request. Returns the response, a `Pending` that becomes it, or None if no response is expected."""
+"""Handles a request. Returns the response, a `Pending` that completes with it, or None if the client expects no
+response.
+"""
 
 
 class FrameHook(ABC):
-    """Answers frames of one connection without decoding them, based on earlier requests.
+    """Answers frames of one connection without decoding them, by what it learned from earlier requests.
 
     It is a base class rather than a Protocol, so that compiled code calls it without looking up a name.
     """
@@ -210,26 +217,28 @@ class FrameHook(ABC):
         """The client id of the last request that the hook learned from."""
 
     def partitions(self) -> list[str]:
-        """The partitions of the frames that the hook answers, for the log of slow requests."""
+        """The partitions (topic-index) of the frames that the hook answers, for the log of slow requests."""
         return []
 
     @abstractmethod
     def answer(self, connection: ClientConnection, frame: memoryview) -> bytes | tuple[RequestContext, object] | None:
-        """Answer a frame. Returns the whole reply frame; None for a frame that has to be decoded and handled normally.
+        """Answer a frame. Returns the whole reply frame, or None if the frame has to be decoded and handled normally.
 
-        If the hook has handled the request and the reply is not a simple one, it returns the context and the handler's
-        result.
+        If the hook has handled the request but cannot write its reply, it returns the context and what the handler
+        returned.
         """
 
     def context_of(self, connection: ClientConnection, frame: memoryview) -> RequestContext:
-        """The context of a frame that the hook answered. Version and correlation id are 0 if it has no header."""
+        """The context of a frame that the hook answered. If the frame has no header, version and correlation id are
+        0.
+        """
         return RequestContext(connection, self.route, 0, 0, self.client_id)
 
     @abstractmethod
     def learn(self, context: RequestContext, frame: memoryview, request: object) -> bool:
-        """Learn from a request that was decoded and handled.
+        """Learn from a request that was decoded and handled; `frame` is its frame.
 
-        Returns whether `answer` should be tried for the next frame.
+        Returns whether `answer` is to be tried for the next frame.
         """
 
 
@@ -237,8 +246,8 @@ HookMaker = Callable[["Route"], FrameHook]
 
 
 class Binding:
-    """The handler of a route, its message classes and its hook. It is made at the first request, so that a start
-    imports no handlers.
+    """What a route needs to serve requests: the handler, the message classes and the maker of hooks. It is made at the
+    first request, so that a start imports no handlers.
     """
 
     __slots__ = (
@@ -261,11 +270,11 @@ class Binding:
         decoded_size_max: int | None = None,
         version_encoder: VersionEncoder | None = None,
     ) -> None:
-        """`hook` makes the hook of a connection. The handler gets None for a request in a frame of more than
-        `decoded_size_max` bytes.
+        """`hook` makes the frame hook of a connection. If a frame has more than `decoded_size_max` bytes, the handler
+        gets None in place of the request.
 
-        `refuse_version` makes the response to a request in a version that is not served. The response is encoded in
-        the first version of the API. Without `refuse_version` such a request ends its connection.
+        `refuse_version` makes the response to a request in a version that is not served. The response is encoded in the
+        first version of the API. Without `refuse_version` such a request ends its connection.
         """
         self.request_class = request_class
         self.response_class = response_class
@@ -274,22 +283,24 @@ class Binding:
         self.refuse_version = refuse_version
         self.decoded_size_max = decoded_size_max
         self.version_encoder = version_encoder
-        """None if every version is encoded by the encoder of the response class."""
+        """Makes the encoder of a version; None if every version is encoded by the encoder of the response class."""
 
 
 EncoderWrapper = Callable[["Route", type[object], Encoder[object]], Encoder[object]]
-"""Wraps the encoder of a response of this class, for a route."""
+"""Wraps an encoder: gets the route, the response class and the encoder of that class."""
 
 
 class Governor(Protocol):
-    """Replaces the handler of an API while client quotas are set, so that its requests are counted and throttled."""
+    """Replaces the request handlers of routes while client quotas are set, so that requests are counted and
+    throttled.
+    """
 
     def governed(self, route: Route, handle: Handler) -> Handler:
-        """A handler to use for all requests of the route, in place of `handle`."""
+        """The handler that the route uses in place of `handle`."""
 
 
 class Route:
-    """One API of a listener. Codecs are compiled, and `bind` is called, at first use."""
+    """One API of a listener. `bind` is called, and codecs are compiled, at the first use."""
 
     __slots__ = (
         "_bind",
@@ -333,32 +344,31 @@ class Route:
         self.is_advertised = is_advertised
         """Whether ApiVersions lists the API."""
         self.is_forwardable = is_forwardable
-        """Whether the request may arrive in an Envelope."""
+        """Whether a broker may forward the request to a controller in an Envelope."""
         self.requests = 0
-        """The number of requests served, for the metrics."""
+        """The number of requests served."""
         self.errors: dict[int, int] = {}
-        """The number of refusals by error code, if they are counted."""
+        """The number of errors in replies, by error code, if errors are counted."""
         self.encoder_wrapper: EncoderWrapper | None = None
-        """Wraps the encoders so that errors in replies are counted, on a node that serves metrics; None on other nodes.
-        """
+        """Wraps the encoders so that errors in replies are counted; None on a node without metrics."""
         self.is_governed = False
-        """Whether client quotas are set: then no frame is passed to a hook."""
+        """Whether client quotas are set, so that no frame is passed to a hook."""
         self.decoders: dict[int, Decoder[object]] = {}
         self.short_decoders: dict[int, Decoder[object]] = {}
         self.encoders: dict[int, Encoder[object]] = {}
         self.flexible_from = 0
-        """The first version in which the request header ends with a tagged section."""
+        """The first version in which the request header has tagged fields."""
         self.reply_flexible_from = 0
         self.handle: Handler = _not_bound
         self.times = NO_TIMES
-        """The times of the requests, once there is one."""
+        """The times of the requests; `NO_TIMES` before the first request."""
         self.hook: HookMaker | None = None
         self._bind = bind
         self._binding: Binding | None = None
         self._governor: Governor | None = None
 
     def govern(self, governor: Governor | None) -> None:
-        """Let the governor count and throttle all further requests; None ends this."""
+        """Let `governor` count and throttle all further requests; None for no quotas."""
         self._governor = governor
         if self._binding is not None:
             self._serve(self._binding)
@@ -385,7 +395,9 @@ class Route:
         return decoder
 
     def decode_short(self, version: int, frame: memoryview, position: int) -> object:
-        """Decode a request whose version is served. Raises `LongMessage` if that would take long."""
+        """Decode a request in a version that is served. Raises `LongMessage` if decoding would take too long for the
+        event loop.
+        """
         decoder = self.short_decoders.get(version)
         if decoder is None:
             binding = self._bound()
@@ -395,7 +407,7 @@ class Route:
         return request
 
     def unserved_version(self) -> object | None:
-        """The response to a request in a version that is not served; it is encoded in the first version of the API.
+        """The response to a request in a version that is not served, to be encoded in the first version of the API.
 
         None if the API has no such response: the connection then ends.
         """
@@ -438,7 +450,7 @@ class Route:
         return binding
 
     def _serve(self, binding: Binding) -> None:
-        """Set the handler of the requests."""
+        """Set `handle` to the handler of the binding, or to the one that the governor makes of it."""
         self.is_governed = self._governor is not None
         self.handle = binding.handle if self._governor is None else self._governor.governed(self, binding.handle)
 
@@ -448,8 +460,8 @@ def _not_bound(context: RequestContext, request: object) -> object:
 
 
 def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
-    """A decoder that yields None for a frame of more than `size_max` bytes, without reading it; `decoder` itself if
-    there is no bound.
+    """A decoder that returns None, without decoding, for a frame of more than `size_max` bytes. If `size_max` is None,
+    `decoder` itself.
     """
     if size_max is None:
         return decoder
@@ -461,12 +473,12 @@ def _bounded(decoder: Decoder[object], size_max: int | None) -> Decoder[object]:
 
 
 class RawTokens(FrameHook):
-    """Handles every frame of a connection as one message of its SASL exchange. After SaslHandshake version 0 the frames
-    have no request header.
+    """The frame hook for SASL messages without a request header, which follow SaslHandshake version 0: every frame is
+    one message of the mechanism.
     """
 
     def __init__(self, handle: Callable[[bytes], bytes | None]) -> None:
-        """`handle` handles a message and returns the message to answer with; None if there is no answer."""
+        """`handle` handles a message and returns the message to answer with; None if the login failed."""
         super().__init__(Route(SASL_AUTHENTICATE_KEY, "SaslAuthenticate", 0, 0, _without_header))
         self._handle = handle
 

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("moldau.slow")
 
 LINES_MAX: Final = 10
-"""The most lines that are logged in `PERIOD_S`."""
+"""The maximum number of lines that are logged in `PERIOD_S`."""
 PERIOD_S: Final = 1.0
 PARTITIONS_MAX: Final = 5
-"""The most partitions that a line names."""
+"""The maximum number of partitions that a line names."""
 TEXT_LENGTH_MAX: Final = 128
-"""The most characters of a client's text in a line."""
+"""The maximum length (characters) of a client's text in a line."""
 NEVER_NS: Final = 1 << 60
 
 STAGES: Final = ("queue", "decode", "local", "remote", "encode", "response queue", "send")
-"""The stages of `request_times.py`."""
+"""The names of the stages of a request, which `request_times.py` explains."""
 HOOKED_STAGES: Final = ("queue", "local", "send")
-"""The stages of frames that a hook answers."""
+"""The names of the stages of a frame that a hook answered."""
 Pairs = list[tuple[str, object]]
 
 
 class RequestStage(NamedTuple):
-    """A stage of a request, by the precise clock (ns)."""
+    """The name of a stage of a request, with its beginning and end (ns, the precise clock)."""
 
     name: str
     begin_ns: int
@@ -54,11 +54,11 @@ class SlowRequest(NamedTuple):
     stages: list[RequestStage]
     """The stages in their order, without gaps."""
     pairs: Pairs
-    """The names and values in the line of the log."""
+    """The names and values in the log line."""
 
 
 class SlowRequests:
-    """The log of one node. A request that is not slow costs one comparison with `threshold_ns`."""
+    """The log of slow requests of one node. A request that is not slow costs one comparison with `threshold_ns`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threshold_ms: int) -> None:
         self._loop = loop
@@ -73,11 +73,13 @@ class SlowRequests:
         self.set_threshold(threshold_ms)
 
     def set_threshold(self, threshold_ms: int) -> None:
-        """Set the time (ms) above which a request is slow; -1 if no request is slow."""
+        """Set the time (ms) above which a request is slow; -1 to log none."""
         self.threshold_ns = NEVER_NS if threshold_ms < 0 else threshold_ms * 1_000_000
 
     def finished(self, context: RequestContext, sent_ns: int, *, was_abandoned: bool = False) -> None:
-        """Log a finished request that took longer than the threshold, unless its client asked for the wait."""
+        """Log a finished request if it took longer than the threshold. A wait that the client has asked for does not
+        count.
+        """
         waited_ns = context.completed_ns - context.handled_ns
         total_ns = sent_ns - context.received_ns
         own_ns = total_ns - waited_ns if context.waits_for in ASKED_FOR else total_ns
@@ -120,7 +122,9 @@ class SlowRequests:
     def hooked(
         self, hook: FrameHook, connection: ClientConnection, count: int, stamps: tuple[int, int, int, int]
     ) -> None:
-        """Log frames that a hook answered one after the other, because they took longer than the threshold."""
+        """Log frames that a hook answered one after the other, because together they took longer than the threshold.
+        `stamps` are the times (ns) of receive, begin, write and send.
+        """
         if not self._may_say():
             return
         received_ns, began_ns, written_ns, sent_ns = stamps

@@ -1,8 +1,8 @@
-"""The turns of connections on an event loop: how long an iteration serves them, and in which order.
+"""Schedules the requests of connections on an event loop: how long one iteration serves them, and in which order.
 
 Received bytes are handled at once while the requests of an iteration have taken less than `BUDGET_NS`. After that,
-bytes are kept, and their connection waits for its turn in the next iteration, after timers and what else the node has
-to do. A connection that could not handle all that it received waits, too. The queues are served by rank:
+bytes are kept, and their connection waits for its turn in the next iteration, after timers and other callbacks of the
+node. A connection that could not handle all that it received waits, too. Waiting connections are served by rank:
 
     rank           connections                                         its share ends at
     NODE           of nodes of the cluster                             40 % of the budget
@@ -11,13 +11,13 @@ to do. A connection that could not handle all that it received waits, too. The q
     LOGIN          whose client has not logged in, and sent one        95 %
     LOGIN_BACKLOG  whose client has not logged in, and sent more       100 %
 
-A part of a share that its rank does not use falls to the ranks below. The last rank with waiting connections has the
-whole rest. Each rank with waiting connections gets at least one turn. The connections of a rank are served round robin:
-a turn of a backlog lasts `QUANTUM_NS`, or longer if few wait. The rank follows from what arrived, not from what is left
-after a turn. So a client that sends one request at a time waits only for others that do so, however many requests are
-pipelined by other clients; and each backlog is served for the same time. A connection belongs to a node of the cluster
-if it brought a heartbeat. A connection with one request at a time also does if a follower fetches through it, or if its
-listener is one for nodes.
+A part of a share that its rank does not use falls to the ranks below. The last rank with waiting connections has all
+the time that is left. Each rank with waiting connections gets at least one turn. The connections of a rank are served
+round robin: a turn of a backlog lasts `QUANTUM_NS`, or longer if few wait. The rank follows from what arrived, not from
+what is left after a turn. So a client that sends one request at a time waits only for others that do so, however many
+requests are pipelined by other clients; and each backlog is served for the same time. A connection belongs to a node of
+the cluster if it brought a heartbeat. A connection with one request at a time also does if a follower fetches through
+it, or if its listener is one for nodes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from moldau.broker.network.request_times import RequestClock
 
 BUDGET_NS: Final = 2_000_000
-"""The time (ns) that one iteration spends on requests; nothing else runs meanwhile."""
+"""The time (ns) that one event loop iteration spends on requests, during which nothing else runs."""
 QUANTUM_NS: Final = 200_000
-"""The time (ns) of a turn if many connections wait. A request that was begun is handled to its end."""
+"""The time (ns) of a turn if many connections wait. A request that has begun is handled completely."""
 
 
 class Rank(IntEnum):
-    """The ranks in the order in which they are served."""
+    """The ranks of waiting connections, in the order in which they are served."""
 
     NODE = 0
     SINGLE = 1
@@ -54,11 +54,13 @@ class Waiting(Protocol):
     """A connection that waits for its turn."""
 
     def take_turn(self, until_ns: int) -> None:
-        """Handle requests until the clock reads `until_ns`, but at least one. The rest waits for the next turn."""
+        """Handle at least one request, and further ones until the clock reads `until_ns` (ns). Requests that are left
+        wait for the next turn.
+        """
 
 
 class Turns:
-    """The turns of all connections of a loop. `call_soon` calls a function in the next iteration."""
+    """The turns of all connections of an event loop. `call_soon` calls a function in the next iteration."""
 
     __slots__ = ("_call_soon", "_clock", "_is_scheduled", "_queues", "_used_ns", "is_spent")
 
@@ -74,19 +76,19 @@ class Turns:
 
     @property
     def waiting_count(self) -> int:
-        """The number of connections that wait now."""
+        """The number of connections that wait for a turn now."""
         return sum(map(len, self._queues))
 
     def end_ns(self, now_ns: int) -> int:
-        """The time of the clock (ns) until which a connection handles what it has just received."""
+        """The time (ns, the request clock) until which a connection handles the bytes that it has just received."""
         return now_ns + BUDGET_NS - self._used_ns
 
     def handled(self, began_ns: int) -> None:
-        """Count the time in which a connection handled what it received: from `began_ns` to the last reading of the
+        """Count the time in which a connection handled received bytes: from `began_ns` to the last reading of the
         clock.
 
-        The times of iterations are added up, so that one that takes less than the budget costs nothing here. `_begin`
-        runs in a new iteration when their sum has reached the budget.
+        The times of iterations are added up, and `_begin` runs in a new iteration only when their sum has reached the
+        budget. So iterations that take less than the budget cost nothing.
         """
         self._used_ns += self._clock.latest_ns - began_ns
         if self._used_ns >= BUDGET_NS and not self.is_spent:

@@ -1,1 +1,3 @@
-"""Authentication: the SASL exchange of a connection, this node's login to other nodes, certificates."""
+"""Authentication: the SASL exchange of a connection, this node's login to other nodes, and the keys and tokens of an
+OAuth identity provider.
+"""

@@ -24,7 +24,7 @@ from moldau.security.principal import Principal
 from moldau.security.sasl.mechanism import Authenticated, Challenge, Failed, Mechanism, NeedsLookup, Step
 
 RENEWAL_MS_MIN: Final = 1000
-"""The least time (ms) between the beginnings of two renewals of a session."""
+"""The minimum time (ms) from the beginning of one renewal of a session to that of the next."""
 LATE_TOKEN: Final = "SaslAuthenticate request received after successful authentication"
 
 MechanismMaker = Callable[[], Mechanism]
@@ -42,7 +42,9 @@ class ExchangeState(Enum):
 
 
 class HandshakeAccepted(NamedTuple):
-    """The client's SaslHandshake is accepted: the listener offers its mechanism, whose messages follow."""
+    """The SaslHandshake is accepted, because the listener offers its mechanism. The messages of that mechanism
+    follow.
+    """
 
     mechanisms: tuple[str, ...]
     is_raw: bool
@@ -50,13 +52,13 @@ class HandshakeAccepted(NamedTuple):
 
 
 class IllegalRequest(NamedTuple):
-    """The request is wrong and is refused; the client stays authenticated."""
+    """The request is not allowed in this state and is refused; the client stays authenticated."""
 
     message: str
 
 
 class LoginRefused(NamedTuple):
-    """The exchange failed: the error is sent after a pause, then the connection ends."""
+    """The exchange has failed. The error is sent after a pause, and then the connection ends."""
 
     error: ErrorCode
     message: str
@@ -66,7 +68,7 @@ class LoginRefused(NamedTuple):
 
 
 class ServerChallenge(NamedTuple):
-    """A challenge of the mechanism: a message to the client, which has to answer it."""
+    """A challenge of the mechanism: a message to which the client has to answer."""
 
     message: bytes
 
@@ -82,7 +84,7 @@ class LoginAccepted(NamedTuple):
 
 
 class LookupNeeded(NamedTuple):
-    """The mechanism needs a lookup before it answers. The result of the lookup is passed to `found`."""
+    """The mechanism needs data before it can answer. The caller looks up `what`, and passes the result to `found`."""
 
     what: object
 
@@ -91,7 +93,9 @@ TokenOutcome: TypeAlias = ServerChallenge | LoginAccepted | LoginRefused | Illeg
 
 
 class SaslExchange:
-    """The exchange of one connection. `offered` makes the server's side of each mechanism that the listener offers."""
+    """The server's side of the exchange on one connection. `offered` makes the server's side of each mechanism that the
+    listener offers.
+    """
 
     def __init__(self, offered: Mapping[str, MechanismMaker], reauth_ms_max: Mapping[str, int]) -> None:
         self._offered = offered
@@ -106,7 +110,7 @@ class SaslExchange:
         """Whether the session of the last successful authentication expires."""
 
     def handshake(self, mechanism: str, version: int, now_ms: int) -> HandshakeAccepted | LoginRefused | IllegalRequest:
-        """Handle a SaslHandshake; `now_ms` is monotonic."""
+        """Handle a SaslHandshake. `now_ms` is the monotonic time in ms."""
         return _HANDSHAKES[self.state](self, mechanism, version, now_ms)
 
     def token(self, message: bytes, wall_ms: int) -> TokenOutcome:
@@ -122,17 +126,17 @@ class SaslExchange:
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate came before SaslHandshake")
 
     def found(self, result: object, wall_ms: int) -> TokenOutcome:
-        """Continue with the result of a lookup."""
+        """Continue the exchange with the result of the lookup that `LookupNeeded` asked for."""
         assert self._mechanism is not None
         return self._stepped(self._mechanism.found(result), wall_ms)
 
     def unexpected(self, api_type: str) -> LoginRefused:
-        """Fail the exchange because a request of another API arrived within it."""
+        """Fail the exchange because a request of another API arrived in it."""
         text = f"Unexpected Kafka request of type {api_type} during SASL authentication."
         return self._refuse(ErrorCode.ILLEGAL_SASL_STATE, text)
 
     def expire(self) -> None:
-        """End the session, which has expired: the client may only authenticate again."""
+        """End the session because its time is over. The client may only authenticate again."""
         if self.state is ExchangeState.AUTHENTICATED:
             self.state = ExchangeState.EXPIRED
 

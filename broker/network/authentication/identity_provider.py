@@ -1,9 +1,9 @@
-"""The identity provider of OAUTHBEARER: requests to it, its keys, and the token with which this node logs in to other
-nodes.
+"""The OAuth identity provider of OAUTHBEARER: requests to it, its keys, and the token with which this node logs in to
+other nodes.
 
-A request has one short answer, bounded in size and in time, without redirections. It blocks, so it runs in an executor
-thread. Addresses are checked against the list of allowed ones before, and a redirection could leave that list, so it is
-an error. The keys are fetched at the start, at intervals, and when a token names an unknown key:
+A request has one short answer, bounded in size and in time. It blocks, so it runs in an executor thread. The address of
+a request has been checked against the list of allowed addresses. A redirection could leave that list, so it is an
+error. The keys are fetched at the start, at intervals, and when a token names an unknown key:
 
     every refresh interval          the keys are fetched again; after each failure the backoff doubles, up to its limit
     a token names an unknown key    one fetch for all waiting clients, at most one in `LOOKUP_MS_MIN`
@@ -35,16 +35,16 @@ from moldau.storage.files.port import FileSystem
 log = logging.getLogger("moldau.listener")
 
 SIZE_MAX: Final = 1 << 20
-"""The most bytes of an answer."""
+"""The maximum size (bytes) of an answer."""
 TIME_S_MAX: Final = 30.0
-"""The most time (seconds) for the whole answer, however steadily the provider sends it."""
+"""The maximum time (seconds) for receiving an answer, even if the provider keeps sending bytes of it."""
 LOOKUP_MS_MIN: Final = 1_000
-"""The least time (ms) from the end of a fetch to a fetch because of an unknown key: clients choose the ids of keys in
-their tokens, and must not make this node ask the provider all the time.
+"""The minimum time (ms) from the end of a fetch to a fetch because of an unknown key. Clients choose the key ids in
+their tokens, and must not be able to make this node send requests to the provider all the time.
 """
 Ask = Callable[[ProviderEndpoint], bytes]
 UNKNOWN_LIFE_MS: Final = 300_000
-"""The lifetime (ms) that is assumed for a token whose expiry this node cannot read."""
+"""The lifetime (ms) that is assumed for a token if this node cannot read its expiry."""
 
 
 class ProviderFailure(Exception):
@@ -63,7 +63,9 @@ class Post:
 
 
 class ProviderHost(Protocol):
-    """What a request to a provider uses of the environment: the file system for file: URLs, and a precise clock."""
+    """What a request to an identity provider uses of the environment: the file system for file: URLs, and a precise
+    clock.
+    """
 
     @property
     def fs(self) -> FileSystem: ...
@@ -74,9 +76,9 @@ class ProviderHost(Protocol):
 def ask_provider(
     endpoint: ProviderEndpoint, host: ProviderHost, post: Post | None = None, authorities: str | None = None
 ) -> bytes:
-    """Fetch the document behind a URL. Raises `ProviderFailure`.
+    """Fetch the document behind a provider's URL. Raises `ProviderFailure`.
 
-    `authorities` is a file of trusted certificates in PEM, which replaces the system's.
+    `authorities` is a file of trusted certificates in PEM; None to trust the system's certificates.
     """
     parts = urlsplit(endpoint.url)
     try:
@@ -130,8 +132,8 @@ def _bounded(data: bytes) -> bytes:
 
 
 class ProviderKeys:
-    """The keys of one provider. `follow` runs as long as the node; `keys` is the current set, empty before the first
-    fetch.
+    """The keys of one identity provider. `follow` fetches them as long as the node runs; `keys` is the current set,
+    empty before the first fetch.
     """
 
     def __init__(
@@ -161,14 +163,16 @@ class ProviderKeys:
                 pause_ms = min(2 * pause_ms, endpoint.backoff_ms_max)
 
     async def look_up(self, what: object) -> KeySet:
-        """Return the keys after a new fetch; the known keys if the last fetch ended less than `LOOKUP_MS_MIN` ago."""
+        """Fetch the keys and return them. If the last fetch ended less than `LOOKUP_MS_MIN` ago, return the known keys
+        without a fetch.
+        """
         now_ms = self._environment.monotonic_ms()
         if self._running is not None or self._fetched_ms is None or now_ms - self._fetched_ms >= LOOKUP_MS_MIN:
             await self._fetch()
         return self.keys
 
     async def _fetch(self) -> None:
-        """Fetch the keys. Callers that arrive during a fetch wait for its end."""
+        """Fetch the keys. Callers that arrive during a fetch wait for its end instead of beginning another one."""
         if self._running is not None:
             await asyncio.shield(self._running)
             return
@@ -194,8 +198,8 @@ class ProviderKeys:
 
 
 class ProviderTokens:
-    """The token with which this node logs in to other nodes, kept fresh. `follow` runs as long as the node; `token`
-    raises `LoginFailed` before the first token has arrived.
+    """Keeps a valid token with which this node logs in to other nodes. `follow` fetches tokens as long as the node
+    runs; `token` raises `LoginFailed` before the first token has arrived.
     """
 
     def __init__(self, settings: OauthLoginSettings, environment: Environment, fetch: Callable[[], str]) -> None:
@@ -230,9 +234,9 @@ class ProviderTokens:
             await asyncio.sleep(self._next_ms(self._token) / 1000)
 
     def _next_ms(self, token: str) -> int:
-        """The time (ms) from now to the next fetch: a fraction of the token's lifetime, but at the latest
-        `refresh_buffer_ms` before the token expires if its lifetime is long enough. There is always a minimum pause
-        between two fetches.
+        """The time (ms) from now to the next fetch of a token: a fraction of the token's lifetime. If the lifetime is
+        long enough, the fetch is at the latest `refresh_buffer_ms` before the token expires. There is always a minimum
+        pause between two fetches.
         """
         settings, now_ms = self._settings, self._environment.wall_ms()
         try:

@@ -48,8 +48,8 @@ DIVERGES: in Apache Kafka a client that never logs in is closed as an idle one, 
 then.
 """
 DECODED_SIZE_MAX: Final = 16_384
-"""The largest request (bytes) of another API that is decoded within the exchange, so that its error response repeats
-the request's parts, such as its topics.
+"""The largest request (bytes) of another API that is decoded within the exchange, so that the error response can name
+the parts of the request, such as its topics.
 
 DIVERGES: Apache Kafka repeats the parts of larger requests, too. Here they are not decoded, because a client that has
 not authenticated could occupy the event loop with them.
@@ -90,9 +90,7 @@ class SaslConnectionPort(Protocol):
 
 
 class SaslGate:
-    """The state that the connections of one listener share: its mechanisms, and the parts of the node that
-    they need.
-    """
+    """What the SASL exchanges of one listener share: the mechanisms that the listener offers, and parts of the node."""
 
     def __init__(
         self,
@@ -116,7 +114,7 @@ class SaslGate:
         self._routes_of_exchange: Mapping[int, Route] | None = None
 
     def routes_of_exchange(self, listener: ServingListener) -> Mapping[int, Route]:
-        """The routes by API key while a client sends the messages of its mechanism: every API but SaslHandshake and
+        """The routes by API key while a client exchanges SASL messages: every API but SaslHandshake and
         SaslAuthenticate is refused.
         """
         routes = self._routes_of_exchange
@@ -135,7 +133,7 @@ class SaslGate:
 
 
 class SaslAuthentication:
-    """The exchange of one connection. The handlers of SaslHandshake and SaslAuthenticate call it."""
+    """The SASL exchange of one connection. The handlers of SaslHandshake and SaslAuthenticate call it."""
 
     def __init__(self, gate: SaslGate, connection: SaslConnectionPort) -> None:
         self._gate = gate
@@ -148,7 +146,7 @@ class SaslAuthentication:
         self._serve_only(SASL_HANDSHAKE, API_VERSIONS)
 
     def closed(self) -> None:
-        """Release the exchange: the connection is closed."""
+        """Note that the connection is closed: cancel the timers of the exchange."""
         self._connection = None
         self._end_deadline()
         if self._session_timer is not None:
@@ -159,7 +157,7 @@ class SaslAuthentication:
     def handshake(
         self, context: RequestContext, request: SaslHandshakeRequest
     ) -> SaslHandshakeResponse | Pending[SaslHandshakeResponse]:
-        """Answer SaslHandshake."""
+        """Answer a SaslHandshake request of this connection."""
         gate = self._gate
         match self._exchange.handshake(request.mechanism, context.version, gate.environment.monotonic_ms()):
             case HandshakeAccepted(names, is_raw):
@@ -181,7 +179,7 @@ class SaslAuthentication:
     def authenticate(
         self, context: RequestContext, request: SaslAuthenticateRequest
     ) -> SaslAuthenticateResponse | Pending[SaslAuthenticateResponse]:
-        """Answer SaslAuthenticate."""
+        """Answer a SaslAuthenticate request of this connection."""
         outcome = self._exchange.token(bytes(request.auth_bytes), self._gate.environment.wall_ms())
         if isinstance(outcome, LookupNeeded):
             reply: Pending[SaslAuthenticateResponse] = Pending(waits_for=AUTHENTICATION)
@@ -195,7 +193,8 @@ class SaslAuthentication:
     def raw_token(self, token: bytes) -> bytes | None:
         """Handle a message of the mechanism that came in a frame without a header.
 
-        Returns the message to answer with; None if the login failed, so that the connection ends.
+        Returns the message to answer with. Returns None if the login failed, so that the connection ends. A mechanism
+        that needs a lookup fails.
         """
         outcome = self._exchange.token(token, self._gate.environment.wall_ms())
         if isinstance(outcome, ServerChallenge):
@@ -212,8 +211,8 @@ class SaslAuthentication:
         return None
 
     def unexpected(self, context: RequestContext, request: object | None) -> object:
-        """Refuse a request of another API within the exchange with an error in the response of that API, then end the
-        connection. `request` is None if it was not decoded.
+        """Refuse a request of another API that arrived within the exchange, with an error in the response of that API,
+        and then end the connection. `request` is None if it was not decoded.
         """
         refusal = self._exchange.unexpected(api_type(context.route.name))
         if getattr(request, "acks", None) == 0:  # A Produce that wants no answer.
@@ -269,14 +268,14 @@ class SaslAuthentication:
             self._session_timer = gate.loop.call_later(accepted.session_ms / 1000, self._expired)
 
     def _expired(self) -> None:
-        """End the session, which has expired: serve only SaslHandshake."""
+        """End the session because its time is over: from now on only SaslHandshake is served."""
         self._exchange.expire()
         self._serve_only(SASL_HANDSHAKE)
 
     def _fail(self, reason: str, response: Response) -> Pending[Response]:
-        """Fail the authentication: handle no further request, and end the connection after the response.
+        """Fail the authentication: no further request is handled, and the connection ends after the response.
 
-        Returns the response as a `Pending` that completes after a pause, so that passwords cannot be guessed fast.
+        Returns a `Pending` that completes with the response after a pause, so that passwords cannot be guessed fast.
         """
         gate = self._gate
         self._count_failure()
@@ -314,7 +313,7 @@ class SaslAuthentication:
     # The served APIs
 
     def _serve_only(self, *keys: int) -> None:
-        """Serve only the APIs with these keys, in requests of at most `receive_size_max` bytes."""
+        """Serve only the APIs with these keys, and only requests of at most `receive_size_max` bytes."""
         connection = self._connection
         if connection is not None:
             all_routes = connection.listener.routes
@@ -324,12 +323,12 @@ class SaslAuthentication:
 
 
 def _refuse(context: RequestContext, request: object | None) -> object:
-    """Refuse a request within the exchange: the handler of every API but SaslHandshake and SaslAuthenticate."""
+    """The handler of every API but SaslHandshake and SaslAuthenticate within an exchange: refuses the request."""
     authentication = context.connection.authentication
     assert isinstance(authentication, SaslAuthentication), "only an exchange has these routes"
     return authentication.unexpected(context, request)
 
 
 def api_type(name: str) -> str:
-    """Apache Kafka's name of an API in messages: CREATE_TOPICS for CreateTopics."""
+    """The name of an API in Apache Kafka's messages: CREATE_TOPICS for CreateTopics."""
     return "".join(f"_{each}" if each.isupper() and index else each for index, each in enumerate(name)).upper()

@@ -1,1 +1,3 @@
-"""TLS: key and trust stores, contexts that are renewed when files change, and the byte stream of one connection."""
+"""TLS: key stores and trust stores, contexts that are renewed when files change, and the TLS stream of one
+connection.
+"""

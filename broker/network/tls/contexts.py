@@ -48,8 +48,8 @@ _VERIFY: Final = {
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 CHECK_S: Final = 1.0
 SESSIONS_MAX: Final = 32_768
-"""The most sessions whose chains are remembered; the oldest is forgotten, and can then not be resumed. OpenSSL's own
-cache holds fewer: 20,480.
+"""The maximum number of TLS 1.2 sessions whose chains are remembered. Beyond it the oldest is forgotten, and cannot be
+resumed. OpenSSL's own cache holds fewer: 20,480.
 """
 Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs blocking work in an executor thread."""
@@ -57,7 +57,9 @@ Offload = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
-    """The pair of contexts. `server` is None if the listener has no key: then this node only connects to it."""
+    """The TLS contexts of a listener, for accepting and for connecting. `server` is None if the listener has no key:
+    then this node only connects to it.
+    """
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext
@@ -68,7 +70,7 @@ class TlsContexts:
 
 
 def make_contexts(settings: TlsSettings) -> TlsContexts:
-    """Read the stores and make both contexts; this blocks. Raises `InvalidStore`."""
+    """Read the stores and make both contexts of a listener. Blocks. Raises `InvalidStore`."""
     key = own_key(settings.key_store, settings.key_password.reveal() if settings.key_password else None)
     trusted = trusted_certificates(settings.trust_store)
     client = _context(ssl.PROTOCOL_TLS_CLIENT, settings, key, trusted)
@@ -126,7 +128,7 @@ def _load_key(context: ssl.SSLContext, store: StoreSettings, key: OwnKey) -> Non
 def _choose_suites(
     context: ssl.SSLContext, settings: TlsSettings, versions: list[ssl.TLSVersion]
 ) -> list[ssl.TLSVersion]:
-    """Set the suites of TLS 1.2, and leave out the version that has none.
+    """Set the cipher suites of TLS 1.2. Returns the versions that have a suite.
 
     DIVERGES: the suites of TLS 1.3 cannot be chosen one by one; if one is named, all three are offered.
     """
@@ -164,34 +166,36 @@ def _names(settings: TlsSettings, key: OwnKey) -> CertificateNames:
 
 
 class PeerChain(NamedTuple):
-    """The chain of a peer's certificate, as a handshake left it."""
+    """The chain of a peer's certificate after a handshake."""
 
     verified: tuple[bytes, ...]
-    """The certificates in DER, the trusted one last. Empty if the handshake resumed a session: OpenSSL verifies
-    nothing then.
+    """The verified certificates in DER, the trusted one last. Empty if the handshake resumed a session, because OpenSSL
+    verifies nothing then.
     """
     session_id: bytes
     """The id by which the peer may resume the session; empty if it cannot."""
 
 
 class TrustedConnection(Protocol):
-    """A connection that a certificate authenticated."""
+    """A connection whose peer was authenticated by its certificate."""
 
     def distrusted(self) -> None:
-        """Close the connection: the authority of its peer's certificate is not trusted any more."""
+        """Close the connection, because the authority of the peer's certificate is not trusted any more."""
 
 
 class VerifiedChain(NamedTuple):
-    """What is remembered of a chain that a full handshake verified."""
+    """What is remembered of a certificate chain that a full handshake verified."""
 
     anchor: bytes
-    """The trusted certificate at its end, in DER."""
+    """The trusted certificate at the end of the chain, in DER."""
     ends_at_ms: int
-    """The time (wall clock, ms) at which the first certificate of the chain expires."""
+    """The time (wall clock, ms) at which the first certificate of the chain to expire expires."""
 
 
 class ReloadingTls:
-    """The current contexts of one listener. The constructor raises `InvalidStore` if the stores cannot be used."""
+    """The current TLS contexts of one listener, which are renewed when the store files change. The constructor raises
+    `InvalidStore` if the stores cannot be used.
+    """
 
     def __init__(self, settings: TlsSettings, wall_clock_ms: Callable[[], int]) -> None:
         self.settings = settings
@@ -199,12 +203,14 @@ class ReloadingTls:
         self._stamp = self._file_stamps()
         self._contexts = make_contexts(settings)
         self._trusting: dict[TrustedConnection, bytes] = {}
-        """The connections whose peer presented a certificate, with the trusted certificate of its chain."""
+        """For each connection whose peer presented a certificate: the trusted certificate of its chain."""
         self._sessions: dict[bytes, VerifiedChain] = {}
-        """The chains of the sessions that clients can resume in the current context, the oldest first."""
+        """The chains of the sessions that clients can resume in the current context, by session id, the oldest
+        first.
+        """
         self._anchors: dict[bytes, bytes] = {}
-        """The trusted certificates at the ends of chains, each as key and value, so that sessions and connections share
-        its bytes.
+        """The trusted certificates at the ends of chains. Each is both key and value, so that sessions and connections
+        share one copy of its bytes.
         """
         self._problem: str | None = None
 
@@ -213,17 +219,17 @@ class ReloadingTls:
         return self._contexts
 
     def server_context(self) -> ssl.SSLContext:
-        """The context for a client that connects now."""
+        """The TLS context for a client that connects now."""
         assert self._contexts.server is not None, "a listener that is bound has a key"
         return self._contexts.server
 
     def client_context(self) -> ssl.SSLContext:
-        """The context for a connection of this node that begins now."""
+        """The TLS context for a connection that this node makes now."""
         return self._contexts.client
 
     def register(self, connection: TrustedConnection, presented: PeerChain | None) -> str | None:
-        """Register a connection that its certificate authenticated, until `forget`. Returns why it is refused; None
-        if it is not.
+        """Register a connection that its certificate authenticated, until `forget`. Returns why the connection is
+        refused, or None if it is accepted. `presented` is None if the peer presented no certificate.
         """
         if presented is None:
             return None
@@ -242,7 +248,7 @@ class ReloadingTls:
         return None
 
     def _remembered(self, certificates: tuple[bytes, ...], session_id: bytes) -> VerifiedChain:
-        """The chain of a full handshake, which is remembered if the client can resume the session."""
+        """The chain of a full handshake. It is remembered if the client can resume the session."""
         anchor = self._anchors.setdefault(certificates[-1], certificates[-1])
         try:
             ends_at_ms = min(map(validity_end_ms, certificates))
@@ -259,7 +265,7 @@ class ReloadingTls:
         self._trusting.pop(connection, None)
 
     async def check_files(self, offload: Offload) -> None:
-        """Check the files, and renew the contexts if one has changed."""
+        """Check whether the store files have changed, and renew the contexts if so."""
         stamp = await offload(self._file_stamps)
         if stamp == self._stamp:
             return
@@ -284,7 +290,7 @@ class ReloadingTls:
                 connection.distrusted()
 
     def _file_stamps(self) -> tuple[object, ...]:
-        """The state of the store files, as values that change when a file is written; None for a missing file."""
+        """Values for the store files that change when a file is written; None for a missing file."""
         return tuple(_stamp(Path(each)) for each in self._files())
 
     def _files(self) -> list[str]:
@@ -296,7 +302,7 @@ class ReloadingTls:
         return trusted is None or anchor in trusted
 
     def _refusal(self, contexts: TlsContexts) -> str | None:
-        """Why new contexts are refused: the names in their certificate differ from those in the current one.
+        """Why new contexts are refused, because the names in their certificate differ from those in the current one.
 
         None if the new contexts are accepted.
         """

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 HANDSHAKE_S: Final = 10.0
 STEPS_MAX: Final = 1
-"""The most steps that run at the same time.
+"""The maximum number of handshake steps that run at the same time.
 
 With a second thread, a crowd of 500 clients was served in 1.8 s instead of 2.1 s, but the requests of all others waited
 longer: their p99 was 2.0 times that without the crowd instead of 1.4.
@@ -25,7 +25,7 @@ WAITING_MAX: Final = 2000
 
 
 Done = Callable[[BaseException | None], None]
-"""Handles the result of a step: the error that ended it, or None."""
+"""Gets the result of a handshake step: the error that ended it, or None."""
 
 
 class Handshake(Protocol):
@@ -44,7 +44,7 @@ class Handshakes:
         """The open handshakes in order of arrival."""
         self._running = 0
         self._queue: dict[Handshake, tuple[Callable[[], BaseException | None], Done]] = {}
-        """The steps that wait, in order of arrival: at most one for each open handshake."""
+        """The steps that wait for a thread, in the order of their arrival: at most one for each open handshake."""
 
     @property
     def count(self) -> int:
@@ -52,7 +52,7 @@ class Handshakes:
         return len(self._open)
 
     def begin(self, handshake: Handshake) -> None:
-        """Begin a handshake; its time limit starts."""
+        """Begin a handshake, which has `HANDSHAKE_S` to complete."""
         if len(self._open) >= WAITING_MAX:
             oldest = next(iter(self._open))
             self.end(oldest)
@@ -60,16 +60,17 @@ class Handshakes:
         self._open[handshake] = self._loop.call_later(HANDSHAKE_S, self._timed_out, handshake)
 
     def end(self, handshake: Handshake) -> None:
-        """End a handshake, successful or not. A step of it that waits does not run."""
+        """End a handshake, successful or not. If a step of it waits, that step does not run."""
         self._queue.pop(handshake, None)
         timer = self._open.pop(handshake, None)
         if timer is not None:
             timer.cancel()
 
     def step(self, handshake: Handshake, work: Callable[[], BaseException | None], done: Done) -> None:
-        """Run one step of an open handshake in an executor thread; the next one follows when it is done.
+        """Run `work`, one step of an open handshake, in an executor thread. The caller begins the next step when this
+        one is done.
 
-        `done` is called on the loop with its result, even if the connection has ended while the step ran.
+        `done` is called on the event loop with the result, even if the connection has ended while the step ran.
         """
         if self._running < STEPS_MAX:
             self._run(work, done)

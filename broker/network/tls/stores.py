@@ -1,4 +1,4 @@
-"""Key stores and trust stores: read from a file or a setting, and converted to PEM.
+"""Key stores and trust stores: reads them from a file or a setting, and converts them to PEM.
 
     PEM       in a file, or in the settings themselves
     PKCS12    in a file; the default of Java's keytool, also if the setting calls it JKS
@@ -28,27 +28,27 @@ _CONVERT: Final = (
 
 
 class InvalidStore(ValueError):
-    """The store cannot be used; the text names the setting and the file."""
+    """A key store or trust store cannot be used; the text names the setting and the file."""
 
 
 class CertificateNames(NamedTuple):
-    """The names in a certificate."""
+    """The names in a certificate: its subject, and its subject alternative names."""
 
     subject: str
     alternatives: frozenset[str]
 
 
 class OwnKey(NamedTuple):
-    """A private key with its chain."""
+    """A private key with its certificate chain."""
 
     pem: bytes
-    """The private key and the certificates, the leaf first. The key may be encrypted."""
+    """The private key and the certificates in PEM, the leaf certificate first. The key may be encrypted."""
     password: str | None
     """The password of the key."""
 
 
 def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
-    """The key of a key store; None if there is no store. Raises `InvalidStore`."""
+    """The private key in a key store; None if there is no store. Raises `InvalidStore`."""
     if store.certificates is not None:
         key = store.key.reveal() if store.key is not None else ""
         return OwnKey(f"{_pem(key)}\n{_pem(store.certificates.reveal())}\n".encode(), key_password)
@@ -63,9 +63,9 @@ def own_key(store: StoreSettings, key_password: str | None) -> OwnKey | None:
 
 
 def trusted_certificates(store: StoreSettings) -> tuple[bytes, ...] | None:
-    """The trusted certificates of a trust store in DER, each once.
+    """The certificates of a trust store in DER, without repetitions.
 
-    None if there is no store, and the system's certificates are trusted. Raises `InvalidStore`.
+    None if there is no store, so that the system's certificates are trusted. Raises `InvalidStore`.
     """
     where = f"{store.location_name}={store.location}"
     if store.certificates is not None:
@@ -115,7 +115,7 @@ def _read(store: StoreSettings) -> bytes:
 
 
 def _pem(text: str) -> str:
-    """The PEM text of a setting, with its lines. In the setting they may be one line, separated by blanks."""
+    """The PEM text of a setting with line breaks. The setting itself may be one line, with blanks in their place."""
     lines: list[str] = []
     for block in text.replace("\\n", "\n").split("-----BEGIN ")[1:]:
         label, _, rest = block.partition("-----")

@@ -37,19 +37,19 @@ from moldau.storage.files.file_slice import FileSlice
 log = logging.getLogger("moldau.connection")
 
 ENCRYPTED_SIZE_MAX: Final = 1 << 18
-"""The most bytes of encrypted output in the transport; above it, no more is encrypted."""
+"""The size (bytes) of encrypted output in the transport above which nothing more is encrypted."""
 FULL_FLIGHT_SIZE_MIN: Final = 256
-"""The least bytes of a server's flight with its certificate. A HelloRetryRequest is shorter."""
+"""The minimum size (bytes) of a server's flight that has its certificate. A HelloRetryRequest is shorter."""
 _NOT_PLAIN: Final = (b"\x14", b"\x17")
-"""The types of TLS records that change the cipher (20) and that hold encrypted messages (23)."""
+"""The TLS record types that change the cipher (20) and that hold encrypted messages (23)."""
 RAW_BUFFER_SIZE: Final = 1 << 17
 """The size of the receive buffer (bytes) that all streams of a loop share."""
 PIECE_SIZE_MAX: Final = 1 << 16
-"""The most bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
+"""The maximum number of bytes that are encrypted at once. OpenSSL's own buffer grows to this size and never shrinks."""
 
 
 class StreamState(Enum):
-    """The states of a stream."""
+    """The states of a TLS stream."""
 
     HANDSHAKE = auto()
     OPEN = auto()
@@ -58,7 +58,7 @@ class StreamState(Enum):
 
 
 class SecuredProtocol(Protocol):
-    """The protocol over the stream: a buffered protocol of asyncio."""
+    """The protocol above a TLS stream: a buffered protocol of asyncio."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -77,7 +77,7 @@ class StreamOwner(Protocol):
     """The owner of a stream, which is notified of the end of the handshake and of the connection."""
 
     def secured(self, stream: TlsStream) -> None:
-        """Continue after the handshake succeeded: the certificate that the peer presented, if any, was verified."""
+        """Continue after a successful handshake. The peer's certificate, if it presented one, was verified."""
 
     def not_secured(self, stream: TlsStream, reason: str) -> None:
         """Count and log a failed handshake; the connection ends."""
@@ -89,7 +89,7 @@ class StreamOwner(Protocol):
 class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     """The TLS stream of one connection.
 
-    `inner` is connected when the connection is made, and gets no bytes before the handshake has succeeded.
+    `inner` is told of the connection when it is made, and gets bytes only after the handshake has succeeded.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         raw_buffer: memoryview,
         server_name: str | None = None,
     ) -> None:
-        """`server_name` is the name of the node to connect to; None on the accepting side."""
+        """`server_name`: the host name of the node to which this node connects; None on the accepting side."""
         super().__init__()
         self._inner = inner
         self._owner: StreamOwner | None = owner
-        """The owner; None once the connection is lost. The owner refers to the stream: a reference back would keep
+        """The owner; None once the connection is lost. The owner refers to the stream. A reference back would keep
         both, with OpenSSL's buffers, until a garbage collection, which may come much later.
         """
         self._handshakes = handshakes
@@ -119,13 +119,13 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = StreamState.HANDSHAKE
         self._transport: asyncio.Transport | None = None
         self._is_last_step_short = False
-        """Whether the next step of the handshake runs on the loop."""
+        """Whether the next step of the handshake is so short that it runs on the event loop."""
         self._is_reading = True
         self._is_decrypting = False
         self._is_writable = True
         self._unsent = UnsentBytes()
         self._is_warming = False
-        """Whether an executor thread reads the first piece into the page cache."""
+        """Whether an executor thread is reading the first piece into the page cache."""
 
     # The peer
 
@@ -196,7 +196,9 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     # The handshake
 
     def _shake(self) -> None:
-        """Run one step in a thread. The transport is not read meanwhile, so that only the thread uses the buffers."""
+        """Run one step of the handshake in a thread. The transport is not read meanwhile, so that only that thread uses
+        the buffers.
+        """
         assert self._transport is not None
         self._transport.pause_reading()
         self._handshakes.step(self, partial(_handshake_step, self._ssl), self._shaken)
@@ -232,7 +234,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         self._decrypt()
 
     def give_up(self, reason: str) -> None:
-        """Close the connection: the handshake failed or took too long, or there are too many."""
+        """Close the connection: its handshake failed or took too long, or there are too many handshakes."""
         if self._state is not StreamState.HANDSHAKE:
             return
         self._state = StreamState.CLOSED
@@ -244,7 +246,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
     # Decrypting
 
     def _decrypt(self) -> None:
-        """Decrypt the received bytes into the protocol's buffers, in as few calls as possible."""
+        """Decrypt the received bytes into the buffers of the inner protocol, in as few calls as possible."""
         if self._is_decrypting:
             return
         self._is_decrypting = True
@@ -257,7 +259,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._send_encrypted()
 
     def _decrypt_once(self) -> bool:
-        """Fill the protocol's buffer once. Returns whether there may be more bytes."""
+        """Fill the buffer of the inner protocol once. Returns whether there may be more bytes to decrypt."""
         inner, incoming, tls = self._inner, self._incoming, self._ssl
         buffer = inner.get_buffer(-1)
         room, size = len(buffer), 0
@@ -285,8 +287,8 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
         return may_be_more
 
     def _ended_by_peer(self) -> None:
-        """Close the stream soon, because the peer closed it or sent bytes that are not TLS. Bytes that came before are
-        still handled.
+        """Close the stream in the next event loop iteration, because the peer closed it or sent bytes that are not TLS.
+        Bytes that arrived before are still handled.
         """
         asyncio.get_running_loop().call_soon(self.close)
 
@@ -321,7 +323,7 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
             self._send_encrypted()
 
     def _go_on(self) -> None:
-        """Continue to encrypt; the protocol may write again if all unsent bytes have left."""
+        """Continue to encrypt. If all unsent bytes were taken by the transport, the inner protocol may write again."""
         self._encrypt()
         if self._is_writable and not self._is_warming and self._state is StreamState.OPEN:
             self._inner.resume_writing()
@@ -423,8 +425,8 @@ class TlsStream(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
-    """Run the handshake until it needs bytes of the peer. Returns None once it is complete, else the exception that
-    ended the step: `SSLWantReadError` if it needs bytes.
+    """Run the handshake until it needs bytes of the peer. Returns None once it is complete, or the exception that ended
+    the step: `SSLWantReadError` if it needs bytes.
     """
     try:
         tls.do_handshake()
@@ -435,13 +437,13 @@ def _handshake_step(tls: ssl.SSLObject) -> BaseException | None:
 
 
 def _is_full_flight(flight: bytes) -> bool:
-    """Whether a server sends its whole part of a handshake of TLS 1.3: the records after its hello are encrypted."""
+    """Whether `flight` is a server's whole part of a TLS 1.3 handshake: the records after its hello are encrypted."""
     hello_size = 5 + int.from_bytes(flight[3:5], "big")
     return len(flight) >= FULL_FLIGHT_SIZE_MIN and flight[hello_size : hello_size + 1] in _NOT_PLAIN
 
 
 def _reason(error: BaseException) -> str:
-    """OpenSSL's message, without its file and line."""
+    """OpenSSL's message for an error, without the source file and line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError):
@@ -450,10 +452,10 @@ def _reason(error: BaseException) -> str:
 
 
 class UnsentBytes:
-    """A queue of bytes and of slices of files that are not encrypted yet; false while it is empty.
+    """A queue of bytes and slices of files that are not encrypted yet; false when it is empty.
 
-    They are encrypted in pieces of a limited size. A slice of a file holds no memory: a piece of it is read when it is
-    taken, if the page cache has it.
+    `take_piece` takes pieces of a limited size from it. A slice of a file holds no memory: a piece of it is read when
+    it is taken, if the page cache has it.
     """
 
     __slots__ = ("_chunks", "held_size")
@@ -462,7 +464,7 @@ class UnsentBytes:
         self._chunks: deque[memoryview | FileSlice] = deque()
         """The chunks in order; none of them is empty."""
         self.held_size = 0
-        """The bytes of the queue that are in memory."""
+        """The number of bytes in the queue that are in memory."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -479,10 +481,10 @@ class UnsentBytes:
             self.held_size += size
 
     def take_piece(self) -> BytesLike | FileSlice:
-        """Take the next piece. Raises OSError if it cannot be read from its file.
+        """Take the next piece. Raises OSError if the piece cannot be read from its file.
 
-        If its bytes are not in the page cache, nothing is taken, and the slice that has to be read from the disk before
-        is returned.
+        If its bytes are not in the page cache, nothing is taken. Then the result is the slice that has to be read from
+        the disk first.
         """
         chunks = self._chunks
         first = chunks[0]
