@@ -191,9 +191,9 @@ class Produce:
         return True
 
     def _postpone(self) -> Reply[ProduceResponse] | None:
-        """Continue once the transaction coordinator has answered and the large batches are examined: by then all
-        batches are appended or refused. The copies of the batches count as request memory until then. If the
-        coordinator answers at once and no batch is large, nothing is postponed.
+        """Continue when the transaction coordinator has answered and the large batches are examined. All batches are
+        then appended or refused, and before, their copies count as request memory. If the coordinator answers at
+        once and no batch is large, nothing is postponed.
         """
         services, context = self._services, self._context
         verification = Verification(services.transaction_verifier, self._request, context.version, self._unverified)
