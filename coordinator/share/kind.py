@@ -1,4 +1,4 @@
-"""Share groups as a kind of group."""
+"""The group kind of share groups: passes each request, record and timer to the function that handles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams groups as a kind of group."""
+"""The group kind of streams groups: passes each request, record and timer to the function that handles it."""
 
 from __future__ import annotations
 
