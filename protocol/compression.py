@@ -131,7 +131,7 @@ def expand(
 def pull_pieces(
     pull: Callable[[int], bytes], compressed_size: int, size_max: int, piece_size_max: int
 ) -> Iterator[bytes]:
-    """The pieces that `pull(size)` returns until it returns none. Raises `DecompressedSizeExceeded` past `size_max`."""
+    """Yield what `pull(size)` returns until it is empty bytes. Raises `DecompressedSizeExceeded` past `size_max`."""
     piece_size = min(max(EXPANSION * compressed_size, PIECE_SIZE_MIN), piece_size_max)
     total = 0
     while piece := pull(min(piece_size, size_max - total + 1)):

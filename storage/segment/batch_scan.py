@@ -118,7 +118,7 @@ def walk_headers(file: Readable, position: int, end_position: int) -> Iterator[t
 
 def _chunk_at(file: Readable, position: int, end_position: int) -> BytesLike:
     """Read the bytes from a position on: at least the header of a batch, or a message of an older format. A message
-    that is shorter than the header of a batch is padded. Returns no bytes if neither is there.
+    that is shorter than the header of a batch is padded. Returns empty bytes if neither is there.
     """
     chunk = file.pread(min(CHUNK_SIZE, end_position - position), position)
     if len(chunk) < HEADER_SIZE:
