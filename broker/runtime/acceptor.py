@@ -1,6 +1,7 @@
-"""Accepting connections: a server's sockets, accepting or paused, also when the process has no descriptor left.
+"""Accepts connections on the sockets of an address. Accepting can be paused, and pauses by itself when the process has
+no file descriptor left.
 
-asyncio's own server cannot be paused and, if the process has no descriptor left, tries again at once or closes
+asyncio's own server cannot be paused. If the process has no descriptor left, it tries again at once or closes
 connections. This one waits for a while, and leaves some descriptors for the files of logs: a delayed client does less
 harm than a log that cannot open its next segment.
 """
@@ -18,31 +19,35 @@ log = logging.getLogger("moldau.listener")
 
 BACKLOG: Final = 512
 ACCEPTS_MAX: Final = 4
-"""The most connections that one event loop iteration accepts: each takes 50 us and may send a request at once."""
+"""The maximum number of connections that one event loop iteration accepts: each takes 50 us and may send a request at
+once.
+"""
 QUICK_ITERATION_S: Final = 0.001
-"""If the last event loop iteration with accepts is less than this time (seconds) ago, only one accept is tried: a
+"""If the last event loop iteration that accepted began less than this time (seconds) ago, only one accept is tried: a
 second one would find no connection.
 """
 RETRY_S: Final = 1.0
-"""The time (seconds) without accepts after a lack of descriptors or of memory."""
+"""The time (seconds) for which nothing is accepted after an accept failed for lack of descriptors or memory."""
 FILES_SHARE: Final = 8
-"""One descriptor in eight is kept for files."""
+"""One of this many descriptors is kept for files."""
 REFUSED_MAX: Final = 1000
-"""Most connections that wait to be closed; further ones are closed at once."""
+"""The maximum number of refused connections that stay open for a delay; further ones are closed at once."""
 PROBED_BEFORE: Final = 64
-"""The number of descriptors left for clients below which `_leave_some_for_files` is called before each accept."""
+"""The number of descriptors that are left for clients below which `_leave_some_for_files` is called before each
+accept.
+"""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class AcceptPolicy(Protocol):
-    """The decisions before and after an accept; a listener implements it."""
+    """Decides before and after each accept; a listener implements it."""
 
     @property
     def send_buffer_size(self) -> int:
-        """SO_SNDBUF of accepted sockets, in bytes; negative for the kernel's own."""
+        """SO_SNDBUF of accepted sockets, in bytes; negative for the kernel's default."""
 
     def may_accept(self) -> bool:
-        """Whether one more connection may be accepted now. If not, `release` is called later."""
+        """Whether one more connection may be accepted now. If not, the policy calls `Acceptor.release` later."""
 
     def accepted(self, address: str) -> float | None:
         """Count an accepted connection. Returns None if it may stay; otherwise the time (seconds) after which it is
@@ -50,30 +55,30 @@ class AcceptPolicy(Protocol):
         """
 
     def gone(self, address: str) -> None:
-        """Note that an accepted connection was lost before its protocol got it."""
+        """Note that an accepted connection ended before its protocol was made."""
 
     def accept_failed(self) -> None:
-        """Note that an accept failed, because descriptors or memory were used up."""
+        """Note that an accept failed, because the process had no descriptor or no memory left."""
 
     def protocol_for(self, address: str) -> asyncio.BaseProtocol:
-        """Make the protocol of an accepted connection that is not to be closed: `accepted` returned None for it."""
+        """Make the protocol of an accepted connection for which `accepted` returned None."""
 
 
 class Acceptor(Protocol):
-    """Accepts connections on a bound address, after `open`."""
+    """Accepts connections on a bound address, once `open` was called."""
 
     def open(self) -> None:
         """Begin to accept."""
 
     def release(self) -> None:
-        """Continue to accept, because the policy may allow it again."""
+        """Continue to accept, because the policy may allow another connection now."""
 
     def close(self) -> None:
-        """Release the address."""
+        """Stop accepting, and close the sockets."""
 
 
 async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[socket.socket]:
-    """Sockets that are bound to an address, one for each address family that it has. Raises OSError."""
+    """Sockets that are bound to an address: one for each IP address that the host name has. Raises OSError."""
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -101,7 +106,7 @@ async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str | None, port:
 
 
 class SocketAcceptor:
-    """An acceptor over the kernel's sockets. `descriptors_max` is the process's limit."""
+    """An acceptor that uses the kernel's sockets. `descriptors_max` is the process's limit on file descriptors."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, policy: AcceptPolicy, descriptors_max: int) -> None:
         self._loop = loop
@@ -114,12 +119,12 @@ class SocketAcceptor:
         self._is_exhausted = False
         self._retry: asyncio.TimerHandle | None = None
         self._beginnings: dict[asyncio.Task[None], socket.socket] = {}
-        """The tasks that give accepted sockets to their protocols, in order of arrival."""
+        """The tasks that connect accepted sockets to their protocols, in the order of their accepts."""
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
-        """The accepted sockets that are not served, each with the timer that closes it without an answer."""
+        """The accepted sockets that are refused, each with the timer that closes it without an answer."""
 
     async def bind(self, host: str | None, port: int) -> None:
-        """Bind the address, in every address family that it has. Raises OSError."""
+        """Bind the address, on each IP address that the host name has. Raises OSError."""
         self._sockets = await bound_sockets(self._loop, host, port)
         for each in self._sockets:
             if self._policy.send_buffer_size >= 0:  # Accepted sockets inherit this option.
@@ -180,10 +185,11 @@ class SocketAcceptor:
             self._enter(accepted, address[0])
 
     def _leave_some_for_files(self) -> None:
-        """Raise OSError (EMFILE) if the free descriptors are reserved for files.
+        """Raise OSError (EMFILE) if the free descriptors are kept for files.
 
-        A new descriptor has the lowest free number, so its number shows about how many are in use. The caller looks at
-        that of the latest connection first; if files took many descriptors since, only the next connection shows it.
+        A new descriptor has the lowest free number, so its number shows about how many are in use. The caller first
+        looks at the number of the latest connection's descriptor. If files took many descriptors since, only the next
+        connection shows it.
         """
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.fileno() >= self._last_descriptor:

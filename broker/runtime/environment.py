@@ -1,4 +1,4 @@
-"""The environment: the interface to everything outside of the process, besides the event loop."""
+"""The interface of a node to everything outside of the process, besides the event loop."""
 
 from __future__ import annotations
 
@@ -31,24 +31,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""The file with the id of the boot, on Linux."""
+"""The file with the id of the current boot, on Linux."""
 PROC: Final = "/proc/self"
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 """Options of mallopt(3)."""
 KEPT_BLOCK_MAX: Final = 4 << 20
-"""The size (bytes) up to which malloc uses freed blocks again, once clients use the node."""
+"""The size (bytes) up to which malloc keeps freed blocks for reuse, once clients use the node."""
 KEPT_END_MAX: Final = 8 << 20
-"""The free bytes at the end of malloc's heap from which on they go back to the system, once clients use the node."""
+"""The number of free bytes at the end of malloc's heap above which they are returned to the system, once clients use
+the node.
+"""
 GC_GENERATIONS: Final = 3
 OWN_THREADS_MAX: Final = 2
 EXIT_HALTED = 1
-"""Exit status of a process that stopped itself."""
+"""The exit status of a process that halted itself."""
 
 
 class Environment(Protocol):
-    """Disk, clocks, randomness, threads and sockets of a node. Implementations: `LocalEnvironment`, and the simulated
-    environment of the tests.
+    """The disk, clocks, randomness, threads and sockets of a node. `LocalEnvironment` implements it, and so does the
+    simulated environment of the tests.
     """
 
     @property
@@ -66,19 +68,21 @@ class Environment(Protocol):
         """The loop's clock (ms): it never jumps, and has no meaning outside of this process."""
 
     def precise_ns(self) -> int:
-        """A clock (ns) for measuring durations, finer than the loop's."""
+        """A monotonic clock (ns) for measuring durations, finer than the event loop's clock."""
 
     def boot_id(self) -> str:
         """An id that changes each time the machine starts; empty if the system has none."""
 
     def process(self) -> Process | None:
-        """The process, for its metrics; None in the simulation, in which several nodes share a process."""
+        """The source of the process's metrics; None in the simulation, in which several nodes share a process."""
 
     async def acceptor(self, policy: AcceptPolicy, host: str | None, port: int) -> Acceptor:
-        """A bound acceptor, which is not open yet. Raises OSError."""
+        """An acceptor that is bound to the address, and does not accept before `open`. Raises OSError."""
 
     def remote_storage(self, url: str, options: ObjectStoreOptions) -> RemoteStorage:
-        """The client of a remote storage. This makes no call to the storage. Raises `RemoteStorageError`."""
+        """The client of the remote storage at a URL. Making the client sends no request to the storage. Raises
+        `RemoteStorageError`.
+        """
 
     def descriptors_max(self) -> int:
         """The most file descriptors that the process may have."""
@@ -87,31 +91,32 @@ class Environment(Protocol):
         """Random bytes for secrets and ids; an id is `entropy(16)`."""
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Run blocking work in an executor thread: a sync, a cold read, a checkpoint.
+        """Run blocking work, such as a sync, a read from the disk or a checkpoint, in an executor thread.
 
-        It cannot be interrupted: cancelling the caller leaves the work running to its end. Other callbacks run
-        meanwhile, so the caller reads state again afterwards.
+        The work cannot be interrupted: if the caller is cancelled, the work still runs to its end. Other callbacks of
+        the event loop run meanwhile, so the caller has to read state again afterwards.
         """
 
     def own_threads(self) -> Offload:
-        """A function that runs blocking work like `offload`, in threads of its own: work that users of web pages ask
-        for must not delay a sync. `close` waits for the work.
+        """A function that runs blocking work like `offload`, but in threads of its own. It is for work that users of
+        web pages cause, which must not delay a sync. `close` waits for the work.
         """
 
     def file_sending(self) -> FileSending | None:
         """The thread that sends files to sockets; None if the event loop sends them."""
 
     def in_process(self, work: Work[E], limits: Limits | None = None) -> RunningWork[E]:
-        """Prepare long work in its own process, which starts when the first event is requested.
+        """Prepare long work for a process of its own. The process starts when the first event is requested.
 
-        Work with limits opens files of the node only if `shares_files`. The caller closes the returned object.
+        Work with limits may open files of the node only if `shares_files` is true. The caller closes the returned
+        object.
         """
 
     def shares_files(self) -> bool:
-        """Whether another process can open the files of the node."""
+        """Whether another process can open the files of the node; false if they are in memory."""
 
     def keep_allocated(self) -> None:
-        """Exclude the objects that exist now from garbage collection, because they live long."""
+        """Exclude all objects that exist now from garbage collection, because they live as long as the process."""
 
     def halt(self, reason: str) -> None:
         """Stop the process at once, without cleaning up, because an invariant is broken. Does not return."""
@@ -127,7 +132,7 @@ class LocalEnvironment:
         in_memory: bool = False,
         offload_threads_max: int = 4,
     ) -> None:
-        """`in_memory`: no file of the node is on a disk, and all of them end with the process."""
+        """`in_memory`: whether the files of the node are kept in memory, and are lost when the process ends."""
         self.fs: FileSystem = self._memory() if in_memory else LocalFiles()
         self._in_memory = in_memory
         self.random = Random()
@@ -186,8 +191,9 @@ class LocalEnvironment:
         """Set the limit on core files to one byte: a core file would hold keys, passwords and records of clients.
 
         With 0 the kernel would still pipe the memory to a program that `kernel.core_pattern` names; 1 prevents both.
-        The hard limit stays, so that `prlimit --core=unlimited` permits core files of a process that is examined. The
-        process stays dumpable (prctl), because otherwise its user could not examine it (py-spy, gdb, /proc).
+        The hard limit is not changed, so that `prlimit --core=unlimited` permits core files of a process that is
+        examined. The process stays dumpable (prctl), because otherwise its user could not examine it (py-spy, gdb,
+        /proc).
         """
         _, hard = resource.getrlimit(resource.RLIMIT_CORE)
         if hard != 0:
@@ -251,7 +257,7 @@ class LocalEnvironment:
             os._exit(EXIT_HALTED)
 
     def close(self) -> None:
-        """Wait for offloaded work and end the threads."""
+        """Wait for offloaded work, and end all threads."""
         if self._file_sending is not None:
             self._file_sending.close()
         if self._threads is not None:
@@ -262,10 +268,10 @@ class LocalEnvironment:
 
 
 class ProcessFacts(NamedTuple):
-    """The kernel's figures about the process at one time."""
+    """Figures of the kernel about the process at one time."""
 
     cpu_s: float
-    """User and system time of all threads since the start, in seconds."""
+    """The user and system time of all threads since the start, in seconds."""
     resident_bytes: int
     open_fds: int
     fds_max: int
@@ -282,18 +288,18 @@ class Process:
         self._collected: Callable[[int, float], None] = lambda generation, pause_s: None
 
     def start(self, collected: Callable[[int, float], None]) -> None:
-        """Call `collected` with the generation and the pause in seconds after each collection of cyclic garbage."""
+        """Call `collected` after each garbage collection, with the generation and the pause in seconds."""
         self._collected = collected
         gc.callbacks.append(self._collecting)
 
     def stop(self) -> None:
-        """Stop watching collections. A second call has no effect."""
+        """Stop reporting garbage collections. A second call has no effect."""
         if self._collecting in gc.callbacks:
             gc.callbacks.remove(self._collecting)
 
     def read(self) -> ProcessFacts | None:
-        """Read the process's metrics. Blocks while the kernel lists the descriptors; None if the kernel has no files in
-        /proc.
+        """The kernel's figures about the process now; None if the system has no files in /proc. Blocks while the kernel
+        lists the descriptors.
         """
         try:
             resident_bytes = self.resident_bytes()
@@ -306,14 +312,15 @@ class Process:
 
     @staticmethod
     def resident_bytes() -> int:
-        """The resident memory (bytes) of the process. Raises OSError if the kernel has no file with it in /proc."""
+        """The resident memory (bytes) of the process. Raises OSError if the system has no such file in /proc."""
         with open(f"{PROC}/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
     @staticmethod
     def keep_blocks(unused: int = KEPT_END_MAX) -> None:
-        """Let malloc use freed blocks of up to `KEPT_BLOCK_MAX` again, if the C library has such a call (glibc), and up
-        to `unused` bytes at the end of its heap."""
+        """Let malloc keep freed blocks of up to `KEPT_BLOCK_MAX` for reuse, and up to `unused` free bytes at the end of
+        its heap. Without glibc this has no effect.
+        """
         import ctypes  # It takes memory, and an idle node does not need it.
 
         option = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -323,7 +330,7 @@ class Process:
 
     @staticmethod
     def give_back_heap() -> None:
-        """Give the free pages of malloc's heap back to the system, if the C library has such a call (glibc)."""
+        """Return the free pages of malloc's heap to the system. Without glibc this has no effect."""
         import ctypes  # It takes memory, and most nodes never need it.
 
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

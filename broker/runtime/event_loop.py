@@ -1,12 +1,12 @@
-"""The import of the event loop in the process of a node, without OpenSSL.
+"""Imports the event loop in the process of a node without importing OpenSSL.
 
 asyncio and uvloop import `ssl` for their transports under TLS. A node has no such transport: its listeners and channels
 under TLS are those of `network/tls`, over plain transports. So a node without TLS would load OpenSSL for nothing, which
-takes a tenth of its memory (4.6 MB). While the two are imported, a module without content stands in the place of `ssl`;
-what imports `ssl` afterwards gets the real one.
+takes a tenth of its memory (4.6 MB). While asyncio and uvloop are imported, an empty module replaces `ssl`. Modules
+that import `ssl` afterwards get the real one.
 
 The loop of such a process takes no `ssl` arguments. Only `moldau serve` does this; a process that has imported asyncio
-or `ssl` before stays as it is.
+or `ssl` before is not changed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Final
 
 MODULE: Final = "ssl"
 ERROR_NUMBERS: Final = "SSL_ERROR_"
-"""The prefix of the names in `ssl` that are numbers. All other names that asyncio and uvloop look up are classes and
-functions.
+"""The prefix of the names in `ssl` that are numbers. All other names that asyncio and uvloop look up in it are classes
+and functions.
 """
 
 
 class AbsentTls(Exception):
-    """Replaces every class of `ssl`: nothing is an instance of it, and nothing raises it."""
+    """Replaces every class of `ssl`. It has no instances, and is never raised."""
 
 
 def import_event_loop() -> None:
-    """Import asyncio and uvloop, without `ssl` if neither of them was imported before."""
+    """Import asyncio and uvloop without importing `ssl`. Does nothing if `ssl` or asyncio was imported before."""
     if MODULE in sys.modules or "asyncio" in sys.modules:
         return
     sys.modules[MODULE] = _without_content()

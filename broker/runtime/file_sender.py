@@ -1,15 +1,16 @@
-"""A thread that sends parts of files to sockets; `file_sender.c` is its compiled form, which needs no interpreter.
+"""A thread that sends parts of files to sockets. `file_sender.c` is the same in compiled form, without the interpreter
+lock.
 
     the loop     ──send, release──▶ orders ──▶ the thread
     the thread   ──▶ ended jobs ──ended──▶ the loop
 
 A job is what is sent through one socket in order: bytes and parts of files. The jobs of all sockets take turns of
-`turn_size_max` bytes; one whose socket is full has no turn until the epoll tells that it is writable. A socket that was
-given to the thread belongs to it: nothing else writes to it while a job is open, and the thread alone closes it, so
-that its number cannot stand for another connection while the thread still uses it.
+`turn_size_max` bytes. A job whose socket is full has no turn until epoll reports the socket as writable. The thread
+owns a socket that was given to it: nothing else writes to the socket while a job is open, and only the thread closes
+it. So the number of its descriptor cannot be that of another connection while the thread still uses it.
 
-This Python form holds the interpreter's lock between its calls. It is the reference for the tests of the compiled form:
-a broker whose hot path is not compiled sends files from its event loop.
+This Python form holds the interpreter lock between its system calls. It is the reference for the tests of the compiled
+form: a broker whose hot path is not compiled sends files from its event loop.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ from moldau.protocol.late_tuple import NamedTuple
 COLD: Final = -1
 """The status of a job whose next bytes are not in the page cache."""
 SHORT: Final = -2
-"""The status of a job whose file ends before the part does."""
+"""The status of a job whose file became shorter than the part that was to be sent."""
 HAS_EPOLL: Final = sys.platform == "linux"
 CACHED_FOR_S: Final = 1.0
-"""The time (seconds) for which a part counts as being in the page cache after it was probed, or given."""
+"""The time (seconds) for which a part counts as being in the page cache after the last check, or after it was handed
+over.
+"""
 SAMPLE_DISTANCE: Final = 128 << 10
 
 Part: TypeAlias = tuple[object, int, int, int]
-"""A part of a file: the object that keeps the file open, its descriptor, the position and the size; or bytes, -1, 0 and
-0. The first element is kept until the job has ended.
+"""A part of a file: the object that keeps the file open, its descriptor, the position and the size in bytes. Or bytes
+in memory: the bytes, -1, 0 and 0. The first element is kept until the job has ended.
 """
 
 
 class _Job:
-    """One order of `FileSender.send`, and how much of it has left."""
+    """The parts to be sent by one call of `FileSender.send`, and how much of them was sent."""
 
     __slots__ = ("data", "first", "looked_at_s", "owner", "parts", "sent", "sent_of_first", "socket")
 
@@ -51,17 +54,17 @@ class _Job:
         self.socket = socket
         self.parts = parts
         self.data = [memoryview(chunk) if file < 0 else None for chunk, file, _, _ in parts]  # type: ignore[arg-type]
-        """The bytes of each part; None for a part of a file."""
+        """For each part the bytes in memory; None for a part of a file."""
         self.first = 0
-        """The index of the first part that has not left whole."""
+        """The index of the first part that was not sent completely."""
         self.sent_of_first = 0
         self.sent = 0
         self.looked_at_s = time.monotonic()
 
 
 class Ended(NamedTuple):
-    """A job that the thread has released. `status` is 0 if all of the job's bytes have left; otherwise `COLD`, `SHORT`
-    or an errno. ECANCELED shows that the socket was released, or the thread stopped.
+    """A job that has ended: its owner, the number of bytes sent, and its status. `status` is 0 if all bytes were sent;
+    otherwise `COLD`, `SHORT` or an errno. ECANCELED means that the socket was released, or that the thread stopped.
     """
 
     owner: Any
@@ -70,8 +73,8 @@ class Ended(NamedTuple):
 
 
 class FileSender:
-    """The thread that sends parts of files. It runs from the constructor on. All methods are called in one other
-    thread, that of the event loop.
+    """The thread that sends parts of files. It runs from the constructor on. All methods are called in the thread of
+    the event loop.
     """
 
     def __init__(self, turn_size_max: int) -> None:
@@ -87,18 +90,18 @@ class FileSender:
         self._open: dict[int, _Job] = {}
         self._watched: set[int] = set()
         self._ready: dict[int, None] = {}
-        """The sockets that have a turn, in order."""
+        """The sockets whose jobs can send now, in the order of their turns."""
         self._thread = threading.Thread(target=self._run, name="file-sender", daemon=True)
         self._thread.start()
 
     def send(self, owner: object, socket: int, parts: list[Part]) -> None:
-        """Send parts through a socket that does not block, and on which no job is open."""
+        """Send parts through a non-blocking socket that has no open job."""
         if self._is_stopping:
             raise RuntimeError("the thread has stopped")
         self._order(_Job(owner, socket, parts))
 
     def release(self, socket: int) -> None:
-        """End the job that is open on a socket, if there is one, and close the socket; also after `stop`."""
+        """End the open job of a socket, if there is one, and close the socket. This may be called after `stop`."""
         if self._is_stopping:
             os.close(socket)
         else:
@@ -115,7 +118,7 @@ class FileSender:
         return self._told
 
     def stop(self) -> None:
-        """End the thread, and its jobs; sockets that were not released stay open. A second call has no effect."""
+        """End the thread and its open jobs. Sockets that were not released stay open. A second call has no effect."""
         if not self._is_stopping:
             self._is_stopping = True
             os.eventfd_write(self._ordered, 1)
@@ -184,7 +187,7 @@ class FileSender:
                 self._end(job, status)
 
     def _send_some(self, job: _Job) -> int | None:
-        """Send bytes of a job for one turn. Returns the job's status if it has ended, otherwise None. Raises
+        """Send at most `turn_size_max` bytes of a job. Returns the job's status if it has ended, otherwise None. Raises
         OSError.
         """
         left = self._turn_size_max
@@ -219,7 +222,7 @@ class FileSender:
 
 
 def _is_warm(job: _Job, file: int, position: int, size: int) -> bool:
-    """Whether the bytes are in the page cache; they are not probed again before `CACHED_FOR_S` is over."""
+    """Whether bytes of a file are in the page cache. They are checked again only when `CACHED_FOR_S` has passed."""
     now_s = time.monotonic()
     if now_s - job.looked_at_s <= CACHED_FOR_S:
         return True

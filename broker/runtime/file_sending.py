@@ -1,4 +1,4 @@
-"""The event loop's side of the thread that sends parts of files (`file_sender.py`)."""
+"""The event loop's interface to the thread that sends parts of files (`file_sender.py`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from moldau.broker.runtime import file_sender
 log = logging.getLogger("moldau.connection")
 
 TURN_SIZE_MAX: Final = 1 << 18
-"""The most bytes that the thread sends through one connection before the next one's turn: as many as the event loop
-sends in one iteration.
+"""The number of bytes that the thread sends through one connection before it turns to the next: as many as the event
+loop sends in one iteration.
 """
 IN_MEMORY: Final = -1
-"""The descriptor in a `Part` that is bytes."""
+"""The descriptor in a `Part` that holds bytes in memory."""
 
 Part: TypeAlias = tuple[object, int, int, int]
-"""A part, as `FileSender.send` takes it."""
+"""A part of a file or bytes in memory, as `FileSender.send` takes it."""
 
 
 class Sender(Protocol):
@@ -34,26 +34,26 @@ class Sender(Protocol):
 
 
 class SentFrom(Protocol):
-    """The owner of parts that were given to the thread."""
+    """The owner of parts that were handed over to the thread."""
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """Continue after the thread has released the parts, of which `sent` bytes have left. `status` is that of
-        `Ended`.
+        """Continue after the thread has ended a job of this owner and sent `sent` bytes. `status` is that of
+        `file_sender.Ended`.
         """
 
 
 class FileSending:
-    """The event loop's interface to the thread of a node. The thread starts with the first parts."""
+    """The event loop's interface to the thread that sends files. The thread starts at the first `send`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[int], Sender]) -> None:
         self._loop = loop
         self._start: Callable[[int], Sender] | None = start
-        """Starts a thread; None once it was tried."""
+        """Starts the thread; None once that was tried."""
         self._sender: Sender | None = None
         self._is_closed = False
 
     def send(self, owner: SentFrom, socket: int, parts: list[Part]) -> bool:
-        """Send parts in order, and call `owner.handed_over_ended` when they have left. Returns False if there is no
+        """Send parts in order, and call `owner.handed_over_ended` when the job has ended. Returns False if there is no
         thread, which is rare.
 
         Until the owner is called, nothing else may be written to the socket. From the first call on the thread owns the
@@ -66,12 +66,12 @@ class FileSending:
         return True
 
     def release(self, socket: int) -> None:
-        """Send no more parts of a connection that is gone, and close the descriptor."""
+        """End the job of a connection that is closed, and close the descriptor."""
         if self._sender is not None:
             self._sender.release(socket)
 
     def close(self) -> None:
-        """End the thread. What it has not sent is dropped."""
+        """End the thread. Bytes that were not sent are dropped."""
         self._start = None
         self._is_closed = True
         if self._sender is not None:
@@ -98,8 +98,8 @@ class FileSending:
 
 
 def file_sending(loop: asyncio.AbstractEventLoop) -> FileSending | None:
-    """The interface to the thread; None if files are better sent by the event loop: the system is not Linux, or the
-    thread would need the interpreter.
+    """The interface to the thread that sends files; None if the event loop had better send them: the system is not
+    Linux, or the thread's code is not compiled.
     """
     is_compiled = not str(file_sender.__file__).endswith(".py")
     return FileSending(loop, file_sender.FileSender) if is_compiled and file_sender.HAS_EPOLL else None

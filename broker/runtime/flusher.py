@@ -1,7 +1,8 @@
-"""Group commit: executor threads make logs durable, one sync at a time for each log, for all callers that wait for it.
+"""Group commit: executor threads sync logs, one sync at a time for each log, and each sync serves all callers that wait
+for it.
 
-No reply waits for the leader epoch checkpoint, which is written soon after each change, for the next process and for
-readers of the files. No reply waits for a write-back either: it keeps the dirty part of the page cache small, so that
+The leader epoch checkpoint is written soon after each change, for the next process and for readers of the files; no
+reply waits for that. No reply waits for a write-back either: it keeps the dirty part of the page cache small, so that
 writes need not wait for the disk.
 """
 
@@ -18,12 +19,12 @@ from moldau.storage.log.flush_work import FlushWork
 from moldau.storage.log.log import Log
 
 POSTPONED_MS: Final = 100
-"""The time (ms) until a flush is tried again that found no file descriptor."""
+"""The time (ms) after which a flush is tried again if there was no file descriptor for it."""
 
 
 class Flusher:
-    """Makes logs durable. While a log is being synced, later callers wait for the next sync, which covers what they
-    appended.
+    """Makes logs durable. While a log is being synced, later callers wait for its next sync, because only that one
+    covers what they appended.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Flusher:
         self._spawn = spawn
         self._flushed = flushed
         self._waiting: dict[Log, list[Callable[[], None]]] = {}
-        """Logs being synced, each with the callbacks that wait for the next sync."""
+        """The logs that are being synced, each with the callbacks that wait for its next sync."""
         self._to_write_back: dict[Log, OpenFile] = {}
         self._writing_back: Log | None = None
         self._writes_back = False
@@ -46,7 +47,7 @@ class Flusher:
         """The total duration of all syncs (ms)."""
 
     def when_durable(self, logs: list[Log], done: Callable[[], None]) -> None:
-        """Call `done` when each of these logs has failed (`Log.failure`), or all its current records are durable."""
+        """Call `done` when each of `logs` has failed (`Log.failure`) or has made all its current records durable."""
         left = len(logs)
 
         def one_done() -> None:
@@ -59,14 +60,14 @@ class Flusher:
             self._request(log, one_done)
 
     def flush(self, log: Log) -> None:
-        """Make a log durable soon, without a callback."""
+        """Make a log durable soon. No caller is told when it is."""
         self._request(log, lambda: None)
 
     async def finish(self) -> None:
-        """Wait for all flushes under way, and begin no more.
+        """Wait for all flushes in progress. Further write-backs and epoch checkpoints are not begun.
 
-        Closing a log syncs it again, and writes the same checkpoint files. A flush that ended after that would replace
-        them with older ones.
+        Closing a log syncs it again, and writes the same checkpoint files. A flush that ended later would replace those
+        files by older ones.
         """
         self._to_write_back.clear()
         self._epochs_to_write.clear()  # Closing a log writes them.
@@ -75,8 +76,8 @@ class Flusher:
             await self._idle
 
     def forget(self, log: Log) -> None:
-        """Forget a log that is about to be deleted: it need not be durable, and the callbacks that wait for it are
-        called.
+        """Forget a log that is about to be deleted: it need not be durable. The callbacks that wait for it are called
+        now.
         """
         self._to_write_back.pop(log, None)
         self._epochs_to_write.pop(log, None)
@@ -86,8 +87,8 @@ class Flusher:
             callback()
 
     def write_back(self, log: Log) -> None:
-        """Write the dirty pages of the active segment to the disk, one log after the other. After an error the log has
-        failed, as after a failed flush, because the kernel has dropped the pages.
+        """Write the dirty pages of the log's active segment to the disk; logs are written back one after the other.
+        After an error the log has failed, as after a failed flush, because the kernel has dropped the pages.
         """
         self._to_write_back[log] = log.active.begin_write_back()
         if not self._writes_back:
@@ -95,7 +96,9 @@ class Flusher:
             self._spawn(self._write_back())
 
     def write_epochs(self, log: Log) -> None:
-        """Write the leader epoch checkpoint of a log, whose epochs have changed, one log after the other."""
+        """Write the leader epoch checkpoint of a log whose epochs have changed; logs are written one after the
+        other.
+        """
         self._epochs_to_write[log] = None
         if not self._writes_epochs:
             self._writes_epochs = True
@@ -110,7 +113,9 @@ class Flusher:
         self._spawn(self._sync(log))
 
     async def _write_back(self) -> None:
-        """Write back one file at a time, so that threads stay free for syncs and cold reads."""
+        """Write back the files that wait, one at a time, so that threads stay free for syncs and for reads from the
+        disk.
+        """
         while self._to_write_back:
             log = next(iter(self._to_write_back))
             open_file = self._to_write_back.pop(log)
@@ -126,7 +131,9 @@ class Flusher:
         self._ended()
 
     async def _write_epochs(self) -> None:
-        """Write one checkpoint at a time, so that threads stay free for syncs and cold reads."""
+        """Write the epoch checkpoints that wait, one at a time, so that threads stay free for syncs and for reads from
+        the disk.
+        """
         while self._epochs_to_write:
             log = next(iter(self._epochs_to_write))
             del self._epochs_to_write[log]

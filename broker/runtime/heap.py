@@ -1,19 +1,20 @@
-"""The memory of requests and replies that malloc keeps: blocks of up to 4 MiB are used again, and memory that is free
-after a peak goes back to the system.
+"""The memory of requests and replies in malloc's heap: blocks of up to 4 MiB are reused, and memory that is free after
+a peak is returned to the system.
 
-By itself glibc gives the end of its heap back with almost every block of some hundred kilobytes that is freed, and the
-next request faults each page in again. With bounds of 4 MiB for blocks that are mapped and of 8 MiB for the end of the
-heap, 1.5 million records in LZ4 batches of 1 MB took 1.0 s of CPU in place of 2.6 s.
+With default settings glibc returns the end of its heap to the system with almost every block of some hundred kilobytes
+that is freed, and the next request faults each page in again. With bounds of 4 MiB for blocks that are mapped and of 8
+MiB for the end of the heap, 1.5 million records in LZ4 batches of 1 MB took 1.0 s of CPU in place of 2.6 s.
 
-malloc keeps freed blocks, and gives back only what lies at the end of its heap. So what a node has held once, for
-replies that were not read or for the objects of long requests, would stay with the process until it ends. It is given
-back when the process has grown and is quiet.
+malloc keeps freed blocks, and returns only those at the end of its heap. So memory that a node used once, for replies
+that were not read or for the objects of long requests, would stay with the process until it ends. It is returned when
+the process has grown and is quiet.
 
-The call holds malloc for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once after each peak, which is
-more than a step of the event loop may take. The ways to avoid this cost more. Blocks that are mapped (M_MMAP_THRESHOLD
-of 32 KiB, or frames outside of malloc) go back as they are freed, and take 54 µs in place of 4 for each 64 KiB, because
-their pages are faulted in again for each request. M_TRIM_THRESHOLD is about the end of the heap alone. glibc has no
-call for a part of a heap, and the thread of the event loop has one heap. (CPython 3.11, glibc 2.36, two virtual cores.)
+The call holds malloc's lock for about 0.1 ms a MiB: 6 to 9 ms for the 59 MiB of 1,000 frames, once after each peak,
+which is more than a step of the event loop may take. The ways to avoid this cost more. Blocks that are mapped
+(M_MMAP_THRESHOLD of 32 KiB, or frames outside of malloc) are returned as they are freed, and take 54 µs in place of 4
+for each 64 KiB, because their pages are faulted in again for each request. M_TRIM_THRESHOLD is about the end of the
+heap alone. glibc has no call for a part of a heap, and the thread of the event loop has one heap. (CPython 3.11, glibc
+2.36, two virtual cores.)
 """
 
 from __future__ import annotations
@@ -25,47 +26,49 @@ from moldau.broker.runtime.tasks import Job
 
 LOOK_INTERVAL_MS: Final = 10_000
 USED_SIZE_MIN: Final = 1 << 20
-"""The growth (bytes) since the start which shows that clients use the node: only then the bounds of malloc are set."""
+"""The growth (bytes) of the process since the start which shows that clients use the node. Only then the bounds of
+malloc are set.
+"""
 GROWN_SIZE_MIN: Final = 16 << 20
-"""The growth (bytes) since the heap was last given back from which on it is given back again: a call holds malloc for
-0.1 ms a MiB.
+"""The growth (bytes) of the process from its least size since free memory was last returned, at which free memory is
+returned again: a call holds malloc's lock for 0.1 ms a MiB.
 """
 QUIET_SIZE_MAX: Final = 1 << 20
-"""The growth (bytes) between two looks from which on the process is not quiet."""
+"""The growth (bytes) of the process between two checks from which on the process is not quiet."""
 
 
 class Memory(Protocol):
-    """The memory of a process: `Process`."""
+    """The part of `Process` that `Heap` uses."""
 
     def resident_bytes(self) -> int:
         """The resident memory in bytes. Raises OSError."""
 
     def keep_blocks(self) -> None:
-        """Let malloc use freed blocks of up to 4 MiB again."""
+        """Let malloc keep freed blocks of up to 4 MiB for reuse."""
 
     def give_back_heap(self) -> None:
-        """Give the free pages of malloc's heap back to the system. Blocks."""
+        """Return the free pages of malloc's heap to the system. Blocks."""
 
 
 class Heap:
-    """Sets the bounds of malloc once clients use the process, and gives free memory back to the system after peaks."""
+    """Sets the bounds of malloc once clients use the process, and returns free memory to the system after peaks."""
 
     def __init__(self, memory: Memory, offload: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         self._memory = memory
         self._offload = offload
         self._least = 1 << 62
-        """The least memory (bytes) since the last time that the heap was given back."""
+        """The least resident memory (bytes) since free memory was last returned."""
         self._latest = 0
-        """The memory (bytes) at the last look."""
+        """The resident memory (bytes) at the last check."""
         self._unused: int | None = memory.resident_bytes()
-        """The memory (bytes) at the start; None once the bounds of malloc are set."""
+        """The resident memory (bytes) at the start; None once the bounds of malloc are set."""
 
     def job(self) -> Job:
         return Job("heap", LOOK_INTERVAL_MS, self.look)
 
     async def look(self) -> None:
-        """Set the bounds of malloc if clients use the process by now; give the heap back if the process has grown, and
-        does not grow now. Raises OSError.
+        """Check the memory of the process. The bounds of malloc are set if clients use the process by now. Free memory
+        is returned to the system if the process has grown and does not grow now. Raises OSError.
         """
         resident = self._memory.resident_bytes()
         if self._unused is not None and resident - self._unused >= USED_SIZE_MIN:

@@ -1,11 +1,12 @@
-"""Work that may crash, take memory or time without end, one piece after another, in a process with limits.
+"""Runs work that may crash, or take memory or time without limit, in another process with limits, one request after the
+other.
 
     ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started if there is none ──▶ answer
                                                      └──▶ it ends, or does not end in time: `WorkEnded`, no process
 
-A client, such as a user at an address, has at most one piece of work in the queue of the process, so that others have
-their turn. A piece of work whose client is cancelled has `LEFT_S` to end by itself, so that a new process is not needed
-for each of them.
+A client, such as a user at an address, has at most one request in the queue of the process, so that the requests of
+others are done in between. If the caller is cancelled, its request has `LEFT_S` to end by itself, so that not every
+cancellation needs a new process.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ MEBIBYTE: Final = 1 << 20
 
 
 class WorkEnded(Exception):
-    """The process ended before the work did, or had to be ended. The text says why."""
+    """The process of the work ended before it answered, or had to be ended. The text says why."""
 
 
 class LimitedWork:
-    """A process that does one piece of work after the other, and ends when it is not used. `work` is a generator: it
-    receives the values that are asked, and yields the answers. Its first value is dropped.
+    """A process that answers one request after the other, and ends when it is not used. `work` makes a generator that
+    receives the requests and yields the answers. The first value that it yields is dropped.
     """
 
     def __init__(
@@ -44,8 +45,8 @@ class LimitedWork:
         idle_s: float,
         waiting_max: int,
     ) -> None:
-        """`wall_s`: the time for one piece of work. `idle_s`: the time after which a process without work ends.
-        `waiting_max`: pieces of work that wait, of all clients.
+        """`wall_s`: the maximum time for one request. `idle_s`: the time after which a process without requests ends.
+        `waiting_max`: the maximum number of waiting requests of all clients.
         """
         self._environment = environment
         self._spawn = spawn
@@ -61,7 +62,9 @@ class LimitedWork:
         self._idle: asyncio.TimerHandle | None = None
 
     async def ask(self, sent: object, client: str) -> object:
-        """Send a value to the work, and return its answer. Raises `WorkEnded`, and what the work raises."""
+        """Send a request to the work, and return its answer. `client` identifies whose request it is. Raises
+        `WorkEnded`, and what the work raises.
+        """
         if self._waiting >= self._waiting_max:
             raise WorkEnded(f"{self._waiting} pieces of work wait already")
         turn = self._turns.setdefault(client, asyncio.Lock())

@@ -1,4 +1,4 @@
-"""The node's own log on standard error: text lines, coloured on a terminal, or one JSON object for each line."""
+"""Writes this node's own log to standard error: as text lines, coloured on a terminal, or as one JSON object a line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final, Protocol, TextIO
 from moldau.broker.runtime.progress import PROGRESS_LOGGER
 
 LEVEL_WORDS: Final = {5: "TRACE", 10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "FATAL"}
-"""Log4j's names of levels, which are also used to set and describe them."""
+"""Log4j's names of the log levels. Requests that set or describe levels use the same names."""
 MESSAGE_LENGTH_MAX: Final = 4096
 STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red", 50: "red"}
 
 
 class LogTerminal(Protocol):
-    """The stream that the log is written to, with colours if it is a terminal."""
+    """The stream to which the log is written. It shows colours if it is a terminal."""
 
     @property
     def stream(self) -> TextIO: ...
 
     def painted(self, text: str, *styles: str) -> str:
-        """The text in these styles, if the stream is a terminal that shows them."""
+        """The text with these styles if the stream is a terminal that shows them, otherwise the text unchanged."""
 
 
 def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Callable[[], None]:
@@ -41,12 +41,14 @@ def write_log(terminal: LogTerminal, form: str, *, is_quiet: bool = False) -> Ca
 
 
 def is_shown_when_quiet(record: logging.LogRecord) -> bool:
-    """Whether a line is shown under `is_quiet`: a warning, an error, or progress."""
+    """Whether a record is shown while the log is quiet: a warning, an error, or progress."""
     return record.levelno > logging.INFO or record.name == PROGRESS_LOGGER
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message, truncated if it contains a long text of a client."""
+    """The message of a record, truncated to `MESSAGE_LENGTH_MAX` characters, because it may contain a long text of a
+    client.
+    """
     text = record.getMessage()
     left_out = len(text) - MESSAGE_LENGTH_MAX
     return text if left_out <= 0 else f"{text[:MESSAGE_LENGTH_MAX]}... and {left_out} characters more"
@@ -80,7 +82,9 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a line as a JSON object: time, level, logger, message; exception and stack if there are any."""
+    """Formats a record as a JSON object with time, level, logger and message, and with exception and stack if it has
+    them.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -100,7 +104,7 @@ class JsonLines(logging.Formatter):
 
 def printable(text: str) -> str:
     """The text with control characters escaped, so that it cannot move the cursor, end the line or change the
-    terminal.
+    terminal's state.
     """
     if text.isprintable():
         return text

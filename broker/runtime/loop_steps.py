@@ -1,8 +1,8 @@
-"""The steps of the event loop: which of them held the loop longest, so that the log can name the cause of a stall.
+"""Finds the steps that held the event loop longest, so that the log can name the cause of a stall.
 
 A step is what the loop runs before it looks for received bytes again: a callback, a timer, a step of a task, or a
-request. `TimedLoop` (`broker/node/main.py`) measures the first three, and connections measure requests by the readings
-of their clock.
+request. `TimedLoop` (`broker/node/main.py`) measures callbacks, timers and tasks, and connections measure requests by
+the readings of their clock.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from moldau.protocol.late_tuple import NamedTuple
 log = logging.getLogger("moldau.slow")
 
 LOGGED_NS_MIN: Final = 50_000_000
-"""The shortest step (ns) that is logged: clients notice little of a shorter one."""
+"""The minimum duration (ns) of a step that is logged: clients notice little of a shorter one."""
 NAME_LENGTH_MAX: Final = 200
 
 
 class LongestStep(NamedTuple):
-    """The step that held the loop longest in a period."""
+    """The duration (ns) and the name of the step that held the event loop longest in a period."""
 
     held_ns: int
     name: str
@@ -33,19 +33,19 @@ NO_STEP: Final = LongestStep(0, "")
 
 
 class LoopSteps:
-    """The longest step since the last `restart`."""
+    """Remembers the longest step of the current period, which begins with `restart`."""
 
     __slots__ = ("_name", "last", "longest_ns")
 
     def __init__(self) -> None:
         self.longest_ns = 0
         self.last = NO_STEP
-        """The longest step before the last `restart`."""
+        """The longest step of the period before the last `restart`."""
         self._name: Callable[[], str] | None = None
 
     def note(self, held_ns: int, name: Callable[[], str]) -> None:
-        """Note a step that is over, if it held the loop longer than `longest_ns`. `name` is called only when the name
-        is used.
+        """Remember a step that has ended if it held the loop longer than `longest_ns`. `name` is called only when the
+        name is used.
         """
         if held_ns > self.longest_ns:
             self.longest_ns = held_ns
@@ -56,21 +56,19 @@ class LoopSteps:
         return NO_STEP if self._name is None else LongestStep(self.longest_ns, self._name()[:NAME_LENGTH_MAX])
 
     def restart(self) -> None:
-        """Begin a new period, and keep the longest step of the last one."""
+        """Begin a new period. The longest step of the period that ends is kept in `last`."""
         self.last = self.longest
         self.longest_ns, self._name = 0, None
 
     def end_start(self) -> None:
-        """Log the longest step so far, and forget it, because the start of the node is over: no client has waited for
-        it.
-        """
+        """Log the longest step of the node's start, and forget it, because no client has waited for it."""
         held_ns, name = self.longest
         log.debug("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
         self.restart()
         self.last = NO_STEP
 
     def log_longest(self) -> None:
-        """Begin a new period, and log the longest step of the last one if it was long."""
+        """Begin a new period, and log the longest step of the period that ended if it was long."""
         self.restart()
         held_ns, name = self.last
         if held_ns >= LOGGED_NS_MIN:
@@ -78,7 +76,7 @@ class LoopSteps:
 
 
 def callback_name(callback: object) -> str:
-    """The name of a callback for the log: that of its task or of its function."""
+    """The name for the log of a callback, a task or a bound method."""
     while hasattr(callback, "func"):
         callback = callback.func  # A functools.partial.
     owner = getattr(callback, "__self__", None)

@@ -1,4 +1,4 @@
-"""A file in memory, for libraries that read secrets only from a path."""
+"""A temporary file in memory, for libraries that read secrets only from a path."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
-    """The path of a file with these contents, removed afterwards.
+    """A context manager that gives the path of a file with `contents`. The file is removed at the end of the context.
 
-    On Linux the file is on no disk and has no name. Elsewhere it is a temporary file that its owner alone can read.
+    On Linux the file is on no disk and has no name. Elsewhere it is a temporary file that only its owner can read.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("moldau", os.MFD_CLOEXEC)

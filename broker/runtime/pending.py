@@ -1,4 +1,4 @@
-"""A reply that is not ready yet."""
+"""A reply that is completed later, and the reasons for which replies wait."""
 
 from __future__ import annotations
 
@@ -10,46 +10,52 @@ T = TypeVar("T")
 # What a request may wait for, as its metrics and the log of slow requests name it.
 NOTHING: Final = ""
 REPLICAS: Final = "replicas"
-"""Until in-sync replicas have the records: acks=all, DeleteRecords, an append to an internal topic."""
+"""Waits until in-sync replicas have the records: acks=all, DeleteRecords, an append to an internal topic."""
 FLUSH: Final = "flush"
-"""Until records are durable, if flush.messages asks for it."""
+"""Waits until records are durable, if flush.messages asks for that."""
 DATA: Final = "data"
-"""A fetch that waits for records, as its client asked."""
+"""Waits until there are records for a fetch, for as long as the client asked."""
 MEMBERS: Final = "members"
-"""Until the other members of a group have joined, or their leader has assigned partitions."""
+"""Waits until the other members of a group have joined, or until their leader has assigned partitions."""
 DISK: Final = "disk"
-"""Until an executor thread has read records that the page cache lacks, or the remote storage has given them."""
+"""Waits until an executor thread has read records that the page cache lacks, or until remote storage has returned
+records.
+"""
 VALIDATION: Final = "validation"
-"""Until a large batch is examined in an executor thread, or the transaction coordinator has confirmed a partition."""
+"""Waits until an executor thread has validated a large batch, or until the transaction coordinator has confirmed a
+partition.
+"""
 CONTROLLER: Final = "controller"
-"""Until the active controller has answered, or its decision is known here."""
+"""Waits until the active controller has answered, or until this node knows its decision."""
 COORDINATOR: Final = "coordinator"
-"""Until a coordinator of groups or of transactions has decided, and its records are committed."""
+"""Waits until a coordinator of groups or of transactions has decided, and its records are committed."""
 EXECUTOR: Final = "executor"
-"""Until an executor thread has made the response."""
+"""Waits until an executor thread has made the response."""
 AUTHENTICATION: Final = "authentication"
-"""Until a token is verified, or the pause after a failed login is over."""
+"""Waits until a token is verified, or until the pause after a failed login is over."""
 OTHER: Final = "other"
 ASKED_FOR: Final = (DATA, MEMBERS)
-"""The waits that a client asks for: a request is not slow because of them."""
+"""The waits for which clients ask. They do not make a request count as slow."""
 
 
 class Pending(Generic[T]):
-    """A reply that a handler returns if its answer waits: for data, for other members, for a commit.
+    """The reply that a handler returns if its response comes later: when there are data, other members, or a commit.
 
-    `complete` is called once, from the event loop, with the response. The connection keeps replies in the order of
-    their requests, whatever the order of completion; completing after the connection is gone does nothing. `on_abandon`
-    is called when the connection is lost first: then the reply need not be completed.
+    `complete` is called once, from the event loop, with the response. The connection sends replies in the order of
+    their requests, whatever the order of completion. If the connection is lost first, `on_abandon` is called; the reply
+    need not be completed then, and completing it has no effect.
     """
 
     __slots__ = ("_listener", "on_abandon", "response", "waits_for")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
-        """`waits_for` is one of the constants of this module."""
+        """`on_abandon` is called if the client disconnects first. `waits_for` is one of the constants of this
+        module.
+        """
         self.on_abandon = on_abandon
         self.waits_for = waits_for
         self.response: T | None = None
-        """The response, once it is complete."""
+        """The response; None until the reply is complete."""
         self._listener: Callable[[T], None] | None = None
 
     @property
@@ -57,7 +63,7 @@ class Pending(Generic[T]):
         return self.response is not None
 
     def complete(self, response: T) -> None:
-        """Give the response. A second call is a bug of the broker."""
+        """Complete the reply with the response. A second call is a bug of the broker."""
         assert self.response is None, "a reply was completed twice"
         self.response = response
         self.on_abandon = None
@@ -66,15 +72,15 @@ class Pending(Generic[T]):
             listener(response)
 
     def listen(self, listener: Callable[[T], None]) -> None:
-        """Call the listener with the response; at once if it is complete."""
+        """Call `listener` with the response: now if the reply is complete, otherwise once it is."""
         if self.response is not None:
             listener(self.response)
         else:
             self._listener = listener
 
     def follow(self, answer: Reply[T]) -> None:
-        """Complete this reply with the result of another handler, at once or when it is there. If this reply is
-        abandoned, so is the other one.
+        """Complete this reply with the result of another handler, now or when that is complete. If this reply is
+        abandoned, the other one is, too.
         """
         if isinstance(answer, Pending):
             self.on_abandon, self.waits_for = answer.abandon, answer.waits_for
@@ -83,7 +89,7 @@ class Pending(Generic[T]):
             self.complete(answer)
 
     def abandon(self) -> None:
-        """Abandon the reply: the client is gone. Completing it later does nothing."""
+        """Abandon the reply, because the client is gone. If it is completed later, nothing happens."""
         self._listener = None
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:
@@ -91,11 +97,11 @@ class Pending(Generic[T]):
 
 
 Reply: TypeAlias = T | Pending[T]
-"""The result of a handler: the response, or a `Pending` that becomes it."""
+"""The result of a handler: the response, or a `Pending` that completes with it."""
 
 
 def when_ready(answer: Reply[T], use: Callable[[T], None]) -> None:
-    """Call `use` with the result of a handler: at once, or when it is there."""
+    """Call `use` with the response of a handler: now, or once it is there."""
     if isinstance(answer, Pending):
         cast("Pending[T]", answer).listen(use)
     else:

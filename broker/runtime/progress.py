@@ -1,4 +1,6 @@
-"""The progress of long work at a start: a log line every few seconds, with counts and an estimate."""
+"""Logs the progress of long work at a start: a line every few seconds, with counts and an estimate of the time that is
+left.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ PROGRESS_LOGGER: Final = "moldau.progress"
 log = logging.getLogger(PROGRESS_LOGGER)
 
 FIRST_MS: Final = 2_000
-"""The time (ms) before the first line: shorter work logs nothing."""
+"""The time (ms) before the first line, so that shorter work logs nothing."""
 EVERY_MS: Final = 5_000
 TOLD_FRACTION_MIN: Final = 0.01
-"""The fraction of the work below which no remaining time is estimated."""
+"""The fraction of the work that must be done before the time that is left is estimated."""
 
 
 class Progress:
-    """The progress of one piece of work.
+    """The progress of one work, whose duration counts from the constructor on.
 
     `reached` may be called from any thread, as often as is convenient: it logs only when a line is due.
     """
@@ -33,8 +35,8 @@ class Progress:
         return self._now_ms() - self._began_ms
 
     def reached(self, fraction: float, counts: Callable[[], str]) -> None:
-        """Log a line if one is due. `fraction` is the part of the work that is done, 0 to 1. `counts` is called only
-        for a line.
+        """Log a line if one is due. `fraction` is the part of the work that is done, 0 to 1. `counts` gives the text of
+        the line; it is called only when a line is logged.
         """
         now_ms = self._now_ms()
         if now_ms < self._next_ms:
@@ -48,7 +50,7 @@ class Progress:
 
 
 def remaining_text(fraction: float, elapsed_ms: int) -> str:
-    """The estimated remaining time in words; empty if there is none yet."""
+    """The estimate of the time that is left, as text to append to a line; empty if it is too early for an estimate."""
     if fraction < TOLD_FRACTION_MIN:
         return ""
     left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction
@@ -56,7 +58,7 @@ def remaining_text(fraction: float, elapsed_ms: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration to two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
+    """A duration as text with about two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -65,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes in the unit that leaves few digits."""
+    """A number of bytes as text, in a unit that leaves few digits."""
     for unit, exponent in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << exponent:
             return f"{count / (1 << exponent):.1f} {unit}"

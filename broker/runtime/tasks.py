@@ -1,5 +1,5 @@
-"""Tasks of a broker, periodic and other ones. Each periodic job runs independently; after an OSError, which is logged,
-it runs again at its next time.
+"""Runs and supervises the tasks of a broker. Each periodic job runs independently. After an OSError, which is logged, a
+job runs again at its next time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ log = logging.getLogger("moldau.background")
 
 T = TypeVar("T")
 TURN_COUNT: Final = 50
-"""The number of elements that `InTurns` gives in one event loop iteration; each may take 40 µs."""
+"""The number of elements that `InTurns` yields in one event loop iteration; the work on each may take 40 µs."""
 
 
 class Spawn(Protocol):
-    """Runs a coroutine under supervision: `Tasks.spawn`."""
+    """Runs a coroutine as a supervised task, like `Tasks.spawn`."""
 
     def __call__(self, work: Coroutine[object, object, None], name: str = "", /) -> object: ...
 
 
 class Job(NamedTuple):
-    """`run` is called every `interval_ms`, the first time after `delay_ms`."""
+    """A periodic job: `run` is called every `interval_ms`, the first time after `delay_ms` (after `interval_ms` if that
+    is None).
+    """
 
     name: str
     interval_ms: int
@@ -36,8 +38,8 @@ class Job(NamedTuple):
 
 
 class InTurns(Generic[T]):
-    """Gives elements to an `async for`, `TURN_COUNT` in each iteration of the event loop, so that other callbacks run
-    in between. The source of the elements must not change meanwhile; an image does not.
+    """An asynchronous iterator over `elements` that yields `TURN_COUNT` of them in each event loop iteration, so that
+    other callbacks run in between. The source of the elements must not change meanwhile.
     """
 
     def __init__(self, elements: Iterable[T]) -> None:
@@ -58,16 +60,17 @@ class InTurns(Generic[T]):
 
 
 class Tasks:
-    """Supervises the broker's coroutines: every failure is logged and reported, and all end when the broker stops."""
+    """Supervises the broker's coroutines: every failure is logged and reported, and a stop ends all of them."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """The tasks in order of creation: a set's order would differ from run to run."""
+        """The running tasks in the order of their creation. The order of a set would differ from run to run."""
 
     def spawn(self, work: Coroutine[object, object, None], name: str = "") -> asyncio.Task[None]:
-        """Run a coroutine. An exception that leaves it is a bug of this broker, which then stops: its state is
-        unknown."""
+        """Run a coroutine as a supervised task. An exception that leaves it is a bug of this broker. It is reported to
+        `failed`, which stops the node, because its state is unknown.
+        """
         name = name or getattr(work, "__qualname__", repr(work))
         task = asyncio.get_running_loop().create_task(self._supervise(work, name), name=name)
         self._tasks[task] = None
@@ -79,7 +82,7 @@ class Tasks:
         return self.spawn(_repeat(job), job.name)
 
     async def stop(self) -> None:
-        """Cancel all tasks, including those that start meanwhile, and wait for their end."""
+        """Cancel all tasks, including those that start during the call, and wait until they have ended."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -96,7 +99,9 @@ class Tasks:
 
 
 def _close_unbegun(work: Coroutine[object, object, None]) -> None:
-    """Close a coroutine whose task was cancelled before its first step: Python warns of one that is never awaited."""
+    """Close a coroutine whose task was cancelled before its first step, because Python warns of a coroutine that is
+    never awaited.
+    """
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
         work.close()
 

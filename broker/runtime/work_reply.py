@@ -1,5 +1,5 @@
-"""The messages between a broker and a worker process: frames of a length in 4 bytes, big-endian, and a pickled value.
-The process answers with a `Reply`.
+"""The messages between a broker and a worker process. Each frame is a length in 4 bytes, big-endian, and a pickled
+value. The process answers with a `Reply`.
 
 The process imports this module without asyncio, which takes as long to import as everything else that cleaning a log
 needs.
@@ -14,16 +14,16 @@ FRAME_LENGTH: Final = Struct(">I")
 
 
 class Limits(NamedTuple):
-    """The limits of a worker process."""
+    """The limits on the resources of a worker process."""
 
     memory_bytes: int
-    """The size of its address space, which includes about 130 MB of code and libraries."""
+    """The maximum size of the address space, which includes about 130 MB of code and libraries."""
     step_cpu_s: int
-    """The processor time (seconds) from one event to the next."""
+    """The maximum processor time (seconds) from one event of the work to the next."""
 
 
 class Reply(NamedTuple):
-    """The result of one step of the work: an event, the error that the work raised, or its end."""
+    """The result of one step of the work: an event that it yielded, an error that it raised, or its end."""
 
     event: object = None
     error: Exception | None = None

@@ -1,8 +1,8 @@
-"""Work in a process of its own: long computations that read and write files, such as compaction, and the decoding of
-what users wrote, which may crash or take memory without end.
+"""Runs work in a process of its own: long computations that read and write files, such as compaction, and the decoding
+of what users wrote, which may crash or take memory without limit.
 
-The work is a generator over the file port. It yields an event after each piece of work, and the process waits at each
-event until the broker asks for the next one: so the broker limits the rate of the work, and a loaded event loop slows
+The work is a generator that gets the file system. It yields an event after each part, and the process waits at each
+event until the broker asks for the next one. So the broker limits the rate of the work, and a loaded event loop slows
 the work down instead of the other way round. The broker may send a value with its request for an event, which the
 generator receives.
 
@@ -33,39 +33,42 @@ T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
 
 Work: TypeAlias = Callable[[FileSystem], Iterator[E]]
-"""Picklable: a function of a module, or a `functools.partial` of one."""
+"""The work: a function that gets a file system and returns an iterator of events. It must be picklable: a function of a
+module, or a `functools.partial` of one.
+"""
 
 
 class Offload(Protocol):
-    """Runs work in an executor thread (`Environment.offload`)."""
+    """Runs work in an executor thread, like `Environment.offload`."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 class RunningWork(Protocol[E_co]):
-    """Work that waits at each event until the caller requests the next one."""
+    """Work in progress that waits at each event until the caller requests the next one."""
 
     async def next_event(self, sent: object = None, /) -> E_co | None:
-        """Let the work continue to its next event. Returns the event; None at the end of the work.
+        """Let the work continue to its next event. Returns the event, or None at the end of the work.
 
-        A value other than None is sent to the work, which has to be a generator then. Raises what the work raises, and
+        A `sent` other than None is sent to the work, which has to be a generator then. Raises what the work raises, and
         `WorkerDied`, an OSError, if the process cannot be started or ends before the work does.
         """
 
     def close(self) -> None:
-        """End the work, whatever its state."""
+        """End the work, even if it has not completed."""
 
 
 PIECE_SIZE: Final = 1 << 18
-"""Bytes of a buffer that are written in one iteration of the event loop."""
+"""The number of bytes of a buffer that are written in one event loop iteration."""
 MODULE: Final = f"{__name__.rpartition('.')[0]}.worker_process"
 
 
 class WorkerDied(ChildProcessError):
-    """The process cannot be started, or ended before the work did: killed, out of memory, or the interpreter failed.
+    """The worker process could not be started, or ended before the work did: it was killed, was out of memory, or the
+    interpreter failed.
 
-    It has no errno, because it is not an error of the disk. `status` is that of the process, negative for a signal;
-    None for one that was not started.
+    The error has no errno, because it is not an error of the disk. `status` is the exit status of the process, negative
+    for a signal; None if the process was not started.
     """
 
     def __init__(self, text: str, status: int | None = None) -> None:
@@ -74,7 +77,7 @@ class WorkerDied(ChildProcessError):
 
 
 def next_of(events: Iterator[E], sent: object) -> E | None:
-    """The next event of work to which a value is sent; None at its end."""
+    """The next event of the work after `sent` was sent to it; None at the end of the work."""
     if sent is None:
         return next(events, None)
     try:
@@ -84,9 +87,7 @@ def next_of(events: Iterator[E], sent: object) -> E | None:
 
 
 class WorkInThread(Generic[E]):
-    """One piece of work in an executor thread of this process: another process could not read its files, which are in
-    memory.
-    """
+    """Work in an executor thread of this process, whose files are in memory: another process could not read them."""
 
     def __init__(self, work: Work[E], fs: FileSystem, offload: Offload) -> None:
         self._begin: Callable[[], Iterator[E]] = lambda: work(fs)
@@ -102,13 +103,13 @@ class WorkInThread(Generic[E]):
         return next_of(self._events, sent)
 
     def close(self) -> None:
-        """End the work. A step that is under way in its thread ends by itself."""
+        """End the work. A step that is running in its thread ends by itself."""
         self._begin = lambda: iter(())
         self._events = None
 
 
 class WorkInProcess(Generic[E]):
-    """One piece of work and its process, which starts with the first event that is asked for."""
+    """Work in a process of its own, which starts when the first event is requested."""
 
     def __init__(self, work: Work[E], limits: Limits | None = None) -> None:
         self._work = work
@@ -116,7 +117,7 @@ class WorkInProcess(Generic[E]):
         self._process: asyncio.subprocess.Process | None = None
 
     async def next_event(self, sent: object = None, /) -> E | None:
-        """Let the work continue to its next event. Returns the event; None at the end of the work.
+        """Let the work continue to its next event. Returns the event, or None at the end of the work.
 
         Raises what the work raises, and `WorkerDied`.
         """
@@ -164,7 +165,7 @@ class WorkInProcess(Generic[E]):
         return process
 
     def close(self) -> None:
-        """End the work and its process, whatever its state."""
+        """End the work and its process, even if the work has not completed."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()

@@ -1,9 +1,10 @@
-"""The process of `moldau.broker.runtime.worker`: runs one piece of work, an event for each command of the broker.
+"""The worker process of `moldau.broker.runtime.worker`: runs one work, and returns an event for each command of the
+broker.
 
     python -m moldau.broker.runtime.worker_process [MEMORY_BYTES STEP_CPU_S]
 
-It runs at a lower priority than the broker: clients come first. An error that cannot be pickled is replaced by a
-RuntimeError with its text. The kernel enforces its `Limits` (setrlimit), except that macOS does not enforce the limit
+It runs at a lower priority than the broker, because clients come first. An error that cannot be pickled is replaced by
+a RuntimeError with its text. The kernel enforces its `Limits` (setrlimit), except that macOS does not enforce the limit
 on memory.
 """
 
@@ -25,7 +26,7 @@ NICENESS: Final = 10
 
 
 def main() -> None:
-    """Read the work from standard input, and answer on standard output."""
+    """Read the work and the commands from standard input, and answer on standard output."""
     # Ctrl-C in a terminal reaches the broker too, which ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
@@ -43,7 +44,9 @@ def main() -> None:
 
 
 def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -> None:
-    """Answer each command. Raises EOFError or BrokenPipeError if the broker has ended."""
+    """Run the work that the first frame of `commands` holds, and answer each further command. Raises EOFError or
+    BrokenPipeError if the broker has ended.
+    """
     work = pickle.loads(read_frame(commands))
     steps: Generator[object, object, None] | None = None
     while True:
@@ -64,7 +67,7 @@ def serve(commands: BinaryIO, replies: BinaryIO, limits: Limits | None = None) -
 
 
 def limit_cpu(step_s: int) -> None:
-    """Let the kernel end the process if it uses more than `step_s` further seconds of processor time."""
+    """Let the kernel end the process if it uses more than `step_s` seconds of processor time from now on."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     allowed_s = int(used.ru_utime + used.ru_stime) + 1 + step_s
     with contextlib.suppress(OSError, ValueError):
@@ -72,7 +75,9 @@ def limit_cpu(step_s: int) -> None:
 
 
 def encode(reply: Reply) -> bytes:
-    """Pickle the reply. An error that the pickle cannot restore is replaced by a RuntimeError with its text."""
+    """Pickle a reply. If the reply cannot be pickled and restored, it is replaced by one with a RuntimeError that has
+    its text.
+    """
     try:
         encoded = pickle.dumps(reply)
         pickle.loads(encoded)
